@@ -1,4 +1,4 @@
-# What every target shares: the language level, the warnings (errors, all of them), the sanitizers.
+# The settings of every target: the language level, the warnings (all are errors), the sanitizers.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -11,10 +11,11 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
 
-set(CARVE_SANITIZE "" CACHE STRING "Sanitizers for all but the freestanding library: address,undefined or thread")
+set(CARVE_SANITIZE "" CACHE STRING "Sanitizers for everything except the freestanding library: address,undefined or thread")
 option(CARVE_FUZZ "Build the fuzzers (clang only)" OFF)
 
-# The interpreter itself: a version switcher's wrapper on PATH would cost each of some 500 tests a tenth of a second.
+# The interpreter itself: the wrapper of a version switcher on PATH would cost each of about 500 tests a tenth of a
+# second.
 find_program(CARVE_PYTHON python3 REQUIRED)
 execute_process(COMMAND ${CARVE_PYTHON} -c "import sys; print(sys.executable)" OUTPUT_VARIABLE carve_python
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -32,27 +33,28 @@ endif()
 set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 
-# GCC collects its garbage from 128 MiB on, which is a twentieth of the time of a large file. Four compilers at once with
-# 512 MiB more each fit the machine that the tests are made for (24 GiB).
+# GCC starts garbage collection at 128 MiB, which takes a twentieth of the time of a large file. Four concurrent
+# compilers with 512 MiB more each fit the machine that the tests are designed for (24 GiB).
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 
-# The warnings, as an interface target so that third-party objects can stay without them.
-# GCC 12 reports operator+ of std::string falsely under the last three when it inlines from a precompiled header (GCC bug
-# 105329 and its duplicates). The clang build and the sanitizers cover what they would find.
+# The warnings, as an interface target so that third-party objects can be compiled without them.
+# GCC 12 reports std::string's operator+ falsely under the last three when it inlines from a precompiled header (GCC bug
+# 105329 and its duplicates). The clang build and the sanitizers find what these warnings would find.
 add_library(carve_warnings INTERFACE)
 target_compile_options(carve_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow>
-                       # GCC's -Wconversion has no sign conversions in C++, Clang's has.
+                       # In C++ GCC's -Wconversion excludes sign conversions; Clang's includes them.
                        $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
 
 # The two include roots: `abi/…`, `lease/…`, `sim/…` from the top, `base/…`, `core/…` from src.
-# carve_unsanitized is for what plays a tenant: a static program, for one, cannot be sanitized.
+# carve_unsanitized is for programs that act as tenants: a static program, for example, cannot be sanitized.
 add_library(carve_unsanitized INTERFACE)
 target_link_libraries(carve_unsanitized INTERFACE carve_warnings)
 target_include_directories(carve_unsanitized INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
-# BOOST_…_NO_LIB is what CMake's Boost targets define. Everywhere, so that one precompiled header fits all files.
+# CMake's Boost targets define BOOST_…_NO_LIB. It is defined everywhere here, so that one precompiled header fits all
+# files.
 target_compile_definitions(carve_unsanitized INTERFACE SPDLOG_FMT_EXTERNAL=1 _GNU_SOURCE BOOST_CONTAINER_NO_LIB BOOST_JSON_NO_LIB)
-# Debian packages no static archive of fmt or spdlog. spdlog is header-only (one file sees it).
+# Debian has no static archive of fmt or spdlog. spdlog is header-only (only one file includes it).
 add_library(carve_fmt STATIC ${CMAKE_SOURCE_DIR}/src/base/fmt_compiled.cc)
 target_link_libraries(carve_unsanitized INTERFACE carve_fmt)
 add_library(carve_options INTERFACE)
@@ -60,22 +62,24 @@ target_link_libraries(carve_options INTERFACE carve_unsanitized)
 if(CARVE_SANITIZE)
   target_compile_options(carve_options INTERFACE -fsanitize=${CARVE_SANITIZE} -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all
-                                                # These checks take a quarter (Clang) to four tenths (GCC) of the compiler's
-                                                # time. ASan reports a null pointer and an object that is too small as well.
+                                                # These checks take a quarter (Clang) to four tenths (GCC) of the
+                                                # compiler's time. ASan reports a null pointer and an object that is too
+                                                # small as well.
                                                 $<$<CXX_COMPILER_ID:GNU>:-fno-sanitize=null,alignment>
                                                 $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=null,object-size,pointer-overflow,vptr>
-                                                # Clang 14 cannot place this check's word before some lambdas ("difference
-                                                # across sections").
+                                                # Clang 14 cannot place this check's word before some lambdas
+                                                # ("difference across sections").
                                                 $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>
-                                                # GCC's manual: with sanitizers this one warns falsely (std::regex)
+                                                # GCC's manual: with sanitizers this warning is false at times
+                                                # (std::regex)
                                                 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(carve_options INTERFACE -fsanitize=${CARVE_SANITIZE})
 endif()
 
-# Precompiled headers. Most of the compiler's time went into reading the same standard and third-party headers in every
-# file. carve_pch_std is for all libraries, carve_pch_json for those that use Boost.JSON: a folder that must not see JSON
-# does not see it here. carve_pch_test is for tests. Every file still includes what it uses: tools/check_headers compiles
-# each header alone, and the clang preset builds the tree without precompiled headers.
+# Precompiled headers. Without them the compiler spends most of its time on the same standard and third-party headers in
+# every file. carve_pch_std is for all libraries, carve_pch_json for those that use Boost.JSON, so that a folder that
+# must not see JSON does not see it here. carve_pch_test is for tests. Every file still includes what it uses:
+# tools/check_headers compiles each header alone, and the clang preset builds the tree without precompiled headers.
 set(CARVE_PCH_STD <algorithm> <array> <atomic> <cerrno> <charconv> <chrono> <condition_variable> <cstddef> <cstdint>
                   <cstdlib> <cstring> <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <optional>
                   <set> <span> <sstream> <stop_token> <string> <string_view> <thread> <tuple> <utility> <variant> <vector>
@@ -89,24 +93,25 @@ function(carve_pch name)
 endfunction()
 carve_pch(carve_pch_std)
 carve_pch(carve_pch_json <boost/json.hpp>)
-# GCC's precompiled headers must be found by what ccache sees of a file; Clang's must not depend on the time.
+# ccache must find GCC's precompiled headers in the preprocessed file; Clang's must not depend on the time.
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
                     "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 
-# Unity builds: several sources of a target as one translation unit. They instantiate the same templates, so that the
-# whole takes a third of the time. Not where a contributor rebuilds one file (check), and not in the clang preset, which
-# proves that each source compiles by itself.
+# Unity builds: several sources of a target as one translation unit. They instantiate the same templates, so the whole
+# takes a third of the time. Unity builds are off where a contributor rebuilds one file (check), and in the clang
+# preset, which proves that each source compiles by itself.
 option(CARVE_UNITY "Compile the sources of a library together" ON)
 function(carve_unity name)
   if(CARVE_UNITY)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 14)
-    # A class whose members are private to its source file: GCC warns where that is not the file it was told to compile.
+    # GCC warns about a class whose members are private to its source file when that is not the main file of the
+    # compilation.
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# carve_library(carve_core SOURCES a.cc … USES carve_base … [FREESTANDING]): one static library per folder or sub-folder.
-# FREESTANDING: its files may not see the standard library, so no precompiled header.
+# carve_library(carve_core SOURCES a.cc … USES carve_base … [FREESTANDING]): one static library per folder or
+# sub-folder. FREESTANDING: its files may not see the standard library, so they get no precompiled header.
 function(carve_library name)
   cmake_parse_arguments(ARG "FREESTANDING" "" "SOURCES;USES;PRIVATE_USES" ${ARGN})
   if(ARG_SOURCES)

@@ -1,11 +1,11 @@
-# Tests are added next to what they test. Labels: unit (seconds), integration (minutes), thirdparty, gpu.
+# Tests are defined next to the code that they test. Labels: unit (seconds), integration (minutes), thirdparty, gpu.
 enable_testing()
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# What a sanitizer's stage builds, rather than everything.
+# The targets that a sanitizer stage builds, instead of the whole tree.
 add_custom_target(unit_tests)
-add_custom_target(sanitized_tests)  # parsers, threads, memory: all unit tests but those of the applications
+add_custom_target(sanitized_tests)  # parsers, threads, memory: all unit tests except those of the applications
 add_custom_target(fuzzers)
 add_custom_target(threads_test)
 add_custom_target(threads_soak)
@@ -15,22 +15,24 @@ target_link_libraries(carve_pch_test PRIVATE GTest::gmock GTest::gtest)
 target_compile_options(carve_pch_test PRIVATE -O0)
 set_target_properties(carve_pch_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)
 
-# scripts/check: the pure folders alone, all their tests in one program, since that links once after a change.
+# For scripts/check: only the pure folders, with all their tests in one program, because that links once after a change.
 option(CARVE_PURE "Build abi, lease, base, core and codec only, with their tests in one program, pure_tests" OFF)
 if(CARVE_PURE)
   add_executable(pure_tests $<TARGET_OBJECTS:carve_pch_test>)
   target_link_libraries(pure_tests PRIVATE carve_options GTest::gtest GTest::gmock GTest::gtest_main)
 endif()
 
-# Before the command of a test that measures real time (label alone): scripts/test runs several of them at once, and they
-# wait more than they compute. Their programs wait for the simulated card, not for a processor that another test has. Where
-# the priority may not be raised, `nice` says so and goes on.
+# The command prefix of a test that measures real time (label alone): scripts/test runs several of them concurrently,
+# and they wait more than they compute. Their programs wait for the simulated card, not for a processor that another
+# test uses. Where the priority may not be raised, `nice` prints a message and continues.
 set(first_at_the_processor nice -n -20)
 
 # carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE] [THREADS test|soak])
-# ALONE: it measures real time, so it gets the label `alone` and first_at_the_processor.
-# THREADS: threads meet in it, so scripts/test, or scripts/soak, runs it under ThreadSanitizer as well.
-# Every gtest case is one ctest test, so that the closing line counts what really ran.
+# ALONE: the test measures real time, so it gets the label `alone` and first_at_the_processor.
+# THREADS: the test has concurrent threads, so scripts/test, or scripts/soak, also runs it under ThreadSanitizer.
+# Every gtest case is one ctest test, so that the closing line counts the tests that really ran. With CARVE_WHOLE_PROGRAMS
+# (the sanitize preset) a program of unit tests is one ctest test: a sanitizer's start costs more than most cases.
+option(CARVE_WHOLE_PROGRAMS "Run all unit tests of one program in one process" OFF)
 function(carve_test name)
   cmake_parse_arguments(ARG "ALONE" "LABEL;TIMEOUT;THREADS" "SOURCES;USES" ${ARGN})
   if(NOT ARG_LABEL)
@@ -68,6 +70,11 @@ function(carve_test name)
   if(ARG_ALONE)
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${first_at_the_processor}")
   endif()
+  if(CARVE_WHOLE_PROGRAMS AND ARG_LABEL STREQUAL unit)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 300)
+    return()
+  endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} ${environment})
   if(ARG_ALONE AND NOT ARG_LABEL MATCHES "^threads_")
@@ -78,8 +85,8 @@ function(carve_test name)
   endif()
 endfunction()
 
-# carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the sanitize preset only;
-# as a test it runs its corpus folder (fuzz/corpus/<name>) and a bounded number of new inputs, in soak forty times more.
+# carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core) is built only under the sanitize preset. As a
+# test it runs its corpus folder (fuzz/corpus/<name>) and a bounded number of new inputs; soak runs forty times as many.
 function(carve_fuzzer name)
   cmake_parse_arguments(ARG "" "RUNS" "SOURCES;USES" ${ARGN})
   if(NOT CARVE_FUZZ)
@@ -100,7 +107,7 @@ function(carve_fuzzer name)
   endif()
   add_test(NAME fuzz/${name} COMMAND ${name} -runs=${ARG_RUNS} -max_len=4096 -timeout=5 ${work} ${seeds})
   set_tests_properties(fuzz/${name} PROPERTIES LABELS fuzz TIMEOUT 300)
-  # scripts/soak: forty times as many, from what the short runs found worth keeping.
+  # scripts/soak: forty times as many inputs, starting from the corpus that the short runs found.
   math(EXPR many "${ARG_RUNS} * 40")
   add_test(NAME fuzz/${name}_long COMMAND ${name} -runs=${many} -max_len=4096 -timeout=5 ${work} ${seeds})
   set_tests_properties(fuzz/${name}_long PROPERTIES LABELS soak TIMEOUT 3600)

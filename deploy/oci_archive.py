@@ -1,6 +1,6 @@
-"""A container image from a folder: an OCI archive, made without a registry, a builder or a daemon.
+"""Makes a container image from a folder: an OCI archive, without a registry, a builder or a daemon.
 
-`ctr -n k8s.io images import FILE` and `podman load -i FILE` read it. Equal content gives an equal file.
+`ctr -n k8s.io images import FILE` and `podman load -i FILE` read it. The same content always results in the same file.
 """
 import gzip
 import hashlib
@@ -13,8 +13,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-# What comes with the C library in every image that has one, whether or not a program of it asks for it: a library that
-# is loaded later may, and must not meet another version of it.
+# Libraries that belong to the C library. An image with a C library gets all of them, even if its programs do not need them:
+# a library that is loaded later may need them, and must not get another version.
 C_LIBRARY = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -30,7 +30,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _layer(root: Path) -> bytes:
-    """The folder as a tar: owned by root, without times, in order, so that equal content has an equal digest."""
+    """The folder as a tar archive: owned by root, without times, sorted, so that the same content has the same digest."""
     def plain(entry):
         entry.uid = entry.gid = entry.mtime = 0
         entry.uname = entry.gname = ""
@@ -44,10 +44,11 @@ def _layer(root: Path) -> bytes:
 
 
 def write(root: Path, name: str, target: Path, entrypoint=(), environment=(), user="", labels=None,
-          compress=False) -> None:
-    """Writes `root` as an OCI archive with the image name `name` (with a host part and a tag, as the runtimes want)."""
+          level=0) -> None:
+    """Writes `root` as an OCI archive with the image name `name` (with a host part and a tag, as the runtimes want).
+    `level`: of gzip's compression of the layer, 1 to 9; 0 stores it uncompressed."""
     layer = _layer(root)
-    stored = gzip.compress(layer, 9, mtime=0) if compress else layer
+    stored = gzip.compress(layer, level, mtime=0) if level else layer
     config = json.dumps({
         "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         "config": {"Entrypoint": list(entrypoint), "User": user, "Env": [PATH, *environment],
@@ -57,7 +58,7 @@ def write(root: Path, name: str, target: Path, entrypoint=(), environment=(), us
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": _digest(config),
                    "size": len(config)},
-        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if compress else ""),
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if level else ""),
                     "digest": _digest(stored), "size": len(stored)}]}).encode()
     index = json.dumps({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -73,13 +74,13 @@ def write(root: Path, name: str, target: Path, entrypoint=(), environment=(), us
 
 
 def libraries_of(program: Path) -> list:
-    """The shared libraries a program needs, as ldd finds them on this machine (the loader too)."""
+    """The shared libraries that a program needs, including the loader, as ldd finds them on this machine."""
     done = subprocess.run(["ldd", program], capture_output=True, text=True)
     return [Path(found) for found in re.findall(r"(/\S+) \(0x", done.stdout)]
 
 
 def copy(file: Path, target: Path, strip=False) -> None:
-    """Copies one program or library, executable; `strip`: without its symbols."""
+    """Copies one program or library as an executable file; `strip`: without its symbols."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(file, target)
     if strip:
@@ -88,7 +89,7 @@ def copy(file: Path, target: Path, strip=False) -> None:
 
 
 def install(root: Path, program: Path, folder="usr/bin", strip=False) -> None:
-    """Copies a program and the libraries it needs into an image's tree."""
+    """Copies a program and the libraries that it needs into the tree of an image."""
     copy(program, root / folder / program.name, strip)
     needed = libraries_of(program)
     needed += [library.with_name(name) for library in needed if library.name == "libc.so.6" for name in C_LIBRARY]

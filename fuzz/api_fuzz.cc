@@ -1,5 +1,4 @@
-// The agent's socket: whatever bytes come, decode_request() refuses them or makes a request that encodes back
-// to itself.
+// The agent's socket: decode_request() refuses arbitrary bytes, or returns a request that encodes to the same bytes.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

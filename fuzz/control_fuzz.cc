@@ -1,4 +1,4 @@
-// Any bytes as a request on the arbiter's control socket: what is taken can be used without another look.
+// Arbitrary bytes as a request on the arbiter's control socket: an accepted request needs no further check.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ void check(bool fine) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace carve::abi;
-  // Short inputs stand for the beginning of a request with a right header, or nothing would ever get behind it.
+  // Short inputs become the start of a request with a correct header; otherwise no input would get past the header.
   std::vector<std::uint8_t> bytes(data, data + size);
   if (size > 2 && data[0] % 4 != 0) {
     bytes.resize(sizeof(ControlRequest));

@@ -1,4 +1,4 @@
-// Any text as the kernel's list of devices and the driver's parameters: every node that comes out of it can be one.
+// Arbitrary text as the kernel's list of devices and the driver's parameters: every resulting node is a legal one.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes on a slice's socket: taken only when they are a hello that this build can answer.
+// Arbitrary bytes on a slice's socket: accepted only when they are a hello that this build can answer.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

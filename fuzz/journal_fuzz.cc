@@ -1,5 +1,5 @@
-// Any bytes as a journal file. Checksums stop almost every input at the first line, so the same bytes are also
-// put into lines whose checksums are right. Whatever is replayed leads to a snapshot that replays to the same.
+// Arbitrary bytes as a journal file. Checksums stop almost every input at the first line, so the same bytes are also
+// put into lines with correct checksums. Any replayed state leads to a snapshot that replays to the same state.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

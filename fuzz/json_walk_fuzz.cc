@@ -7,8 +7,8 @@
 
 #include "codec/json_walk.h"
 
-// What the walk takes is JSON, and means what the whole reader says it means; what it does not take is one of the few
-// things that it leaves to that reader.
+// Text that the walk accepts is JSON and has the same meaning as with the full reader. Text that it does not accept
+// contains one of the few constructs that it leaves to that reader.
 namespace {
 
 namespace json = boost::json;
@@ -26,7 +26,7 @@ std::optional<json::value> read_whole(std::string_view text, std::size_t depth) 
   return error ? std::nullopt : std::optional(std::move(value));
 }
 
-/// The value that begins here, its objects and lists made of the walk's own steps.
+/// The value that begins here; its objects and lists are built with the walk's own steps.
 std::optional<json::value> built(JsonWalk& walk) {
   if (walk.next() == '{') {
     json::object object;
@@ -60,8 +60,8 @@ std::optional<json::value> built(JsonWalk& walk) {
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-/// What the walk may leave to the whole reader: letters beyond ASCII, surrogates, powers of more than two digits and
-/// numbers of many.
+/// True for the constructs that the walk may leave to the full reader: characters beyond ASCII, surrogates, exponents
+/// of more than two digits, and numbers with many digits.
 bool may_be_left(std::string_view text) {
   std::size_t digits = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

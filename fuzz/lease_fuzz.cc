@@ -1,6 +1,6 @@
-// A library's gate and memory account beside noise on the same account page, and the arbiter that reads it: the
-// account never grants memory that is not there, nothing is launched while blocked, at most one slice has the card.
-// The input is a script: the number of slices and their terms, then one deed after another.
+// A library's gate and memory account next to noise on the same account page, and the arbiter that reads it. The
+// account never grants memory beyond the limit, nothing is launched while blocked, and at most one slice has the card.
+// The input is a script: the number of slices and their terms, then one action after another.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace abi = carve::abi;
 namespace lease = carve::lease;
 
 constexpr int kMostSlices = 4;
-constexpr std::uint32_t kSlots = 8;  // that the script writes to
+constexpr std::uint32_t kSlots = 8;  // account entries that the script writes to
 constexpr std::uint64_t kLimit = 1 << 20;
 
 void check(bool holds) {
@@ -68,7 +68,7 @@ class Card {
     }
   }
 
-  void deed(Script& script) {
+  void act(Script& script) {
     const auto what = script.take<std::uint8_t>();
     Slice& slice = slices_[what / 8 % count_];
     switch (what % 8) {
@@ -83,7 +83,7 @@ class Card {
   }
 
  private:
-  // What the agent can order: the control socket's reader lets nothing else through.
+  // Terms that the agent can set: the control socket's reader rejects all others.
   static lease::Terms terms(Script& script) {
     const auto share = static_cast<abi::ShareClass>(script.take<std::uint8_t>() % 3);
     const auto priority = static_cast<abi::PriorityClass>(script.take<std::uint8_t>() % 3);
@@ -97,7 +97,7 @@ class Card {
     std::memcpy(reinterpret_cast<std::uint8_t*>(slice.account.slots) + at * 4, &value, sizeof value);
   }
 
-  // The sum of what the slots announce, in more than 64 bits: it cannot wrap around.
+  // The sum of the announced bytes of all account entries, in more than 64 bits, so that it cannot overflow.
   static unsigned __int128 announced(const Slice& slice) {
     unsigned __int128 sum = 0;
     for (std::uint32_t i = 0; i < kSlots; ++i) sum += slice.account.slots[i].used_bytes.raw;
@@ -167,6 +167,6 @@ class Card {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Script script(data, size);
   const auto card = std::make_unique<Card>(script);
-  while (!script.ended()) card->deed(script);
+  while (!script.ended()) card->act(script);
   return 0;
 }

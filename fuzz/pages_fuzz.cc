@@ -1,5 +1,5 @@
-// Any bytes as account pages, changing between looks: what is observed is within its bounds, and the arbiter's law on
-// it grants the card to at most one slice and never sleeps past a lease.
+// Arbitrary bytes as account pages that change between two observations: each observation is within its bounds. From it
+// the arbiter grants the card to at most one slice and never sleeps past the end of a lease.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +25,7 @@ struct World {
   lease::Observation seen[lease::kMaxSlices];
 };
 
-/// Takes bytes as long as there are any, then zeros.
+/// Takes bytes while there are any, then zeros.
 struct Input {
   const std::uint8_t* data;
   std::size_t left;
@@ -44,7 +44,7 @@ struct Input {
 void scribble(World& world, Input& input) {
   const auto where = input.take<std::uint32_t>();
   auto* words = reinterpret_cast<std::uint64_t*>(&world.pages[where % kSlices]);
-  // Mostly the first slots and the header, where something is read.
+  // Mostly the first account entries and the header, which the code reads.
   const std::size_t all = abi::kAccountPageBytes / 8;
   const std::size_t at = where / kSlices % 4 == 0 ? where / 16 % all : where / 16 % 2 == 0 ? 8 : 512 + where / 32 % 64;
   words[at] = input.take<std::uint64_t>() >> (where >> 26);
@@ -88,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(granted <= 1);
     bool awaited = false;
     for (int i = 0; i < kSlices; ++i) {
-      // One with a cap may wait for its tokens instead.
+      // A slice with a cap may wait for its tokens instead.
       awaited = awaited || (holder >= 0 && i != holder && world->seen[i].want && !fixed[i]);
     }
     if (awaited) check(world->arbiter.next_step_ns() <= world->arbiter.grant(holder).end_ns);

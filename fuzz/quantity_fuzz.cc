@@ -1,4 +1,4 @@
-// Any bytes as a quantity: never a crash, and what is taken can be written and read again as the same amount.
+// Arbitrary bytes as a quantity: no crash, and an accepted quantity can be written and read again as the same amount.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto cores = carve::codec::parse_cores("cores", text)) {
     if (cores->share.hundredths() < 1 || cores->share.hundredths() > 100) std::abort();
   }
-  // All words at once: a request that comes out of them is legal.
+  // All words together: a request that results from them is legal.
   carve::codec::RunWords words;
   words.memory = text.substr(0, size / 2);
   words.cores = text.substr(size / 2);

@@ -1,4 +1,4 @@
-// Any bytes as a record: never a crash, and what is taken is legal and is written back to the same bytes.
+// Arbitrary bytes as a record: no crash, and an accepted record is legal and is written back to the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

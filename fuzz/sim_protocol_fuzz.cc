@@ -1,7 +1,6 @@
-// A client of the simulated driver that says anything at all: packets of any length on the socket, and
-// noise in the shared memory that carries its launches, while the daemon plays it. Whatever it does,
-// the daemon must live and go on answering its neighbour. The real server and kernel side run in this
-// process; each input is one connection.
+// A client of the simulated driver that sends arbitrary data: packets of any length on the socket, and noise in the
+// shared memory of the launch path while the daemon runs it. The daemon must survive and continue to answer its other
+// client. The real server and kernel side run in this process; each input is one connection.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -27,7 +26,7 @@ namespace {
   std::abort();
 }
 
-/// A daemon of two cards in this process, for its whole life.
+/// A daemon with two cards in this process; it runs until the process ends.
 class Daemon {
  public:
   Daemon() {
@@ -47,21 +46,21 @@ class Daemon {
 
   const std::string& path() const { return path_; }
 
-  /// Whatever an input broke is whole again.
-  void mend() {
+  /// Removes every fault that an input injected.
+  void remove_faults() {
     for (const auto what : {Injection::kHang, Injection::kDriver})
       neighbour_.inject(0, what, what == Injection::kDriver ? 1 : 0);
     for (std::uint32_t card = 0; card < 2; ++card) neighbour_.inject(card, Injection::kReturn, 0);
   }
 
-  /// The neighbour's question; also moves the timeline on.
+  /// A request of the other client; also advances the timeline.
   void must_answer() {
     std::vector<CardTruthRecord> cards;
     if (neighbour_.list(Op::kCards, 0, 0, 0, &cards) != Status::kOk || cards.size() != 2) {
-      broken("the daemon does not answer its neighbour any more");
+      broken("the daemon no longer answers its other client");
     }
     for (const CardTruthRecord& card : cards) {
-      if (card.used_bytes > card.total_bytes) broken("more memory given away than there is");
+      if (card.used_bytes > card.total_bytes) broken("more memory granted than the card has");
     }
     const Kernel::Lock lock(*kernel_);
     kernel_->advance(monotonic_ns());
@@ -79,7 +78,7 @@ class Daemon {
   Connection neighbour_;
 };
 
-/// Bytes of the input, in order; zeros when it has run out.
+/// The bytes of the input in order, then zeros.
 struct Input {
   const std::uint8_t* data;
   std::size_t size;
@@ -98,7 +97,7 @@ struct Input {
   }
 };
 
-/// Reads what has come, without waiting, and keeps the descriptors of a hello.
+/// Reads the available packets without waiting, and keeps the descriptors of a hello.
 void drain(int fd, int* memory) {
   static unsigned char buffer[kMaxPacket];
   for (;;) {
@@ -121,7 +120,7 @@ void drain(int fd, int* memory) {
   }
 }
 
-/// Writes up to 40 bytes of noise where the launch path keeps its numbers and commands.
+/// Writes up to 40 bytes of noise where the launch path stores its counters and commands.
 void scribble(Input& in, Channel* channel) {
   const auto where = in.next<std::uint16_t>();
   auto* cell = &channel->streams[where % 8];
@@ -134,7 +133,7 @@ void scribble(Input& in, Channel* channel) {
   }
 }
 
-/// One packet: mostly a well-formed request with small numbers, so that inputs reach past the first check.
+/// Sends one packet: mostly a well-formed request with small numbers, so that inputs get past the first check.
 void send_packet(Input& in, int fd) {
   const auto how = in.next<std::uint8_t>();
   if (how % 8 == 7) {
@@ -181,7 +180,7 @@ void one_client(Daemon& daemon, Input in) {
   if (at != MAP_FAILED) munmap(at, sizeof(Channel));
   if (memory >= 0) ::close(memory);
   ::close(fd);
-  daemon.mend();
+  daemon.remove_faults();
   daemon.must_answer();
 }
 

@@ -106,6 +106,25 @@ TEST(Arbiter, AHolderThatStopsLosesTheCardAfterLeaseAndDrain) {
   EXPECT_LE(granted_at, tuning.quantum + tuning.drain_timeout + 2 * kMs);
 }
 
+/// A single kernel runs for long: the slice neither asks nor makes progress, and it is not idle.
+TEST(Arbiter, ASliceWithOneLongOperationInFlightStaysActive) {
+  Card card;
+  card.arbiter.add(burst(50));
+  const int neighbour = card.arbiter.add(burst(50));
+  card.seen[0] = {.want = true};
+  card.step(1);
+  card.seen[0] = {.want = false, .busy = true, .inflight_ns = 900 * kMs};
+  card.seen[1] = {.want = true};
+  const std::uint64_t end = 3 * Tuning().idle_forget;
+  while (card.now < end) {
+    card.step(card.now + kMs);
+    card.seen[1].want = card.mode(neighbour) == abi::LeaseMode::kBlocked;
+    card.seen[1].busy = !card.seen[1].want;
+    card.seen[1].busy_ns += card.seen[1].busy ? kMs : 0;
+    ASSERT_NE(card.mode(neighbour), abi::LeaseMode::kSolo) << "at " << card.now / kMs << " ms";
+  }
+}
+
 TEST(Arbiter, OnlineTakesTheLeaseAtOnce) {
   Card card;
   const int offline = card.arbiter.add(burst(50, abi::PriorityClass::kOffline));

@@ -541,6 +541,18 @@ TEST(Gate, AloneEachProcessHasItsPartOfTheCredit) {
   EXPECT_EQ(passed, 3) << "2 ms in front of the third: half of 4 ms";
 }
 
+TEST(Gate, WorkOfTheProcessInTheFirstEntryCounts) {
+  World w;
+  w.gate.attach(w.grant.get(), w.account.get(), &w.account->slots[1]);
+  w.grant->high_slot.raw = 2;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  w.account->slots[0].inflight_ns.raw = 20 * kMs;
+  w.account->slots[0].anchor_ns.raw = w.now;
+  w.account->slots[0].busy.raw = 1;
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
+}
+
 // Processes find an empty card at the same moment, and what fits is one of them.
 TEST(Gate, OfManyThatAskAtTheSameMomentOneGoes) {
   constexpr std::uint32_t kProcesses = 4;

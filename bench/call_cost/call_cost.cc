@@ -1,8 +1,8 @@
-// What one driver call costs through the library, beside the same call on the bare driver. Both are in one
-// process and take turns, so that what the machine does to one it does to the other; a figure is the median of
-// nine differences. The driver underneath is a stub that returns at once: on a real one the same nanoseconds
-// come on top of microseconds. Prints one line per figure; --check fails beyond 1.5 times the budget.
-// --budget-scale X: of budgets X times as large, to see that --check can fail. --processes N: only that many.
+// The cost of one driver call through the library, compared with the same call on the bare driver. Both run in one
+// process and alternate, so that disturbances of the machine affect both. A figure is the median of nine differences.
+// The driver underneath is a stub that returns immediately: on a real driver the same nanoseconds are added to
+// microseconds. Prints one line per figure; --check fails beyond 1.5 times the budget. --budget-scale X multiplies the
+// budgets by X, to prove that --check can fail. --processes N measures only that number of processes.
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -141,7 +141,7 @@ struct Figure {
   double difference;
 };
 
-/// Nine turns of bare and through; `threads` of them at once, the slowest counts.
+/// Nine rounds of bare and through. `threads` run concurrently; the slowest one counts.
 template <class Measure>
 Figure compare(const Calls& bare, const Calls& through, int count, int threads, Measure measure) {
   std::vector<double> bares;
@@ -175,9 +175,9 @@ Figure compare(const Calls& bare, const Calls& through, int count, int threads, 
 bool failed = false;
 bool checking = false;
 double budget_scale = 1;
-int only_processes = 0;  // 0: all
+int only_processes = 0;  // 0: all numbers
 
-/// `budget_ns` 0: printed, not judged.
+/// `budget_ns` 0: the figure is printed but not judged.
 void print(const char* what, const char* slice, int threads, int processes, int live, Figure figure,
            double budget_ns) {
   const bool over = budget_ns > 0 && figure.difference > 1.5 * budget_ns * budget_scale;
@@ -192,7 +192,7 @@ double budget_of_pair(int processes, int live) {
   return processes > 8 ? 0 : first + 12.0 * (processes - 1);
 }
 
-/// Processes that hold a slot each and are quiet; they go with this one.
+/// Starts idle processes that occupy a slot each. They exit with this process.
 std::vector<pid_t> start_others(int count) {
   std::vector<pid_t> pids;
   for (int i = 0; i < count; ++i) {
@@ -227,7 +227,7 @@ void stop(const std::vector<pid_t>& pids) {
   }
 }
 
-/// Time from before the first cuInit to after it, in a process of its own.
+/// The time of the first cuInit, measured in a separate process.
 double init_ns(const char* path) {
   int ends[2];
   if (pipe(ends) != 0) {
@@ -267,7 +267,7 @@ void measure_init(const char* slice, int processes) {
 }
 
 void measure_calls(const char* slice, bool limited, int processes) {
-  // In this order: a driver file that is opened first takes its SONAME for itself.
+  // The order matters: a driver file that is opened first takes its SONAME for itself.
   const Calls through = calls_of("libcuda.so.1");
   const Calls bare = calls_of(kDriverPath);
   if (through.launch == bare.launch) {
@@ -299,7 +299,7 @@ void measure_calls(const char* slice, bool limited, int processes) {
   print("cuGetProcAddress", slice, 1, processes, 0, compare(bare, through, 500'000, 1, get_proc_ns), 50);
 }
 
-/// One slice, one number of processes, in a process of its own (a library connects once).
+/// Measures one slice and one number of processes in a separate process, because a library connects only once.
 void measure(bool limited, int processes) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -309,7 +309,7 @@ void measure(bool limited, int processes) {
       card.memory_limit = std::uint64_t{64} << 30;
       card.compute_limit = 30;
     }
-    // The server lives in a third process: threads of its own would be counted among the library's.
+    // The server runs in a third process: its threads in this one would be counted as the library's.
     const pid_t server = fork();
     if (server == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -335,7 +335,7 @@ void measure(bool limited, int processes) {
   failed = failed || !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
-/// False: an argument that is none, or a scale or number that is not above 0.
+/// False: an argument is unknown, or a scale or number is not above 0.
 bool read_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--check") == 0) {

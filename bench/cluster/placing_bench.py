@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Pods placed per second by Carve and by the stock kube-scheduler, in turns on one control plane.
+"""Pods placed per second by Carve and by the stock kube-scheduler, alternating on one control plane.
 
-Nodes are objects alone, and nothing else writes to them: the controller-manager and the ring's own scheduler are
-stopped first. Pods are created live by 16 workers; no client has a rate limit of its own. Systems, each with a fresh
-scheduler process per turn:
+Nodes exist only as objects, and nothing else writes to them: the controller-manager and the ring's own scheduler are
+stopped first. 16 workers create pods; no client has its own rate limit. Systems, each with a fresh scheduler process
+per turn:
 
-    stock     kube-scheduler alone; a pod asks for one nvidia.com/gpu, an extended resource of the Node
+    stock     kube-scheduler alone; a pod requests one nvidia.com/gpu, an extended resource of the Node
     carve     the same pods through kube-scheduler's extender and `carve control`, which binds
-    fraction  through Carve, pods that ask for 8 GiB and 10 % of a card
+    fraction  through Carve, pods that request 8 GiB and 10 % of a card
 
-When a pod was created and bound is taken from the API server's audit log (microseconds), CPU from /proc/PID/stat (this
-bench's own clients are a process like the others; control runs, and watches, in the stock scheduler's turns too), what
-control refused from its metrics (tests/cluster/ring/burst.py). control/NAME is the part of control's CPU that its
-threads of that name had, control/(ended) that of those which are no more. A turn begins when the one before has nothing
-left to write. At the end of each turn of Carve every card is added up from the pods' records: a card that is over ends
-the run with 1. Systems are compared within one run only. A conflict is a pod that control sent to a node and, at its
-bind, refused there. With --check the run ends with 1 where a system of ours is slower than 0.9 x stock, or control
-takes more CPU per pod than it may: 0.5 ms up to 100 nodes, 1 ms above (medians over the turns).
+The times of a pod's creation and binding come from the API server's audit log (microseconds). CPU comes from
+/proc/PID/stat (this bench's own clients are a process like the others; control also runs, and watches, in the stock
+scheduler's turns). Refusals of control come from its metrics (tests/cluster/ring/burst.py). control/NAME is the CPU
+time of control's threads with that name, control/(ended) that of threads that have exited. A turn begins when the
+previous one has nothing left to write. At the end of each turn of Carve the slices on every card are summed from the
+pods' records; a card above its capacity ends the run with 1. Systems are compared within one run only. A conflict is
+a pod that control sent to a node and then refused at bind. With --check the run ends with 1 when one of our systems
+is slower than 0.9 x stock, or when control takes more CPU per pod than its budget: 0.5 ms up to 100 nodes, 1 ms above
+(medians over the turns).
 """
 import argparse
 import json
@@ -33,11 +34,11 @@ from ring.cluster import Ring, timer  # noqa: E402
 
 LEAST = 0.9                             # of the stock scheduler's pods/s
 NO_FIGURES = ("system", "turn", "pods")
-MOST_CPU = ((100, 0.5), (None, 1.0))    # up to so many nodes, control's CPU per pod in ms
+MOST_CPU = ((100, 0.5), (None, 1.0))    # up to this number of nodes; control's CPU per pod in ms
 
 
 def one_turn(bench, turn, system, pods, percentage=None):
-    """Places `pods` pods; the figures."""
+    """Places `pods` pods and returns the figures."""
     named = {f"{system}-{turn}-{index:05}": burst.ASKS[system] for index in range(pods)}
     figures, _ = burst.one_turn(bench, named, stock=system == "stock", percentage=percentage)
     if system != "stock":
@@ -54,14 +55,14 @@ def shown(found):
 
 
 def medians(figures, system):
-    """Of that system's turns, each figure's. A thread that a turn did not have took nothing there."""
+    """The median of each figure over that system's turns. A thread that is missing in a turn counts as 0 there."""
     own = [one for one in figures if one["system"] == system]
     keys = dict.fromkeys(key for one in own for key in one if key not in NO_FIGURES)
     return {key: statistics.median(one.get(key, 0) for one in own) for key in keys}
 
 
 def missed(figures, nodes) -> list:
-    """Of all turns, what is beyond a budget, in words."""
+    """Every budget that the turns miss, in words."""
     most = next(cpu for upto, cpu in MOST_CPU if upto is None or nodes <= upto)
     found = []
     stock = medians(figures, "stock").get("pods_per_s")
@@ -69,9 +70,9 @@ def missed(figures, nodes) -> list:
         own = medians(figures, system)
         rate, used = own.get("pods_per_s"), own.get("control_cpu_ms_per_pod")
         if stock and rate and rate < LEAST * stock:
-            found.append(f"{system}: {rate / stock:.2f} x the stock scheduler's pods/s, at least {LEAST} is asked for")
+            found.append(f"{system}: {rate / stock:.2f} x the stock scheduler's pods/s, at least {LEAST} is required")
         if used is not None and used > most:
-            found.append(f"{system}: control took {used:.2f} ms of CPU per pod, at most {most} is asked for "
+            found.append(f"{system}: control took {used:.2f} ms of CPU per pod, at most {most} is allowed "
                          f"at {nodes} nodes")
     return found
 
@@ -81,16 +82,16 @@ def main(bench):
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--cards", type=int, default=8)
     parser.add_argument("--pods", type=int, default=5000)
-    parser.add_argument("--turns", type=int, default=1, help="each system this often, in turns")
+    parser.add_argument("--turns", type=int, default=1, help="number of turns of each system")
     parser.add_argument("--systems", default="stock,carve,fraction")
-    parser.add_argument("--percentage", type=int, help="percentageOfNodesToScore of all systems; 0: kube-scheduler's own "
-                        "(fewer the more nodes there are). Without: Carve's as deployed, the stock scheduler's own")
+    parser.add_argument("--percentage", type=int, help="percentageOfNodesToScore of all systems; 0: kube-scheduler's "
+                        "own (lower with more nodes). Default: Carve's as deployed, the stock scheduler's own")
     parser.add_argument("--json", type=Path, help="one line per turn, for docs/measurements")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()
     cards = options.nodes * options.cards
     if options.pods > cards and {"stock", "carve"} & set(options.systems.split(",")):
-        parser.error(f"--pods {options.pods}: each asks for a whole card, and there are {cards}")
+        parser.error(f"--pods {options.pods}: each pod requests a whole card, and there are {cards}")
     burst.make_ready(bench, options.nodes, options.cards)
     bench.start_control()
     print(f"{options.nodes} nodes x {options.cards} cards, {options.pods} pods a turn, {os.cpu_count()} cores",

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""placing_bench.py in turns, each system of each turn on a control plane of its own, made for it.
+"""placing_bench.py in alternating turns, with a newly created control plane for each system of each turn.
 
-An API server and an etcd that have served thousands of pods are slower than fresh ones: only so do systems find the
-same. Needs the ring's binaries; CARVE_RING names the ring, which is taken away and made for each;
-without it that is the one that tests/cluster/up makes.
-Prints each turn as it comes, then the medians and what misses a budget (placing_bench.py's).
+An API server and an etcd that have served thousands of pods are slower than fresh ones, so each system gets fresh
+ones. Needs the ring's binaries. CARVE_RING names the ring, which is removed and re-created for each system; the
+default is the ring of tests/cluster/up.
+Prints each turn when it ends, then the medians and the missed budgets (those of placing_bench.py).
 """
 import argparse
 import json
@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--pods", type=int, default=600)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--systems", default="stock,carve,fraction")
-    parser.add_argument("--percentage", type=int, help="as placing_bench.py's")
+    parser.add_argument("--percentage", type=int, help="like placing_bench.py's")
     parser.add_argument("--json", type=Path, help="one line per turn")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What pods cost that wait: how often kube-scheduler tries them while nothing changes.
+"""The cost of pods that wait: how often kube-scheduler tries them while nothing changes.
 
-Nodes with a card each that are objects alone, each card with some of its memory or compute taken, a part of the nodes closed
-by a taint, and pods that fit nowhere. Needs a running ring without nodes (tests/cluster/up --nodes 0 --build …) and
-CARVE_RING. Prints, for each percentageOfNodesToScore: calls for a pod's nodes, writes to pods' status by kube-scheduler,
-and its CPU, all per second of the wall. (The ring's node controller finds the nodes without a kubelet and writes taints
-to them: each of those has kube-scheduler try all who wait once more, whatever the percentage.)
+Nodes exist only as objects with one card each; some memory or compute of each card is taken, part of the nodes have a
+taint, and the pods fit nowhere. Needs a running ring without nodes (tests/cluster/up --nodes 0 --build …) and
+CARVE_RING. Prints, for each percentageOfNodesToScore: calls for a pod's nodes, writes to pods' status by
+kube-scheduler, and its CPU, all per second of wall time. (The ring's node controller finds the nodes without a
+kubelet and taints them. Each of those writes makes kube-scheduler retry all waiting pods, regardless of the
+percentage.)
 """
 import argparse
 import random
@@ -51,7 +52,7 @@ class Waiting:
         self.placing.start_control()
         taken = [(dice.choice((20000, 50000, 60000)), dice.choice((60, 70, 90))) for _ in nodes]
         self.placing.each(nodes, lambda kube, i: kube.create(pod(f"full-{i:04}", *taken[i], node=f"sim-{i:04}")))
-        wait_for("every card has somebody", 120,
+        wait_for("every card has a slice", 120,
                  lambda: self.placing.metric('carve_pods{state="holding"}') == len(nodes), every=0.5)
         for i in dice.sample(nodes, len(nodes) // 6):
             self.kube.patch("Node", f"sim-{i:04}", {"spec": {"taints": [{"key": "closed", "effect": "NoSchedule"}]}}, None)
@@ -65,7 +66,7 @@ class Waiting:
         self.placing.start_scheduler(percentage=percentage)
         self.placing.each(range(self.options.pods), lambda kube, i: kube.create(
             pod(f"waits-{i:04}", 70000, 60, priority=priority)))
-        time.sleep(8)       # all have been tried
+        time.sleep(8)       # every pod has been tried
         before = self.look()
         time.sleep(self.options.seconds)
         calls, writes, cpu, passed = (now - was for now, was in zip(self.look(), before))

@@ -7,7 +7,7 @@
 
 #include "codec/node/gpu_object.h"
 
-// What the API server says and kube-scheduler asks, at the size that it has in a real cluster.
+// The objects of the API server and the calls of kube-scheduler, at their size in a real cluster.
 namespace carve::bench {
 
 [[nodiscard]] std::string node_name(std::size_t number);
@@ -15,7 +15,7 @@ namespace carve::bench {
 [[nodiscard]] codec::GpuObject gpu(std::size_t node, std::size_t card);
 [[nodiscard]] std::string gpu_object(const codec::GpuObject& gpu);
 
-/// One moment of a pod's life.
+/// One state of a pod's life.
 struct PodMoment {
   std::size_t number = 0;
   std::string node = {};  // empty: not bound
@@ -25,7 +25,7 @@ struct PodMoment {
   bool deleting = false;
 };
 [[nodiscard]] std::string pod_uid(std::size_t number);
-/// Some 5 KB, managedFields and all; `managed` false: as kube-scheduler sends it, which lets go of them.
+/// About 5 KB, including managedFields; `managed` false: as kube-scheduler sends it, without managedFields.
 [[nodiscard]] std::string pod_object(const PodMoment& moment, bool managed = true);
 [[nodiscard]] std::string event(const char* type, const std::string& object);
 [[nodiscard]] std::string choose_call(std::size_t pod, const std::vector<std::string>& names);

@@ -1,11 +1,12 @@
-// What control computes for the whole life of a pod, in microseconds of CPU per pod and phase: the events of its watch
-// (as bytes of the stream), kube-scheduler's two calls (as bytes of HTTP/2), the Binding's body, the event on the pod,
-// the agent's two writes of the card's object. The code is control's own; not here are sockets, TLS and the API server,
-// which answers at once. One thread; `--ahead` pods are chosen before the first of them is bound, as in a burst.
+// The CPU time of control for the whole life of a pod, in microseconds per pod and phase: the events of its watch (as
+// bytes of the stream), kube-scheduler's two calls (as bytes of HTTP/2), the Binding's body, the event on the pod, and
+// the agent's two writes of the card's object. The code is control's own. Sockets, TLS and the API server are excluded;
+// writes are answered immediately. One thread; `--ahead` pods are chosen before the first of them is bound, as in a
+// burst.
 //
 //   pod_life_bench [--nodes N] [--pods P] [--alive A] [--ahead W] [--check US]
 //
-// --check: fails when a pod costs more. Instructions, which depend on nothing else that runs on the machine:
+// --check: fails when a pod costs more. Instruction counts do not depend on the machine's load:
 //   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*phase_*' pod_life_bench ...
 //   callgrind_annotate --inclusive=yes callgrind.out.* | grep phase_
 #include <fmt/format.h>
@@ -40,7 +41,7 @@
 namespace carve::bench {
 namespace {
 
-/// Takes every write at once and keeps the last one.
+/// Accepts every write immediately and keeps the last one.
 class Server final : public carve::testing::RelayedKubeApi {
  public:
   using RelayedKubeApi::RelayedKubeApi;
@@ -51,7 +52,7 @@ class Server final : public carve::testing::RelayedKubeApi {
   std::string last;
 };
 
-/// control as src/cmd wires it, but for its threads.
+/// control, wired as in src/cmd but without its threads.
 struct Control {
   carve::testing::FakeKubeApi api;
   Server server{api};
@@ -123,7 +124,7 @@ class Bench {
     (void)control_.model.snapshot();
   }
 
-  /// Pod number `pod` is created; those before it go on with their lives.
+  /// Creates pod number `pod`; the pods before it continue their lives.
   void step(std::size_t pod) {
     control_.clock.advance(std::chrono::milliseconds(5));
     if (pod % 200 == 0) control_.leader.step();
@@ -172,7 +173,7 @@ class Bench {
     double begin_;
   };
 
-  /// What Watch::deliver() does with a line.
+  /// The same steps as Watch::deliver() for one line.
   static void deliver(const KubeSink& sink, codec::Lines& lines, const std::string& bytes) {
     if (!lines.add(bytes)) std::abort();
     while (const auto line = lines.next()) {
@@ -245,7 +246,7 @@ class Bench {
     hold(life, false);
   }
 
-  /// The agent says what its cards hold now.
+  /// The agent reports what its cards hold now.
   void hold(const Life& life, bool holds) {
     const auto record = codec::decode_record(life.annotations.at(std::string(codec::kRecordAnnotation)));
     if (!record) std::abort();
@@ -260,7 +261,7 @@ class Bench {
     }
   }
 
-  /// The record's text in a Binding's body: it has no escapes but of quotes.
+  /// The record's text in a Binding's body. Its only escapes are those of quotes.
   static std::string record_in(const std::string& body) {
     const std::string key = fmt::format("\"{}\":\"", codec::kRecordAnnotation);
     std::string text;
@@ -290,7 +291,7 @@ int run(std::size_t nodes, std::size_t pods, std::size_t alive, std::size_t ahea
   for (const auto end = pod + pods; pod < end; ++pod) bench.step(pod);
   const double us = bench.report(pods);
   if (check <= 0 || us <= check) return 0;
-  std::printf("more than the %.0f us that are allowed\n", check);
+  std::printf("more than the allowed %.0f us\n", check);
   return 1;
 }
 

@@ -1,9 +1,9 @@
-// What control computes for one event of its watch of pods, in microseconds of CPU: the stream cut into lines, the
-// event taken apart, the Pod read. Pods of the size that they have in a real cluster (objects.cc), `--events` of them.
+// The CPU time of control for one event of its watch of pods, in microseconds: the stream is cut into lines, the event
+// is parsed, the Pod is read. The `--events` pods have their size in a real cluster (objects.cc).
 //
 //   watch_bench [--events N]
 //
-// Instructions, which depend on nothing else that runs on the machine:
+// Instruction counts do not depend on the machine's load:
 //   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*phase_read*' watch_bench --events 200
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +18,7 @@
 
 namespace carve::bench {
 
-/// The pods that were read; not inlined, so that callgrind finds it.
+/// Returns the number of pods read. Not inlined, so that callgrind finds it.
 [[gnu::noinline]] std::size_t phase_read(codec::Lines& lines, const std::string& bytes) {
   std::size_t bound = 0;
   if (!lines.add(bytes)) std::abort();

@@ -1,5 +1,5 @@
-// Nanoseconds per placement decision on one machine: place() against a plain first-fit loop over the same
-// cards, in one run. The loop is the floor: it neither checks the request, nor scores, nor explains.
+// Nanoseconds per placement decision on one machine: place() compared with a plain first-fit loop over the same cards,
+// in one run. The loop is the lower bound: it neither checks the request, nor scores, nor explains.
 #include <benchmark/benchmark.h>
 
 #include "core/cluster/cluster.h"
@@ -100,7 +100,7 @@ void bench_book_and_free(benchmark::State& state) {
   }
 }
 
-/// All nodes of a cluster, as a filter call asks: every one that fits, and why the others do not.
+/// All nodes of a cluster, as in a filter call: every node that fits, and the reasons for the others.
 void bench_fit(benchmark::State& state) {
   ClusterState::Nodes nodes;
   std::vector<std::string> names;

@@ -8,7 +8,7 @@
 
 namespace {
 
-/// Prints one row per scenario; how many are beyond their bounds.
+/// Prints one row per scenario. Returns the number of scenarios beyond their bounds.
 int table(const char* title, const std::vector<carve::share::Scenario>& scenarios, unsigned seconds,
           std::uint64_t seed) {
   int missed = 0;
@@ -32,7 +32,7 @@ int table(const char* title, const std::vector<carve::share::Scenario>& scenario
   return missed;
 }
 
-/// A loop that waits for each kernel: what it gets alone, with leases, and where the hardware fills its pauses.
+/// A loop that waits for each kernel: its result alone, with leases, and with a hardware that fills its pauses.
 void waiting_table(unsigned seconds, std::uint64_t seed) {
   std::printf("\na slice of 30 that waits for each kernel, 60 us from a completion to its next launch\n");
   std::printf("%-10s %-28s %10s %10s %10s %10s\n", "kernel", "", "loop %", "round us", "other %", "idle %");
@@ -43,7 +43,7 @@ void waiting_table(unsigned seconds, std::uint64_t seed) {
                   got.delivered, got.round_us, got.neighbour, got.idle);
     };
     row("alone", false, true);
-    row("leases, beside one of 70", true, true);
+    row("leases, with one of 70", true, true);
     row("no leases, pauses are filled", true, false);
   }
 }
@@ -59,12 +59,12 @@ int main(int argc, char** argv) {
   }
   std::printf("simulated in virtual time: %u s each, first 2 s dropped, seed %llu\n", seconds,
               static_cast<unsigned long long>(seed));
-  std::printf("targets of sync loops: the share times what such a loop reaches alone (99.0 %%)\n");
-  std::printf("off 1s, off 10s: worst window, points; (any): of windows that begin at every 20 ms, not judged\n");
-  std::printf("most 2s: of the first slice, in any 2 s\n");
-  std::printf("least: the least served process of the first slice, per cent of their mean\n");
+  std::printf("targets of sync loops: the share times the result of such a loop alone (99.0 %%)\n");
+  std::printf("off 1s, off 10s: worst window, points; (any): windows that begin every 20 ms, not judged\n");
+  std::printf("most 2s: the most that the first slice gets in any 2 s\n");
+  std::printf("least: the least served process of the first slice, percent of their mean\n");
   const int missed = table("slices", carve::share::scenarios(), seconds, seed) +
-                     table("processes in a slice of 30, beside a neighbour of 70 with 0.5 ms kernels",
+                     table("processes in a slice of 30, with a neighbour of 70 with 0.5 ms kernels",
                            carve::share::process_scenarios(), seconds, seed) +
                      table("unruly programs", carve::share::unruly_scenarios(), seconds, seed);
   waiting_table(seconds, seed);

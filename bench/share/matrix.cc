@@ -28,8 +28,8 @@ Tenant tenant(std::uint32_t compute, const Workload& work, abi::ShareClass share
   return {std::to_string(compute), {compute, share, priority}, work};
 }
 
-/// What one such loop reaches when it has the card for itself, per cent: a sync loop leaves the card idle between
-/// a completion and its next launch, and nobody can be given time that he does not ask for.
+/// The percentage that one such loop reaches when it has the card alone. A sync loop leaves the card idle between a
+/// completion and its next launch, and a slice cannot be given time that it does not request.
 double reach(const Workload& work) {
   if (!work.sync) return 100.0;
   const auto kernel = static_cast<double>(work.kernel_ns);
@@ -65,7 +65,7 @@ std::vector<Scenario> scenarios() {
   for (const Kind& kind : shapes) {
     all.push_back({std::string("burst 30 alone ") + kind.name, {tenant(30, kind.work)}, {reach(kind.work)}, 2.0, 2.0});
   }
-  all.push_back({"fixed 30 beside burst 30, 0.5ms",
+  all.push_back({"fixed 30 with burst 30, 0.5ms",
                  {tenant(30, shapes[1].work, abi::ShareClass::kFixed), tenant(30, shapes[1].work)}, {30, 70}});
   return all;
 }
@@ -132,7 +132,7 @@ std::vector<Scenario> unruly_scenarios() {
     work.processes = processes;
     return work;
   };
-  const auto beside = [&](const std::string& name, const Workload& one, const Workload& neighbour) {
+  const auto with_neighbour = [&](const std::string& name, const Workload& one, const Workload& neighbour) {
     all.push_back({name, {tenant(30, one), tenant(70, neighbour)}, {-1, 70}, 100, 5});
     all.back().only_short = true;
     return all.size() - 1;
@@ -140,39 +140,39 @@ std::vector<Scenario> unruly_scenarios() {
   for (const auto& [text, kernel_ns] : {std::pair{"0.5ms", 500'000U}, {"5ms", 5'000'000U}, {"20ms", 20'000'000U}}) {
     Workload late = many(16, kernel_ns);
     late.start_ns = kLater;
-    all[beside(std::string("16 x ") + text + " come later", late, steady)].from_ns = kLater;
+    all[with_neighbour(std::string("16 x ") + text + " start later", late, steady)].from_ns = kLater;
     late = steady;
     late.start_ns = kLater;
-    const std::size_t later = beside(std::string("come later to 16 x ") + text, many(16, kernel_ns), late);
+    const std::size_t later = with_neighbour(std::string("starts later than 16 x ") + text, many(16, kernel_ns), late);
     all[later].from_ns = kLater;
     if (kernel_ns < 20'000'000) continue;
-    // Alone each process has its part of what may be in flight, which is seconds by now: it is repaid.
+    // Alone, each process has its part of the work in flight, which is seconds by now. It is repaid.
     all[later].most_off_10s = 100;
     all[later].most_short = 5;
   }
   for (const auto& [text, kernel_ns] : {std::pair{"0.5ms", 500'000U}, {"5ms", 5'000'000U}, {"20ms", 20'000'000U}}) {
     Workload old = many(16, kernel_ns);
     old.shares_credit = false;
-    // The arbiter alone: it charges what such processes have in flight and cannot keep it small.
-    all[beside(std::string("16 x ") + text + ", old library", old, steady)].most_off_10s = 8;
+    // Only the arbiter acts: it charges what such processes have in flight and cannot keep it small.
+    all[with_neighbour(std::string("16 x ") + text + ", old library", old, steady)].most_off_10s = 8;
   }
   Workload changes{20'000};
   changes.later_kernel_ns = 1'000'000;
   changes.change_every_ns = kSecond;
-  // What was in flight when the length changed runs on: it is repaid, and the sum is what was promised.
-  all[beside("20us, then 1ms, under one key", changes, steady)].most_short = 4;
+  // Work that was in flight when the length changed continues. It is repaid, so the sum is the promised share.
+  all[with_neighbour("20us, then 1ms, under one key", changes, steady)].most_short = 4;
   changes.later_kernel_ns = 20'000'000;
   changes.change_every_ns = 5 * kSecond;
-  const std::size_t longer = beside("20us, then 20ms, under one key", changes, steady);
+  const std::size_t longer = with_neighbour("20us, then 20ms, under one key", changes, steady);
   all[longer].most_short = 5;
   all[longer].most_off_10s = 100;
   Workload unmeasured{500'000};
   unmeasured.measured = false;
-  beside("0.5ms without end markers", unmeasured, steady);
+  with_neighbour("0.5ms without end markers", unmeasured, steady);
   unmeasured.kernel_ns = 20'000'000;
-  beside("20ms without end markers", unmeasured, steady);
+  with_neighbour("20ms without end markers", unmeasured, steady);
   unmeasured.processes = 4;
-  beside("4 x 20ms without end markers", unmeasured, steady);
+  with_neighbour("4 x 20ms without end markers", unmeasured, steady);
   Workload hangs{500'000};
   hangs.hangs = true;
   Workload online{500'000};
@@ -185,13 +185,13 @@ std::vector<Scenario> unruly_scenarios() {
     rescued.targets.push_back(-1);
   }
   all.push_back(rescued);
-  beside("one that hangs", hangs, steady);
+  with_neighbour("one that hangs", hangs, steady);
   return all;
 }
 
 Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, unsigned seconds, std::uint64_t seed) {
   Machine machine;
-  machine.sync_gap_ns = 60'000;  // a real program's, from a completion to its next launch: wake up, return, launch
+  machine.sync_gap_ns = 60'000;  // of a real program, from a completion to its next launch: wake up, return, launch
   std::vector<Tenant> tenants = {tenant(30, {kernel_ns, true})};
   if (neighbour) tenants.push_back(tenant(70, {500'000}));
   World world(tenants, machine, seed, controlled);

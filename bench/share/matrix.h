@@ -6,57 +6,58 @@
 
 #include "bench/share/world.h"
 
-// The scenarios that shares are judged by, and the judgement.
+// The scenarios by which shares are judged, and the judgement.
 namespace carve::share {
 
 struct Scenario {
   std::string name;
   std::vector<Tenant> tenants;
-  std::vector<double> targets;  // per cent of the card; < 0: not judged
+  std::vector<double> targets;  // percent of the card; < 0: not judged
   double most_off_1s = 3.0;     // points, every window of 1 s
   double most_off_10s = 1.5;    // points, every window of 10 s
-  std::uint64_t from_ns = 2'000'000'000;  // what was before is not judged
-  bool only_short = false;      // more than the target is no fault: others can not use what was theirs
-  double least_process = 0;     // of the first tenant's processes: the least served one, per cent of their mean
-  double most_short = 100;      // points, over all that is judged together
-  double most_capped_2s = 100;  // per cent of the card: the first tenant's cap over every 2 s that begin at any 20 ms
-  /// What a test runner prints for it.
+  std::uint64_t from_ns = 2'000'000'000;  // earlier windows are not judged
+  bool only_short = false;      // more than the target is no fault: the others cannot use their share
+  double least_process = 0;     // of the first tenant's processes: the least served one, percent of their mean
+  double most_short = 100;      // points, over all judged time together
+  double most_capped_2s = 100;  // percent of the card: the first tenant's cap in every 2 s; windows begin every 20 ms
+  /// The name that a test runner prints.
   friend void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 };
 
 /// Pairs 30/70, 50/50, 10/90 and ten tenants of 10, each with kernels of 25 us, 0.5 ms, 5 ms, a sync loop and a
-/// graph loop; `fixed` and `burst` alone; a class above another.
+/// graph loop; `fixed` and `burst` alone; a class with precedence over another.
 std::vector<Scenario> scenarios();
 
-/// A slice of 30 with 1 to 64 processes beside a neighbour of 70 whose share is judged: kernels of 20 us to 20 ms,
-/// asynchronous, waited for and in graphs; the same with a cap, beside a neighbour and alone.
+/// A slice of 30 with 1 to 64 processes and a neighbour of 70 whose share is judged: kernels of 20 us to 20 ms,
+/// asynchronous, waited for and in graphs; the same with a cap, with a neighbour and alone.
 std::vector<Scenario> process_scenarios();
 
-/// Programs that mislead the accounts, on purpose or not: newcomers with much in flight, host functions that do not
-/// return, work whose length its name does not tell, work that cannot be measured, libraries that do not share credit.
+/// Programs that distort the accounts, intentionally or not: new processes with much work in flight, host functions
+/// that do not return, work whose length does not follow from its key, work that cannot be measured, libraries that do
+/// not share credit.
 std::vector<Scenario> unruly_scenarios();
 
-/// A slice of 30 that waits for each of its kernels, beside a neighbour of 70 that saturates the card.
+/// A slice of 30 that waits for each of its kernels, and a neighbour of 70 that saturates the card.
 struct Waiting {
-  double delivered = 0;     // to the waiting one, per cent of the card
-  double round_us = 0;      // from one launch of it to the next
-  double neighbour = 0;     // per cent of the card
-  double idle = 0;          // of the card, switches between processes included
+  double delivered = 0;     // to the waiting slice, percent of the card
+  double round_us = 0;      // from one of its launches to the next
+  double neighbour = 0;     // percent of the card
+  double idle = 0;          // of the card, including switches between processes
 };
-/// How the card is used then. `neighbour`: false for the loop alone; `controlled`: false for what the hardware does by
-/// itself, which lets the neighbour's work fill every pause.
+/// Measures the use of the card. `neighbour`: false for the loop alone. `controlled`: false for the behaviour of the
+/// hardware alone, which lets the neighbour's work fill every pause.
 ///   cost  about 10 ms of real time per second of virtual time
 Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, unsigned seconds, std::uint64_t seed);
 
 struct Judgement {
-  std::vector<double> mean;   // per tenant, per cent of the card
+  std::vector<double> mean;   // per tenant, percent of the card
   double off_1s = 0;          // worst of all judged tenants and windows, points
   double off_10s = 0;
-  double short_by = 0;        // of a judged tenant's mean, points
-  double most_2s = 0;          // the first tenant's most in any 2 s, per cent of the card
-  double off_1s_anywhere = 0;  // the same of windows that begin at every 20 ms, told and not judged
-  double busy = 0;            // of the card, per cent
-  double least_process = 0;   // of the first tenant's processes: the least served one, per cent of their mean
+  double short_by = 0;        // by how much a judged tenant's mean is below its target, points
+  double most_2s = 0;          // the first tenant's most in any 2 s, percent of the card
+  double off_1s_anywhere = 0;  // the same for windows that begin every 20 ms; reported, not judged
+  double busy = 0;            // percent of the card
+  double least_process = 0;   // the least served process of the first tenant, percent of their mean
   double jain = 1;            // fairness of the shares in relation to their targets
   [[nodiscard]] bool holds(const Scenario& scenario) const {
     return off_1s <= scenario.most_off_1s && off_10s <= scenario.most_off_10s && short_by <= scenario.most_short &&
@@ -64,7 +65,7 @@ struct Judgement {
   }
 };
 
-/// Plays `seconds` of virtual time.
+/// Runs `seconds` of virtual time.
 Judgement judge(const Scenario& scenario, unsigned seconds, std::uint64_t seed, bool controlled = true);
 
 }  // namespace carve::share

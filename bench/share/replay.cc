@@ -1,5 +1,5 @@
-// carve-trace-replay FILE [--alter STEP]: plays what an arbiter recorded through the same lease machine and says
-// whether it decides the same again. 0: no decision differs, 1: some do, 2: not a trace.
+// carve-trace-replay FILE [--alter STEP]: feeds a recording of an arbiter to the same lease state machine and reports
+// whether it makes the same decisions. Exit code 0: no decision differs, 1: some differ, 2: not a trace.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   const long long step = alters ? std::strtoll(argv[3], &end, 10) : -1;
   if ((argc != 2 && !alters) || (alters && (*argv[3] == 0 || *end != 0 || step < 0))) {
     std::fprintf(stderr, "usage: carve-trace-replay FILE [--alter STEP]\n"
-                         "  --alter STEP  move this step by 3 ms, from 0 on: now decisions have to differ\n");
+                         "  --alter STEP  move this step by 3 ms (the first is 0), so that decisions must differ\n");
     return 2;
   }
   const auto again = carve::arbiter::replay(argv[1], step);

@@ -5,7 +5,7 @@
 namespace carve::share {
 namespace {
 
-constexpr unsigned kSeconds = 22;  // two windows of 10 s after the two that are dropped
+constexpr unsigned kSeconds = 22;  // two windows of 10 s after the two dropped seconds
 
 class EveryScenario : public testing::TestWithParam<Scenario> {};
 
@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Matrix, EveryScenario, testing::ValuesIn(scenarios()), 
 
 class ManyProcesses : public testing::TestWithParam<Scenario> {};
 
-TEST_P(ManyProcesses, AreOneSliceToTheirNeighbourAndToTheirCap) {
+TEST_P(ManyProcesses, ShareTheTimeOfOneSlice) {
   const Judgement got = judge(GetParam(), kSeconds, 1);
   EXPECT_LE(got.off_1s, GetParam().most_off_1s);
   EXPECT_LE(got.off_10s, GetParam().most_off_10s);
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Matrix, ManyProcesses, testing::ValuesIn(process_scenar
 
 class Unruly : public testing::TestWithParam<Scenario> {};
 
-TEST_P(Unruly, CostThemselvesAndNotTheirNeighbour) {
+TEST_P(Unruly, CostOnlyTheirOwnSlice) {
   constexpr unsigned kTimeToRepay = 30;
   const Judgement got = judge(GetParam(), kTimeToRepay, 1);
   EXPECT_LE(got.off_1s, GetParam().most_off_1s);
@@ -49,22 +49,22 @@ TEST_P(Unruly, CostThemselvesAndNotTheirNeighbour) {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Unruly, testing::ValuesIn(unruly_scenarios()), test_name);
 
-// A loop that waits for short kernels leaves the card idle in its turns. Filled with the neighbour's work its pauses
-// would cost it most of what it was promised, and switches between processes would take what they gain: its turns
-// stay its own.
-TEST(Shares, AWaitingLoopHasItsTurnsForItself) {
+// A loop that waits for short kernels leaves the card idle in its turns. If the neighbour's work filled these pauses,
+// the loop would lose most of its share, and switches between processes would cost what the filling gains. Its turns
+// are therefore exclusive.
+TEST(Shares, AWaitingLoopHasExclusiveTurns) {
   for (const std::uint64_t kernel_ns : {11'000U, 50'000U}) {
     const Waiting alone = waiting_loop(kernel_ns, false, true, 12, 1);
     const Waiting leased = waiting_loop(kernel_ns, true, true, 12, 1);
     const Waiting filled = waiting_loop(kernel_ns, true, false, 12, 1);
-    EXPECT_GE(leased.delivered, 0.9 * 0.30 * alone.delivered) << kernel_ns << ": its loop, for its part of the time";
+    EXPECT_GE(leased.delivered, 0.9 * 0.30 * alone.delivered) << kernel_ns << ": its rate, for its part of the time";
     EXPECT_GE(leased.neighbour, 65) << kernel_ns;
     EXPECT_LT(filled.delivered, leased.delivered / 3) << kernel_ns;
-    EXPECT_GT(filled.idle, 10) << kernel_ns << ": no less than 5 % can be had by filling";
+    EXPECT_GT(filled.idle, 10) << kernel_ns << ": filling gains no less than 5 %";
   }
 }
 
-// The card itself divides its time between processes: of 17 the neighbour is one. The bench sees that.
+// The card itself divides its time between processes, and the neighbour is one of 17. The bench measures that.
 TEST(Shares, WithoutControlSixteenProcessesTakeTheCard) {
   for (const Scenario& scenario : process_scenarios()) {
     if (scenario.name != "16 x 20ms") continue;
@@ -81,8 +81,9 @@ TEST(Shares, TenEqualTenantsAreServedEqually) {
   }
 }
 
-// The bench can fail: without the arbiter the card's own time slices give both the same, whatever they were promised.
-TEST(Shares, WithoutControlThirtySeventyIsMissed) {
+// The bench can fail: without the arbiter the card's own time slices give both slices the same, regardless of their
+// shares.
+TEST(Shares, WithoutControlThe3070SharesAreMissed) {
   const Judgement got = judge(scenarios().front(), kSeconds, 1, false);
   EXPECT_GT(got.off_1s, 10);
 }
@@ -96,15 +97,15 @@ TEST(Shares, TheOnlineClassTakesTheCardFromTheOfflineOne) {
   EXPECT_GE(got.mean[0], 97);
 }
 
-TEST(Shares, BestEffortLivesOnWhatTheOthersLeave) {
-  Scenario scenario{"best effort beside burst 50",
+TEST(Shares, BestEffortGetsOnlyTimeThatTheOthersLeave) {
+  Scenario scenario{"best effort with burst 50",
                     {{"guaranteed", {50, abi::ShareClass::kBurst, abi::PriorityClass::kStandard}, {500'000}},
                      {"besteffort", {0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard}, {500'000}}},
                     {50, -1}};
   const Judgement both = judge(scenario, kSeconds, 1);
   EXPECT_GE(both.mean[0], 50);
   EXPECT_GT(both.mean[1], 0.5);
-  scenario.tenants[0].work.start_ns = 1'000'000'000'000;  // the guaranteed one sleeps
+  scenario.tenants[0].work.start_ns = 1'000'000'000'000;  // the guaranteed slice sleeps
   EXPECT_GE(judge(scenario, kSeconds, 1).mean[1], 98);
 }
 

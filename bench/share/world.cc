@@ -23,24 +23,24 @@ struct World::Client {
   };
   struct Closed {
     lease::Segment segment;
-    std::uint64_t first;  // number of its first and last operation
+    std::uint64_t first;  // numbers of its first and last operation
     std::uint64_t last;
   };
   enum class State { kLaunching, kWaitingGrant, kWaitingCompletion, kWaitingSync, kQueueFull };
 
   Slice* slice = nullptr;
-  std::size_t index = 0;         // of the slice
-  std::uint32_t process = 0;     // within the slice: the number of its slot
+  std::size_t index = 0;         // index of the slice
+  std::uint32_t process = 0;     // number of its account entry within the slice
   std::uint64_t delivered_ns = 0;
   bool started = false;
   lease::Gate gate;
   lease::Lane lane;
-  lease::Lane hung;              // of the thread whose host function does not return
+  lease::Lane hung;              // the lane of the thread whose host function does not return
   State state = State::kLaunching;
   std::uint64_t at_ns = 0;       // when the thread runs next
   std::uint64_t poll_at_ns = kFar;
   bool waits_counted = false;    // starts_waiting() without left_waiting() yet
-  std::deque<Operation> queue;   // on the card, unfinished first
+  std::deque<Operation> queue;   // submitted to the card and unfinished
   std::vector<Operation> done;   // finished, by number from `done_base`
   std::uint64_t submitted = 0;   // number of the next operation
   std::uint64_t completed = 0;
@@ -110,7 +110,7 @@ void World::run(std::uint64_t end_ns) {
   }
 }
 
-// When the card's state changes of itself: an operation ends, a slice ends, a switch ends.
+// When the card's state changes next without input: an operation ends, a time slice ends, a switch ends.
 std::uint64_t World::card_next() const {
   if (switch_left_ > 0) return now_ + switch_left_;
   if (running_ >= 0 && !clients_[static_cast<std::size_t>(running_)]->queue.empty()) {
@@ -180,7 +180,7 @@ void World::credit_delivery(std::size_t tenant, std::uint64_t from, std::uint64_
   }
 }
 
-// A second thread of the process launches a host function that does not return: it is in flight, and keeps no engine.
+// A second thread of the process launches a host function that does not return: it is in flight and occupies no engine.
 void World::start(Client& client) {
   client.started = true;
   if (!client.work().hangs || !controlled_) return;
@@ -188,7 +188,7 @@ void World::start(Client& client) {
   const lease::Passage passage = client.gate.enter(client.hung, 43, 8, [this] { return now_; });
   lease::Segment segment;
   if (passage.verdict != lease::Verdict::kGo) {
-    client.started = false;  // again with the next launch
+    client.started = false;  // tried again with the next launch
   } else if (!client.gate.leave(client.hung, passage, &segment)) {
     for (int look = 0; look < 2; ++look) static_cast<void>(client.gate.close_stale(client.hung, now_, &segment));
   }
@@ -242,7 +242,7 @@ void World::launch(Client& client, const lease::Passage& passage) {
     lease::Segment segment;
     bool closed = client.gate.leave(client.lane, passage, &segment);
     const bool alone = (client.slice->grant->lease.raw & 3U) == static_cast<std::uint32_t>(abi::LeaseMode::kSolo);
-    if (!closed && work.sync && !alone) {  // as the library does before it waits
+    if (!closed && work.sync && !alone) {  // like the library before it waits
       client.lane.seen_operations = client.lane.segment.operations;
       closed = client.gate.close_stale(client.lane, now_, &segment);
     }
@@ -253,13 +253,13 @@ void World::launch(Client& client, const lease::Passage& passage) {
   if (!work.sync) client.at_ns = now_ + machine_.launch_cpu_ns;
 }
 
-// The end marker of a segment. Where none can be recorded the work is in flight for as long as that lasts.
+// Records the end marker of a segment. Where none can be recorded, the work counts as in flight until it ends.
 void World::close(Client& client, const lease::Segment& segment) {
   if (!client.work().measured) return;
   client.closed.push_back({segment, client.segment_first, client.submitted - 1});
 }
 
-// The library's helper thread: takes in what has passed, closes what was left open.
+// The library's helper thread: processes markers that have passed, and closes segments that were left open.
 void World::poll(Client& client) {
   bool tell = false;
   bool progressed = false;
@@ -302,7 +302,7 @@ void World::step_arbiter() {
   }
   for (const auto& client : clients_) {
     if (!changed[client->index] || client->state != Client::State::kWaitingGrant) continue;
-    // Processes wake up one after the other, in no order that anybody may rely on.
+    // Processes wake up one after the other, in an unspecified order.
     const std::uint64_t turn = client->slice->tenant.work.processes > 1 ? random_() % machine_.wake_ns : 0;
     client->at_ns = std::min(client->at_ns, now_ + machine_.wake_ns + turn);
   }

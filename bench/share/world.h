@@ -12,14 +12,14 @@
 #include "lease/gate.h"
 #include "lease/observe.h"
 
-// The exact bench of compute shares: clients, arbiter and one card in virtual time, by discrete events. Clients
-// go through lease::Gate, the arbiter is lease::Arbiter, both the files that run in production; the card is a
-// model: round-robin time slices between processes, a switch cost, first in first out within a process. What a
-// process has queued runs on, whatever is ruled afterwards. The simulated driver plays the same in real time
+// The exact bench of compute shares: clients, arbiter and one card in virtual time, by discrete events. Clients go
+// through lease::Gate and the arbiter is lease::Arbiter, both from the files that run in production. The card is a
+// model: round-robin time slices between processes, a switch cost, first in first out within a process. Work that a
+// process has queued runs to its end, regardless of later decisions. The simulated driver does the same in real time
 // (sim/daemon/timeline.cc).
 namespace carve::share {
 
-/// What one tenant does. Each of its processes does it.
+/// The work of one tenant. Each of its processes does it.
 struct Workload {
   std::uint64_t kernel_ns = 500'000;
   bool sync = false;           // waits for each kernel before the next launch
@@ -30,7 +30,7 @@ struct Workload {
   std::uint64_t later_kernel_ns = 0;  // under the same key, in every second period of `change_every_ns`
   std::uint64_t change_every_ns = 0;
   bool hangs = false;          // a host function that does not return is in flight from the start
-  bool shares_credit = true;   // false: a library that knows only its own process
+  bool shares_credit = true;   // false: a library that accounts only for its own process
   bool measured = true;        // false: no end marker can be recorded
 };
 
@@ -46,17 +46,17 @@ struct Machine {
   std::uint64_t switch_ns = 100'000;
   std::uint64_t launch_cpu_ns = 4'000;
   std::uint64_t wake_ns = 30'000;       // from a futex wake to running
-  std::uint64_t poll_ns = 200'000;      // the library's helper thread
+  std::uint64_t poll_ns = 200'000;      // period of the library's helper thread
   std::uint64_t sync_gap_ns = 5'000;   // from a completion to the next launch of a sync loop
-  std::uint32_t queue_depth = 1024;     // launches that the driver takes before it blocks
+  std::uint32_t queue_depth = 1024;     // launches that the driver accepts before it blocks
 };
 
-/// Time the card gave to each tenant, in buckets of 10 ms.
+/// The card's time of each tenant, in buckets of 10 ms.
 struct Delivered {
   static constexpr std::uint64_t kBucketNs = 10'000'000;
   std::vector<std::vector<std::uint64_t>> buckets;  // [tenant][bucket]
 
-  /// Per cent of the card in each window of `window_ns` within [from, to).
+  /// Percent of the card in each window of `window_ns` within [from, to).
   [[nodiscard]] std::vector<double> windows(std::size_t tenant, std::uint64_t window_ns, std::uint64_t from,
                                             std::uint64_t to) const;
 };
@@ -68,10 +68,10 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Plays until `end_ns` of virtual time.
+  /// Runs until `end_ns` of virtual time.
   void run(std::uint64_t end_ns);
   [[nodiscard]] const Delivered& delivered() const { return delivered_; }
-  /// Time the card gave to each process of the tenant, ns.
+  /// The card's time of each process of the tenant, ns.
   [[nodiscard]] std::vector<std::uint64_t> by_process(std::size_t tenant) const;
   [[nodiscard]] const lease::Arbiter& arbiter() const { return arbiter_; }
 
@@ -100,9 +100,9 @@ class World {
   std::uint64_t arbiter_at_ = 0;
   std::uint64_t last_step_ = 0;
   // The card.
-  int running_ = -1;               // which process is on it
-  std::uint64_t slice_left_ = 0;   // of its time slice
-  std::uint64_t switch_left_ = 0;  // of a context switch under way
+  int running_ = -1;               // index of the process that runs
+  std::uint64_t slice_left_ = 0;   // rest of its time slice
+  std::uint64_t switch_left_ = 0;  // rest of the current context switch
   Delivered delivered_;
 };
 

@@ -1,10 +1,12 @@
-# Sourced by scripts/test: builds what a later stage needs while tests run, in the processor time that the tests leave.
+# Sourced by scripts/test: builds what a later stage needs while tests run, in the processor time that the tests leave
+# idle.
 # shellcheck shell=bash
 
-beside_pid= beside_group= beside_log=
+background_pid= background_group= background_log=
 
-# idle_group: makes a cgroup that the scheduler serves when nothing else wants the processor, and prints its folder. Tests
-# that measure time do not notice what runs there. Fails where the machine has none (cgroup v1 or v2 with cpu.idle: Linux 5.15).
+# idle_group: creates a cgroup that the scheduler serves only when the processor is otherwise idle, and prints its
+# folder. Processes there do not disturb tests that measure time. Fails where the machine has none (cgroup v1 or v2 with
+# cpu.idle: Linux 5.15).
 idle_group() {
   local parent group
   for parent in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
@@ -16,31 +18,31 @@ idle_group() {
   return 1
 }
 
-# begin_beside COMMAND…: runs the command in an idle cgroup, in the background. Without such a cgroup it does nothing, and
-# the stage that needs the result builds it itself.
-begin_beside() {
-  beside_group=$(idle_group) || return 0
-  beside_log=$(mktemp "${TMPDIR:-/tmp}/carve-beside.XXXXXX")
-  say "building in the time that the tests leave: $beside_log"
-  setsid bash -c 'echo $$ >"$0/cgroup.procs" && "$@"' "$beside_group" "$@" >"$beside_log" 2>&1 &
-  beside_pid=$!
+# begin_background COMMAND…: runs the command in an idle cgroup, in the background. Without such a cgroup it does
+# nothing, and the stage that needs the result builds it itself.
+begin_background() {
+  background_group=$(idle_group) || return 0
+  background_log=$(mktemp "${TMPDIR:-/tmp}/carve-beside.XXXXXX")
+  say "building in the processor time that the tests leave idle: $background_log"
+  setsid bash -c 'echo $$ >"$0/cgroup.procs" && "$@"' "$background_group" "$@" >"$background_log" 2>&1 &
+  background_pid=$!
 }
 
-# end_beside: gives what runs in the background its ordinary weight and waits for it. A failure is not reported here: the
-# stage that needs the result runs the same command and fails with its words.
-end_beside() {
-  [ -n "$beside_pid" ] || return 0
-  echo 0 2>/dev/null >"$beside_group/cpu.idle"
-  wait "$beside_pid"
-  beside_pid=
-  rmdir "$beside_group"
-  rm -f "$beside_log"
+# await_background: gives the background command its ordinary weight and waits for it. A failure is not reported here:
+# the stage that needs the result runs the same command and fails with its error.
+await_background() {
+  [ -n "$background_pid" ] || return 0
+  echo 0 2>/dev/null >"$background_group/cpu.idle"
+  wait "$background_pid"
+  background_pid=
+  rmdir "$background_group"
+  rm -f "$background_log"
 }
 
-# drop_beside: ends what runs in the background; for the exit trap.
-drop_beside() {
-  [ -n "$beside_pid" ] || return 0
-  kill -- "-$beside_pid" 2>/dev/null
-  wait "$beside_pid" 2>/dev/null
-  rmdir "$beside_group" 2>/dev/null
+# cancel_background: ends the background command; for the exit trap.
+cancel_background() {
+  [ -n "$background_pid" ] || return 0
+  kill -- "-$background_pid" 2>/dev/null
+  wait "$background_pid" 2>/dev/null
+  rmdir "$background_group" 2>/dev/null
 }

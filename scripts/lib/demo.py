@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The demonstration: a story in eight scenes on one simulated card.
+"""The demonstration: eight scenes on one simulated card.
 
-Everything runs in a mount namespace of its own and is gone afterwards. Every figure of memory and time is read from
-the simulated driver's own account (carve-simctl), never from Carve. Exits non-zero if anything failed to hold.
+Everything runs in a mount namespace of its own, which leaves nothing behind. Every figure of memory and time is read
+from the simulated driver's own accounting (carve-simctl), never from Carve. Exits non-zero if a promise was not kept.
 """
 import json
 import os
@@ -31,27 +31,27 @@ def say(text):
 
 
 def hold(what, figure, held, word="held"):
-    """A line of the closing table: a promise that was held, or (word "seen") what was to be seen and is no promise."""
+    """Adds a line to the closing table: a promise that was kept, or (word "seen") a problem without Carve."""
     CLOSING.append((word if held else "FAILED", what, figure))
     say(f"{word if held else 'FAILED'}: {what}: {figure}")
 
 
-def hold_shares(what, shares, wanted, taken):
-    """Within 5 points, and one for each per cent of the processors that this virtual machine's host took meanwhile."""
-    figure = " / ".join(f"{one:.1f}" for one in shares) + " of " + " / ".join(map(str, wanted))
+def hold_shares(what, shares, promised, taken):
+    """Allows 5 points, and one more for each per cent of the processors that the virtual machine's host took."""
+    figure = " / ".join(f"{one:.1f}" for one in shares) + " of " + " / ".join(map(str, promised))
     if taken >= 1:
         figure += f" (the host took {taken:.0f} % of the processors)"
-    hold(what, figure, all(abs(one - want) <= 5 + taken for one, want in zip(shares, wanted)))
+    hold(what, figure, all(abs(one - due) <= 5 + taken for one, due in zip(shares, promised)))
 
 
-class Story:
+class Stage:
     def __init__(self, build):
         self.bin = str(build / "bin")
         self.sim = str(build / "sim" / "lib")
         self.machine = Machine(self.bin, "h200x1")
 
     def bare(self, program, *args):
-        """A program on the driver itself, with nothing of Carve in between."""
+        """Starts a program directly on the driver, without Carve."""
         env = dict(os.environ, LD_LIBRARY_PATH=self.sim)
         return subprocess.Popen([f"{self.bin}/{program}", *args], env=env, stdout=subprocess.PIPE, text=True)
 
@@ -68,12 +68,12 @@ class Story:
         return self.machine.truth(*args)
 
     def delivered(self, pids, seconds):
-        """Per cent of the card for each pid over the last whole windows, by the driver's account."""
+        """Per cent of the card for each pid over the last whole windows, by the driver's accounting."""
         rows = self.truth("windows", "--ms", "1000", "--last", str(seconds))["windows"]
         return [sum(r["percent"] for r in rows if r["pid"] == pid) / seconds for pid in pids]
 
     def pid_of(self, job, known=()):
-        """The process of a job on the card; if it ends before it gets there, what it said."""
+        """The process of a job on the card; raises with the job's output if it ends before it is there."""
         def find():
             if job.poll() is not None:
                 raise AssertionError(f"the job ended with {job.returncode}: {job.communicate()}")
@@ -81,10 +81,10 @@ class Story:
             return alive[0] if alive else None
         return until("the job's process on the card", 20, find)
 
-    def pair(self, *wanted):
-        """Jobs on the card, each the arguments of spin(), started one after the other, and their processes."""
+    def pair(self, *calls):
+        """Starts jobs one after the other, each with the arguments of spin(); returns them and their pids."""
         jobs, pids = [], []
-        for args in wanted:
+        for args in calls:
             jobs.append(self.spin(*args))
             pids.append(self.pid_of(jobs[-1], pids))
         return jobs, pids
@@ -93,7 +93,8 @@ class Story:
         return sum(p["explicit_bytes"] for p in self.truth("account")["processes"] if p["pid"] == pid and p["alive"])
 
 
-# Between two kernels it computes nothing on the card: with short ones that is more of its share than Carve can give back.
+# Between two kernels the server leaves the card idle. With short kernels it would lose more of its share than Carve
+# can give back.
 ANSWERING = ("--kernel-us", "4000", "--sync")
 
 
@@ -103,87 +104,89 @@ def finish(process, timeout=60):
     return process.returncode, json.loads(line) if line else {}, err or ""
 
 
-def without_carve(story):
-    scene(1, "Without Carve: the driver shares as it likes")
-    say("Two jobs on one card, promised 70 % and 30 %. The first waits for each of its kernels, 4 ms, before the next, as")
-    say("a server does that answers requests; the second has always work in its queue, as training does.")
-    jobs, pids = story.pair(("", 4, *ANSWERING), ("", 4))
+def without_carve(stage):
+    scene(1, "Without Carve: the driver knows no shares")
+    say("Two jobs on one card, promised 70 % and 30 %. The first waits for each of its kernels, 4 ms, before the next,")
+    say("like a server that answers requests; the second always has work in its queue, like training.")
+    jobs, pids = stage.pair(("", 4, *ANSWERING), ("", 4))
     time.sleep(3.2)
-    shares = story.delivered(pids, 2)
-    say(f"delivered: {shares[0]:.1f} % and {shares[1]:.1f} %: turn by turn, whatever was promised")
+    shares = stage.delivered(pids, 2)
+    say(f"delivered: {shares[0]:.1f} % and {shares[1]:.1f} %: the driver alternates, regardless of the promise")
     for job in jobs:
         finish(job)
-    hog = story.bare("carve-sample-alloc", "--hold", "4")
-    until("the hog's grip on the card", 20, lambda: any(
-        p["refused"] for p in story.truth("account")["processes"] if p["alive"]))
-    code, victim, _ = finish(story.bare("carve-sample-alloc", "--target", "4Gi"))
-    given = victim.get("bytes", 0) / GIB      # it says nothing when there was not even room for its context
-    say(f"one job takes all memory; its neighbour asks for 4 GiB and gets {given:.1f} GiB, then CUDA_ERROR_OUT_OF_MEMORY")
+    hog = stage.bare("carve-sample-alloc", "--hold", "4")
+    until("the first job has all memory", 20, lambda: any(
+        p["refused"] for p in stage.truth("account")["processes"] if p["alive"]))
+    code, victim, _ = finish(stage.bare("carve-sample-alloc", "--target", "4Gi"))
+    given = victim.get("bytes", 0) / GIB      # it prints nothing if there was no memory even for its context
+    say("one job takes all memory; its neighbour requests 4 GiB "
+        f"and gets {given:.1f} GiB, then CUDA_ERROR_OUT_OF_MEMORY")
     finish(hog)
-    hold("without Carve: a server beside a busy job", f"{shares[0]:.1f} / {shares[1]:.1f}, wanted 70 / 30",
+    hold("without Carve: a server next to a busy job", f"{shares[0]:.1f} / {shares[1]:.1f}, promised 70 / 30",
          shares[0] < 60 and shares[1] > 35, "seen")
-    hold("without Carve: a job that asks for 4 GiB beside a greedy one", f"{given:.1f} GiB, then out of memory",
+    hold("without Carve: a job that asks for 4 GiB next to a greedy one", f"{given:.1f} GiB, then out of memory",
          code != 0 and given < 4, "seen")
 
 
-def with_carve(story):
+def with_carve(stage):
     scene(2, "With Carve: 30 and 70 are 30 and 70")
     say("carve run --memory 4Gi --cores 30 -- job    and    carve run --memory 8Gi --cores 70 -- job; both always have work")
-    jobs, pids = story.pair(("--memory 4Gi --cores 30", 6), ("--memory 8Gi --cores 70", 6))
+    jobs, pids = stage.pair(("--memory 4Gi --cores 30", 6), ("--memory 8Gi --cores 70", 6))
     host = Stolen()
     time.sleep(4.2)
-    shares = story.delivered(pids, 3)
+    shares = stage.delivered(pids, 3)
     taken = host.percent()
-    print(story.machine.carve("top", "--once")[1])
+    print(stage.machine.carve("top", "--once")[1])
     for job in jobs:
         finish(job)
-    say(f"wanted 30 and 70, delivered {shares[0]:.1f} and {shares[1]:.1f}")
+    say(f"promised 30 and 70, delivered {shares[0]:.1f} and {shares[1]:.1f}")
     hold_shares("two saturating jobs get their shares", shares, (30, 70), taken)
-    the_server_again(story)
+    the_server_again(stage)
 
 
-def the_server_again(story):
+def the_server_again(stage):
     say("The pair of scene 1 again, now in slices of 70 and 30:")
-    jobs, pids = story.pair(("--memory 4Gi --cores 70 --wait=10s", 5, *ANSWERING), ("--memory 8Gi --cores 30 --wait=10s", 5))
+    jobs, pids = stage.pair(("--memory 4Gi --cores 70 --wait=10s", 5, *ANSWERING), ("--memory 8Gi --cores 30 --wait=10s", 5))
     host = Stolen()
     time.sleep(4.2)
-    shares = story.delivered(pids, 3)
+    shares = stage.delivered(pids, 3)
     taken = host.percent()
     for job in jobs:
         finish(job)
-    hold_shares("the server in a slice beside the busy job", shares, (70, 30), taken)
+    hold_shares("the server in a slice next to the busy job", shares, (70, 30), taken)
 
 
-def memory_limit(story):
-    scene(3, "A job past its limit is told so, and its neighbour goes on")
-    neighbour = story.spin("--memory 4Gi --cores 50 --wait=10s", 5)
-    pid = story.pid_of(neighbour)
-    code, greedy, _ = finish(story.in_slice("--memory 4Gi --cores 30 --wait=10s", f"{story.bin}/carve-sample-alloc"))
-    say(f"4 GiB asked for; cuMemGetInfo says {greedy['total'] / GIB:.1f} GiB in all; {greedy['bytes'] / GIB:.2f} GiB "
-        "taken besides its context, then CUDA_ERROR_OUT_OF_MEMORY; the process lives and ends by itself")
-    most = max(g["explicit_high_bytes"] for g in story.truth("groups")["groups"] if "/run-" in g["cgroup"])
+def memory_limit(stage):
+    scene(3, "A job at its limit gets an error, and its neighbour goes on")
+    neighbour = stage.spin("--memory 4Gi --cores 50 --wait=10s", 5)
+    pid = stage.pid_of(neighbour)
+    code, greedy, _ = finish(stage.in_slice("--memory 4Gi --cores 30 --wait=10s", f"{stage.bin}/carve-sample-alloc"))
+    say(f"4 GiB requested; cuMemGetInfo reports a total of {greedy['total'] / GIB:.1f} GiB; "
+        f"{greedy['bytes'] / GIB:.2f} GiB allocated in addition to its context, then CUDA_ERROR_OUT_OF_MEMORY; "
+        "the process lives and ends by itself")
+    most = max(g["explicit_high_bytes"] for g in stage.truth("groups")["groups"] if "/run-" in g["cgroup"])
     neighbour_code, result, _ = finish(neighbour)
     hold("no byte above the limit", f"{most / GIB:.2f} of 4.00 GiB at the highest", most <= 4 * GIB)
     hold("the neighbour went on", f"{result.get('kernels', 0)} kernels, exit code {neighbour_code}",
          neighbour_code == 0 and code in (0, 3) and greedy["out_of_memory"] and pid > 0)
 
 
-def refusal(story):
-    scene(4, "What does not fit is refused, with the numbers")
-    holder = story.spin("--memory 100Gi --cores 60 --wait=10s", 2)
-    story.pid_of(holder)
-    code, _, err = finish(story.in_slice("--memory 60Gi --cores 30", "true"))
+def refusal(stage):
+    scene(4, "A request that does not fit is refused, with the numbers")
+    holder = stage.spin("--memory 100Gi --cores 60 --wait=10s", 2)
+    stage.pid_of(holder)
+    code, _, err = finish(stage.in_slice("--memory 60Gi --cores 30", "true"))
     say(f"carve run --memory 60Gi --cores 30 -- true\n   {err.strip()}")
     finish(holder)
     hold("refused with reason and exit code 125", f"exit code {code}", code == 125 and "60 GiB" in err)
 
 
-def seen_from_inside(story, tools):
-    scene(5, "An unmodified monitoring program, from inside a slice")
+def seen_from_inside(stage, tools):
+    scene(5, "An unmodified monitoring program, inside a slice")
     if tools is None:
-        say("left out: gpustat could not be fetched from PyPI here")
+        say("skipped: gpustat could not be fetched from PyPI")
         return
-    done = subprocess.run([f"{story.bin}/carve", "run", "--memory", "4Gi", "--cores", "30", "--wait=10s", "--", str(tools),
+    done = subprocess.run([f"{stage.bin}/carve", "run", "--memory", "4Gi", "--cores", "30", "--wait=10s", "--", str(tools),
                            "--no-color", "--no-header"], capture_output=True, text=True, timeout=60)
     line = done.stdout.strip()
     say(f"gpustat: {line}")
@@ -191,38 +194,38 @@ def seen_from_inside(story, tools):
          done.returncode == 0 and "4096 MB" in line and len(line.splitlines()) == 1)
 
 
-def killed(story):
+def killed(stage):
     scene(6, "A job killed with -9 leaves nothing behind")
-    job = story.spin("--memory 4Gi --cores 30 --wait=10s", 60)
-    pid = story.pid_of(job)
-    until("its memory", 10, lambda: story.held_bytes(pid) >= GIB)
+    job = stage.spin("--memory 4Gi --cores 30 --wait=10s", 60)
+    pid = stage.pid_of(job)
+    until("the job has its memory", 10, lambda: stage.held_bytes(pid) >= GIB)
     os.kill(pid, signal.SIGKILL)
     started = time.monotonic()
-    until("the slice to be free", 10, lambda: not story.machine.slices())
+    until("the slice is free", 10, lambda: not stage.machine.slices())
     took = (time.monotonic() - started) * 1000
     finish(job)
-    left = story.held_bytes(pid)
+    left = stage.held_bytes(pid)
     hold("slice free again, memory back", f"{took:.0f} ms, {left} bytes left", took < 2000 and left == 0)
 
 
-def agent_killed(story):
-    scene(7, "The agent killed with -9 while two jobs run: shares hold, and it comes back")
-    jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 9), ("--memory 8Gi --cores 70", 9))
+def agent_killed(stage):
+    scene(7, "The agent killed with -9 while two jobs run: shares hold, and it is restarted")
+    jobs, pids = stage.pair(("--memory 4Gi --cores 30 --wait=10s", 9), ("--memory 8Gi --cores 70", 9))
     time.sleep(2)
-    before = story.machine.pid_of("agent")
+    before = stage.machine.pid_of("agent")
     os.kill(before, signal.SIGKILL)
     host = Stolen()
     time.sleep(4.2)
-    shares = story.delivered(pids, 3)
+    shares = stage.delivered(pids, 3)
     taken = host.percent()
 
     def back():
         try:
-            return story.machine.pid_of("agent") != before and len(story.machine.slices()) == 2
+            return stage.machine.pid_of("agent") != before and len(stage.machine.slices()) == 2
         except (OSError, ValueError, AssertionError):
             return False
-    until("the agent to be back with both slices", 20, back)
-    known = len(story.machine.slices())
+    until("the agent is back with both slices", 20, back)
+    known = len(stage.machine.slices())
     for job in jobs:
         finish(job)
     hold_shares("shares without an agent", shares, (30, 70), taken)
@@ -230,7 +233,7 @@ def agent_killed(story):
 
 
 def closing():
-    print("\n\033[1m8. What held\033[0m   [all figures: the SIMULATED driver's own account]")
+    print("\n\033[1m8. What held\033[0m   [all figures: the SIMULATED driver's own accounting]")
     width = max(len(what) for _, what, _ in CLOSING)
     for word, what, figure in CLOSING:
         print(f"   {word:<6}  {what:<{width}}  {figure}")
@@ -243,19 +246,19 @@ def closing():
 def main():
     build, tools = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
     enter_private_namespace()
-    story = Story(build)
+    stage = Stage(build)
     try:
-        print(f"\n{story.machine.up().strip()}")
+        print(f"\n{stage.machine.up().strip()}")
         for part in (without_carve, with_carve, memory_limit, refusal):
-            part(story)
-        seen_from_inside(story, tools)
+            part(stage)
+        seen_from_inside(stage, tools)
         for part in (killed, agent_killed):
-            part(story)
+            part(stage)
     except BaseException:
-        print(story.machine.logs(), file=sys.stderr)
+        print(stage.machine.logs(), file=sys.stderr)
         raise
     finally:
-        story.machine.close()
+        stage.machine.close()
     return closing()
 
 

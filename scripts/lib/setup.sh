@@ -1,4 +1,4 @@
-# Sourced by the scripts: installs what is missing, configures and builds. Nothing here needs a person.
+# Sourced by the scripts: installs what is missing, configures and builds, without interaction.
 # shellcheck shell=bash
 
 CARVE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -9,7 +9,7 @@ export DEBIAN_FRONTEND=noninteractive
 say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# install_packages LIST…: the Debian packages named in scripts/packages/LIST that are not there yet.
+# install_packages LIST…: installs the Debian packages named in scripts/packages/LIST that are missing.
 install_packages() {
   local list name missing=()
   for list in "$@"; do
@@ -19,14 +19,14 @@ install_packages() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" = 0 ] || die "these Debian packages are missing: ${missing[*]}
-  install them (apt-get install ${missing[*]}) or run this script as root, which installs them itself"
+  install them (apt-get install ${missing[*]}) or run this script as root; then it installs them"
   say "installing ${#missing[@]} Debian packages: ${missing[*]}"
   apt-get update -qq || die "apt-get update failed: is a Debian mirror configured and reachable?"
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >"${TMPDIR:-/tmp}/carve-apt.log" 2>&1 ||
     { tail -20 "${TMPDIR:-/tmp}/carve-apt.log" >&2; die "apt-get install failed: ${missing[*]}"; }
 }
 
-# build PRESET [TARGET…]: configure and build under build/PRESET.
+# build PRESET [TARGET…]: configures and builds in build/PRESET.
 build() {
   local preset=$1; shift
   say "building ($preset)"

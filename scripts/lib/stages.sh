@@ -6,19 +6,19 @@ failures=()
 skips=()
 repeated=()
 seeds=()
-late=()  # keys of the tests that `again` could not settle; late_tries tries them at the end
+late=()  # keys of the tests that failed both tries of `again`; late_tries tries them at the end
 # A key is "PRESET<tab>NAME".
 declare -A tries=() passes=()  # how often this run tried a test, and how many of these tries passed
-declare -A said=()             # the end of what a failed test printed
+declare -A outputs=()          # the end of what a failed test printed
 last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
 convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 
-# No processor is slow enough to excuse a failure here: rooms without real time, and what reads the tree.
-pure='^(core|codec|lease|app)_|^tools/|_is_current$'
-# Not under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
+# A slow processor is no excuse for a failure here: tests without real time, and tests that read the tree.
+pure='^(core|codec|lease|app)_|^(tools|tree)/|_is_current$'
+# Not run under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little|integration/demo'
 
-# run_ctest PRESET REPORT FLAGS…: one call of ctest. It counts each try that the log names, and collects the races that
+# run_ctest PRESET REPORT FLAGS…: calls ctest once, counts each try that the log names, and collects the races that
 # ThreadSanitizer reports and the seeds that failed tests print.
 run_ctest() {
   local preset=$1 report=$2 log=${2%.xml}.log state name key seed
@@ -40,13 +40,13 @@ run_ctest() {
   while read -r seed; do seeds+=("$preset: $seed"); done < <(grep -o 'CARVE_[A-Z]*_SEED=[0-9]*' "$log" | sort -u)
 }
 
-# ctest_stage PRESET TRIES SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
+# ctest_stage PRESET TRIES SELECTION: runs all tests of build/PRESET that SELECTION (ctest's own flags) selects.
 #
-# TRIES: once; three-times, every test; again. Tests in real time (shares, rings, real processes) can miss a bound when
-# something else takes the machine's two cores for a moment. `again` tries a test that fails a second time. late_tries
-# tries a test that fails both times twice more at the end. At least half of a test's tries must pass, and
-# count_pass says what else a repetition costs. No repetition excuses what must never happen: what the rings' independent
-# checkers find wrong (RingTest.acquit), and every race that ThreadSanitizer reports, fails the run.
+# TRIES is once, again, or three-times (every test). Tests in real time (shares, rings, real processes) can miss a bound
+# when another program takes the machine's two cores for a moment. `again` tries a failed test a second time. late_tries
+# tries a test that failed both times twice more at the end. At least half of a test's tries must pass; count_pass says
+# what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
+# independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
 ctest_stage() {
   local preset=$1 mode=$2 selection=$3 report repeat state name reason key
   case "$mode" in
@@ -64,11 +64,11 @@ ctest_stage() {
     key=$preset$'\t'$name
     case "$state" in
       run) count_pass "$preset" "$name" ;;
-      fail) hear "$preset" "$name" "$report"
+      fail) keep_output "$preset" "$name" "$report"
             if [ "$mode" = again ]; then late+=("$key"); else count_failure "$preset" "$name"; fi ;;
       *) # A test that fails and then skips has failed.
          if [ "${passes[$key]:-0}" -lt "${tries[$key]:-0}" ]; then
-           hear "$preset" "$name" "$report"; count_failure "$preset" "$name"
+           keep_output "$preset" "$name" "$report"; count_failure "$preset" "$name"
          else
            skipped=$((skipped + 1)); skips+=("$preset: $name: $reason")
          fi ;;
@@ -76,18 +76,19 @@ ctest_stage() {
   done < <(python3 "$CARVE_ROOT/tools/junit_rows" "$report")
 }
 
-# hear PRESET NAME REPORT: keeps the end of what a failed test printed, before the next report replaces this one.
-hear() { said[$1$'\t'$2]=$(python3 "$CARVE_ROOT/tools/junit_rows" --output "$2" "$3" | tail -30); }
+# keep_output PRESET NAME REPORT: keeps the end of what a failed test printed, before the next report replaces this one.
+keep_output() { outputs[$1$'\t'$2]=$(python3 "$CARVE_ROOT/tools/junit_rows" --output "$2" "$3" | tail -30); }
 
-# count_failure PRESET NAME: a test that failed, with its last words.
+# count_failure PRESET NAME: counts a failed test and keeps its output for summary.
 count_failure() {
   failed=$((failed + 1)); failures+=("$1: $2$(rate "$1" "$2")")
-  { say "the end of what $1: $2 printed"; echo "${said[$1$'\t'$2]:-}"; } >>"$last_words"
+  { say "the end of what $1: $2 printed"; echo "${outputs[$1$'\t'$2]:-}"; } >>"$last_words"
 }
 
-# count_pass PRESET NAME: a test whose last try passed. A test that needed more than one try is reported with its rate and
-# with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run; exempt are the tests
-# of real processes (labels integration and thirdparty), of real time (alone) and of a real Kubernetes (cluster, and soak's rings).
+# count_pass PRESET NAME: counts a test that passed its last try. A test that needed more than one try is reported with
+# its rate and with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run. Tests
+# of real processes (labels integration and thirdparty), of real time (alone) and of a real Kubernetes (cluster, and
+# soak's rings) are exempt.
 count_pass() {
   local key=$1$'\t'$2 line report
   if [ "${passes[$key]:-0}" -eq "${tries[$key]:-0}" ]; then passed=$((passed + 1)); return; fi
@@ -100,14 +101,14 @@ count_pass() {
   fi
 }
 
-# rate PRESET NAME: ": passed n of m tries" over the whole run; nothing where one try was all.
+# rate PRESET NAME: prints ": passed n of m tries" over the whole run; prints nothing after a single try.
 rate() {
   local key=$1$'\t'$2
   [ "${tries[$key]:-0}" -le 1 ] || echo ": passed ${passes[$key]:-0} of ${tries[$key]} tries"
 }
 
-# flaky_line NAME: "docs/flaky.md:LINE", the row whose first column is this test's name, or its beginning and a `*`; nothing
-# where no row is.
+# flaky_line NAME: prints "docs/flaky.md:LINE", the row whose first column is this test's name, or its beginning and a
+# `*`; prints nothing without such a row.
 flaky_line() {
   [ ! -f "$CARVE_ROOT/docs/flaky.md" ] ||
     awk -F'|' -v name="$1" 'split($2, cell, "`") == 3 && (cell[2] == name ||
@@ -115,16 +116,17 @@ flaky_line() {
       "$CARVE_ROOT/docs/flaky.md"
 }
 
-# waits_for_real_time PRESET NAME: whether a test runs real processes, measures real time, or waits for a real Kubernetes.
+# waits_for_real_time PRESET NAME: succeeds if a test runs real processes, measures real time, or waits for a real
+# Kubernetes.
 waits_for_real_time() {
   case "$2" in cluster-*) return 0 ;; esac
   (cd "$CARVE_ROOT/build/$1" && ctest -N -L '^(integration|thirdparty|alone|cluster)$') | sed -n 's/^ *Test *#[0-9]*: //p' | grep -Fxq -- "$2"
 }
 
-# late_tries: each test that failed at both tries of `again` is tried twice more when all else has ended, alone on the
-# machine. The host of a virtual machine can take its processors away for minutes, and every try in that time fails. Both
-# late tries must pass: then half of all tries did. More than most_late such tests are no accident of the host; they
-# stay failed.
+# late_tries: tries each test that failed both tries of `again` twice more after all other tests, alone on the machine.
+# The host of a virtual machine can take its processors away for minutes, and every try in that time fails. Both late
+# tries must pass, so that half of all tries passed. If there are more than most_late such tests the host is not the
+# cause; they stay failed.
 most_late=6
 late_tries() {
   local key preset name report state
@@ -135,14 +137,14 @@ late_tries() {
       report=$CARVE_ROOT/build/$preset/late.xml
       run_ctest "$preset" "$report" --repeat until-fail:2 -R "^$(sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$name")\$"
       state=$(python3 "$CARVE_ROOT/tools/junit_rows" "$report" | awk -F'\t' -v name="$name" '$2 == name {print $1}')
-      [ "$state" = run ] || hear "$preset" "$name" "$report"
+      [ "$state" = run ] || keep_output "$preset" "$name" "$report"
     fi
     if [ "$state" = run ]; then count_pass "$preset" "$name"; else count_failure "$preset" "$name"; fi
   done
   late=()
 }
 
-# bench_stage: the cost benchmark against 1.5 times its budgets (design: budgets), once more when noisy.
+# bench_stage: compares the cost benchmark with 1.5 times its budgets; repeats it once when a budget is exceeded.
 bench_stage() {
   local bench=$CARVE_ROOT/build/release/bin/carve-bench-calls
   say "measuring costs (release build, this machine)"
@@ -150,17 +152,17 @@ bench_stage() {
     failed=$((failed + 1)); failures+=("bench: carve-bench-calls was not built")
   elif "$bench" --check; then
     passed=$((passed + 1))
-  elif say "beyond a budget: measuring once more, the machine may be busy"; "$bench" --check; then
+  elif say "over a budget: measuring once more, the machine may be busy"; "$bench" --check; then
     passed=$((passed + 1)); repeated+=("bench: carve-bench-calls --check: passed 1 of 2 tries")
   else
     failed=$((failed + 1)); failures+=("bench: carve-bench-calls --check")
   fi
 }
 
-# placing_stage: pods per second beside the stock scheduler, each on control planes of its own; at 100 nodes of the medians
-# of three turns. A release build, so not one of ctest's tests, and judged once.
+# placing_stage: compares pods per second with the stock scheduler's, each on its own control plane; at 100 nodes the
+# medians of three turns. It needs a release build, so it is not a ctest test, and it is judged once.
 placing_stage() {
-  say "placing pods on 100 and on 1,000 simulated nodes, beside the stock scheduler (release build, this machine)"
+  say "placing pods on 100 and on 1,000 simulated nodes, compared with the stock scheduler (release build, this machine)"
   local size
   for size in "--nodes 100 --pods 600 --turns 3" "--nodes 1000 --pods 5000 --turns 1"; do
     # shellcheck disable=SC2086  # words
@@ -173,7 +175,7 @@ placing_stage() {
   done
 }
 
-# soak_record LINE…: docs/soak/DATE.md, the dated record of a run of scripts/soak, which docs/support.md links.
+# soak_record LINE…: writes docs/soak/DATE.md, the record of a run of scripts/soak, which docs/support.md links.
 soak_record() {
   local file=$CARVE_ROOT/docs/soak/$(date -u +%F).md
   mkdir -p "${file%/*}"
@@ -192,8 +194,8 @@ soak_record() {
   say "recorded in ${file#"$CARVE_ROOT"/}: commit it, and link it in docs/support.md"
 }
 
-# summary SECONDS: the closing lines; returns non-zero when a test failed or none ran. It prints once more why a test
-# failed: a log of which only the end is kept must be enough to begin with.
+# summary SECONDS: prints the closing lines; returns non-zero when a test failed or none ran. It repeats why a test
+# failed, so that the end of a log is enough to begin with.
 summary() {
   late_tries
   echo

@@ -8,13 +8,13 @@
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
 
-// carve-simctl: the simulated driver's own account, the truth for tests and demonstrations, and what breaks a card.
+// carve-simctl prints the simulated driver's own account, the truth for tests and demonstrations, and injects faults.
 namespace carve::sim {
 namespace {
 
 constexpr char kUsage[] =
     "usage: carve-simctl [--socket PATH] <command>\n"
-    "  account              what each process held and got, per card (JSON), the dead of 150 s "
+    "  account              memory and GPU time of each process, per card (JSON), dead processes of the last 150 s "
     "included\n"
     "  groups               the same summed per cgroup, with the exact highest simultaneous sum "
     "(JSON)\n"
@@ -23,16 +23,16 @@ constexpr char kUsage[] =
     "                       GPU time delivered per process and window of N ms (multiple of 10) "
     "(JSON);\n"
     "                       --since: CLOCK_MONOTONIC ns; --last: only the last N windows\n"
-    "What breaks (as root, on the host); <card> is the machine's number of it:\n"
+    "Faults (as root, on the host); <card> is the card's number on the machine:\n"
     "  xid <card> <code> [--pid N]\n"
-    "                       the driver reports that XID; contexts die as with a real one: of process\n"
-    "                       N (default: the one that runs) or of all, by the code\n"
-    "  lose <card>          it falls off the bus: XID 79, every call says so, all contexts die\n"
-    "  return <card>        it is there again; contexts that died stay dead\n"
-    "  reset <card>         the same after an XID that wants it; refused while somebody has a context\n"
-    "  hang on|off          the management library's calls are not answered until it is off\n"
-    "  driver gone|back     it cannot be opened any more; contexts that are there go on\n"
-    "  profiles             the machines that can be played\n"
+    "                       the driver reports that XID; contexts die as on a real card: those of process\n"
+    "                       N (default: the process that runs) or all, depending on the code\n"
+    "  lose <card>          the card falls off the bus: XID 79, every call reports it, all contexts die\n"
+    "  return <card>        the card is back; contexts that died stay dead\n"
+    "  reset <card>         the same after an XID that requires a reset; refused while a process has a context\n"
+    "  hang on|off          the management library's calls get no answer until hang off\n"
+    "  driver gone|back     the driver cannot be opened; existing contexts continue\n"
+    "  profiles             the machines that can be simulated\n"
     "  now                  CLOCK_MONOTONIC in ns, for --since\n";
 
 int fail(const std::string& what) {
@@ -40,7 +40,7 @@ int fail(const std::string& what) {
   return 2;
 }
 
-/// A JSON string; the names come from processes and may hold anything.
+/// A JSON string. Names come from processes and may contain any byte.
 std::string quoted(const char* text) {
   std::string out = "\"";
   for (const char* p = text; *p != '\0'; ++p) {
@@ -117,7 +117,7 @@ int groups(Connection& connection) {
   return 0;
 }
 
-/// As the kernel writes it: domain, bus, device, function.
+/// The kernel's format: domain, bus, device, function.
 std::string bus_id(const CardFacts& card) {
   char text[24];
   std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", card.pci_domain, card.pci_bus, card.pci_device);
@@ -197,12 +197,12 @@ struct Break {
   std::uint64_t argument = 0;
 };
 
-/// "xid 0 79", "hang on": what is to break. False: it is not that, and `error` says what would be.
+/// Parses "xid 0 79", "hang on". False: it is not a fault, and `error` says what is expected.
 bool read_break(const std::vector<std::string>& words, Break* out, std::string* error) {
   struct Form {
     const char* name;
     Injection what;
-    const char* on;  // the word for 1; nullptr: takes a card
+    const char* on;  // the word for 1; nullptr: the argument is a card
     const char* off;
     std::size_t words;
   };
@@ -215,7 +215,7 @@ bool read_break(const std::vector<std::string>& words, Break* out, std::string* 
   for (const Form& form : kForms) {
     if (words.empty() || words[0] != form.name) continue;
     out->what = form.what;
-    *error = words[0] + ": wants " + (form.on != nullptr ? std::string(form.on) + " or " + form.off
+    *error = words[0] + ": needs " + (form.on != nullptr ? std::string(form.on) + " or " + form.off
                                       : form.words == 3  ? "a card's number and an XID from 1 to 999"
                                                          : "a card's number");
     if (words.size() != form.words) return false;
@@ -238,7 +238,7 @@ int do_break(Connection& connection, const Break& what, std::uint64_t pid) {
     case Status::kOk: return 0;
     case Status::kNoSuchCard: return fail("no card " + num(what.card) + " on this machine");
     case Status::kNotPermitted:
-      std::fprintf(stderr, "carve-simctl: not permitted: only root on the host breaks something\n");
+      std::fprintf(stderr, "carve-simctl: not permitted: only root on the host may inject a fault\n");
       return 1;
     case Status::kBusy:
       std::fprintf(stderr, "carve-simctl: card %u is in use: end its processes first\n", what.card);
@@ -263,7 +263,7 @@ int run(int argc, char** argv) {
     if (word == "--socket") {
       socket = value;
     } else if (word == "-o" && std::strcmp(value, "json") == 0) {
-      continue;  // there is no other form
+      continue;  // JSON is the only format
     } else if (!(word == "--ms" && read_number(value, &ms)) &&
                !(word == "--since" && read_number(value, &since)) &&
                !(word == "--pid" && read_number(value, &pid)) &&
@@ -283,7 +283,7 @@ int run(int argc, char** argv) {
       command == "account" || command == "groups" || command == "cards" || command == "windows";
   Break what;
   std::string error;
-  if (known && words.size() > 1) return fail("\"" + words[1] + "\": one command at a time");
+  if (known && words.size() > 1) return fail("\"" + words[1] + "\": only one command is allowed");
   if (!known && !read_break(words, &what, &error)) return fail(error);
   Connection connection;
   if (connection.open(ClientKind::kControl, socket.c_str()) != Status::kOk) {

@@ -44,7 +44,7 @@ std::uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   return bytes;
 }
 
-/// The shape of a level: each side half of the one before, layers stay.
+/// The shape of a mipmap level: each side is half of the previous level's; the number of layers stays.
 CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned level) {
   const auto half = [level](std::size_t side) {
     return side == 0 ? 0 : std::max<std::size_t>(side >> std::min(level, 63U), 1);
@@ -156,7 +156,7 @@ CU_EXPORT CUresult cuMipmappedArrayCreate(void** out, const CUDA_ARRAY3D_DESCRIP
   CU_NEED_INIT();
   if (out == nullptr || shape == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult rc = check_shape(*shape); rc != CUDA_SUCCESS) return rc;
-  unsigned most = 1;  // down to a single element
+  unsigned most = 1;  // down to one element
   for (std::size_t side = std::max({shape->Width, shape->Height, shape->Depth}); side > 1; side /= 2) ++most;
   auto mipmap = std::make_unique<Mipmap>();
   for (unsigned level = 0; level < std::min(count, most); ++level) {

@@ -6,7 +6,7 @@
 #include "sim/cuda/memory.h"
 #include "sim/cuda/stream.h"
 
-// Arrays: memory with a shape. Rows lie one after the other, without a gap and without a swizzle.
+// Arrays: memory with a shape. Rows are stored one after the other, without gaps and without a swizzle.
 namespace carve::sim::cu {
 
 inline constexpr std::uint32_t kArrayMagic = 0xC0DE000B;
@@ -37,7 +37,7 @@ struct Array {
   CUDA_ARRAY3D_DESCRIPTOR shape = {};
   std::uint64_t base = 0;
   std::uint64_t bytes = 0;
-  bool level = false;  // of a mipmapped array, which owns the memory
+  bool level = false;  // one level of a mipmapped array, which owns the memory
 
   [[nodiscard]] std::uint64_t row_bytes() const;
 };
@@ -48,9 +48,9 @@ struct Mipmap {
   std::vector<Array*> levels;
 };
 
-/// nullptr for a handle that is none.
+/// nullptr when the handle is not valid.
 Array* checked_array(CUarray handle);
-/// Where a copy finds the array's first byte, its rows and its slices.
+/// Returns the address of the array's first byte, the pitch of its rows and of its slices.
 CUresult side_of_array(CUarray handle, std::uint64_t* base, std::uint64_t* pitch, std::uint64_t* slice);
 
 }  // namespace carve::sim::cu

@@ -9,30 +9,30 @@
 
 namespace carve::sim::cu {
 
-/// One capture, from its begin call to its end call; several streams may have joined it. Never
-/// given back: events that were recorded inside go on pointing at it.
+/// One capture, from its begin call to its end call. Several streams may have joined it. Never freed, because events
+/// that were recorded inside keep pointing to it.
 struct Capture {
   Graph* graph = nullptr;
-  bool own_graph = true;  // made for this capture, not given by the program
+  bool own_graph = true;  // created for this capture, not passed by the program
   std::uint64_t id = 0;
   Stream* origin = nullptr;
   int mode = 0;
-  std::uint64_t thread = 0;  // that began it
+  std::uint64_t thread = 0;  // the thread that began the capture
   bool invalid = false;
   bool ended = false;
   std::unordered_map<Stream*, std::vector<GraphNode*>>
-      tips;  // what the next node of a stream waits for
+      tips;  // the nodes that a stream's next node depends on
 };
 
 namespace {
 
-std::mutex g_mutex;  // all captures: capturing is not a hot path
+std::mutex g_mutex;  // for all captures: capturing is not a hot path
 std::vector<Capture*> g_active;
 std::atomic<int> g_active_count{0};
 enum : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 enum : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
-/// Wants the mutex. Takes all streams out of the capture.
+/// Needs the mutex. Removes all streams from the capture.
 void finish(Capture* capture) {
   for (auto& [stream, tip] : capture->tips) stream->capture.store(nullptr);
   capture->tips.clear();
@@ -46,7 +46,7 @@ void merge(std::vector<GraphNode*>* into, const std::vector<GraphNode*>& more) {
     if (std::find(into->begin(), into->end(), node) == into->end()) into->push_back(node);
 }
 
-/// True when every tip of the joined streams comes before the origin's.
+/// True when every tip of the joined streams is an ancestor of one of the origin's tips.
 bool joined(const Capture& capture) {
   std::unordered_set<const GraphNode*> before;
   std::vector<GraphNode*> open = capture.tips.at(capture.origin);
@@ -120,7 +120,7 @@ CUresult is_capturing(CUstream handle, int* status, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy && g_active_count.load(std::memory_order_relaxed) != 0) {
-    // The driver says so, and the capture goes on.
+    // The driver reports the error, and the capture continues.
     const std::lock_guard lock(g_mutex);
     for (const Capture* active : g_active)
       for (const auto& [other, tip] : active->tips)
@@ -246,7 +246,7 @@ CUresult capture_event_wait(Stream* stream, Event* event) {
   if (other == nullptr || other->ended) {
     if (mine == nullptr) return CUDA_ERROR_CAPTURED_EVENT;
     if (!event->recorded && other == nullptr) return CUDA_SUCCESS;
-    mine->invalid = true;  // the graph would depend on work outside of it
+    mine->invalid = true;  // the graph would depend on work outside the capture
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
   if (mine == nullptr) {

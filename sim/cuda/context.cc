@@ -72,7 +72,7 @@ void destroy_context(Context* context) {
   driver.kernel().call(Op::kContextDestroy, 0, context->handle, 0);
   const std::lock_guard lock(driver.mutex());
   std::erase(driver.contexts(), context);
-  // The object itself is never given back: programs hold stale handles, and must be told so.
+  // The object itself is never freed: programs hold stale handles, and a call with one must return an error.
 }
 
 void push_current(Context* context) {

@@ -4,18 +4,16 @@
 
 namespace carve::sim::cu {
 
-/// Makes a context on the device: charges it to the card, opens its default stream. Does not make
-/// it current.
+/// Creates a context on the device: charges it to the card and opens its default stream. Does not make it current.
 CUresult make_context(Device* device, unsigned flags, unsigned api_version, bool primary,
                       Context** out);
-/// Waits for its work, then gives back all that it held. Handles to it stay readable and say
-/// "destroyed".
+/// Waits for the context's work, then frees everything that it held. Its handles stay readable and report "destroyed".
 void destroy_context(Context* context);
 
 void push_current(Context* context);
 void set_current(Context* context);
 
-/// Frees all allocations that belong to the context (memory.cc), unloads its modules (module.cc).
+/// Frees all allocations of the context (memory.cc) and unloads its modules (module.cc).
 void free_context_memory(Context* context);
 void unload_context_modules(Context* context);
 

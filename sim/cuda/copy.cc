@@ -29,7 +29,7 @@ std::uint64_t extent(std::uint64_t pitch, std::uint64_t slice, const CopyBox& bo
   return (box.depth - 1) * slice + (box.height - 1) * pitch + box.width;
 }
 
-/// Zeroing gives pages back rather than committing them.
+/// Zeroes by giving the pages back, so that no page is committed.
 void zero(char* to, std::uint64_t bytes) {
   const auto at = reinterpret_cast<std::uint64_t>(to);
   const std::uint64_t begin = round_to(at, kPage);
@@ -53,10 +53,10 @@ struct Side {
   unsigned type;
   std::uint64_t host, device;
   CUarray array;
-  std::uint64_t pitch, slice;  // as the record says; an array's are its own
+  std::uint64_t pitch, slice;  // from the record; an array has its own
 };
 
-/// The address a record's side begins at, and its rows and slices.
+/// The start address of one side of a record, and its rows and slices.
 CUresult side_address(Side* side, std::uint64_t* address, bool* device) {
   *device = side->type != CU_MEMORYTYPE_HOST;
   switch (side->type) {
@@ -178,7 +178,7 @@ std::uint64_t duration_of(const CopyBox& box, CommandKind* engine) {
   const Model& model = Driver::get().model();
   const std::uint64_t bytes = box.width * box.height * box.depth;
   const bool within = box.to_device && box.from_device;
-  // Copies within the device are kernels; between host and device they take the copy engine.
+  // Copies within the device are kernels; copies between host and device use the copy engine.
   *engine = within ? CommandKind::kCompute : CommandKind::kCopy;
   return kCopyStartNs + bytes / (within ? model.device_copy_gb_per_s : model.host_copy_gb_per_s);
 }

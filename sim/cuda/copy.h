@@ -2,10 +2,10 @@
 
 #include "sim/cuda/stream.h"
 
-// Moving and filling bytes: what the copy engine and the device's own copy kernels do.
+// Moves and fills bytes, as the copy engine and the device's own copy kernels do.
 namespace carve::sim::cu {
 
-/// A box of bytes from one pitched place to another; depth and height 1 for plain copies.
+/// Copies a box of bytes from one pitched buffer to another. Plain copies have depth and height 1.
 struct CopyBox {
   std::uint64_t to = 0, from = 0;  // addresses of the box's first byte
   std::uint64_t to_pitch = 0, from_pitch = 0;
@@ -20,7 +20,7 @@ struct Fill {
   std::uint64_t width = 0, height = 1;   // width in elements
 };
 
-/// Checks that device sides are device memory. cuMemcpy's UVA forms: kinds are looked up.
+/// Checks that device sides are device memory. For cuMemcpy's UVA forms it looks the kinds up.
 CUresult check(CopyBox* box, bool unified);
 CUresult check(const Fill& fill);
 /// Translates the driver's records.
@@ -30,11 +30,11 @@ CUresult box_of(const CUDA_MEMCPY3D& copy, CopyBox* box);
 void move_bytes(const CopyBox& box);
 void fill_bytes(const Fill& fill);
 
-/// How long it takes, and on which engine.
+/// How long the copy takes, and on which engine.
 std::uint64_t duration_of(const CopyBox& box, CommandKind* engine);
 std::uint64_t duration_of(const Fill& fill);
 
-/// Submits (or captures) on the stream; waits for it when `wait`.
+/// Submits the copy on the stream (or captures it); waits for it when `wait`.
 CUresult run_copy(Stream* stream, const CopyBox& box, bool wait);
 CUresult run_fill(Stream* stream, const Fill& fill, bool wait);
 

@@ -1,7 +1,6 @@
 #include "sim/cuda/copy.h"
 
-// The memcpy and memset families: every name is one line that says where to, where from, which
-// stream.
+// The memcpy and memset families. Each name is one line: destination, source, stream.
 namespace carve::sim::cu {
 namespace {
 
@@ -49,7 +48,7 @@ CUresult fill(std::uint64_t to, std::size_t pitch, std::uint32_t value, std::uin
 
 }  // namespace
 
-// A synchronous name and its twin for the per-thread default stream.
+// A synchronous function and its variant for the per-thread default stream.
 #define CU_SYNC(name, twin, parameters, call)         \
   CU_EXPORT CUresult name parameters {                \
     constexpr std::uintptr_t zero = kStreamLegacy;    \
@@ -148,8 +147,7 @@ CU_ASYNC(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz,
          (CUdeviceptr to, std::size_t pitch, unsigned v, std::size_t w, std::size_t h, CUstream s),
          fill(to, pitch, v, 4, w, h, s, zero, wait))
 
-// The record of the peer forms has contexts where the plain one has reserved words; addresses are
-// unified.
+// The record of the peer forms has contexts where the plain record has reserved words. Addresses are unified.
 CU_SYNC(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D* c), pitched(c, s, zero, wait))
 CU_ASYNC(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D* c, CUstream s),
          pitched(c, s, zero, wait))

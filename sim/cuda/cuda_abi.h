@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// The driver's binary interface as facts: handles, the error codes we answer with, and the records
-// that cross the border. Values and layouts are the vendor's, the wording is ours; abi_check
+// The driver's binary interface as facts: handles, the error codes that the simulated driver returns, and the records
+// that cross the interface. Values and layouts are the vendor's; the wording is ours. tests/thirdparty/cuda_layout.cc
 // compares every one with NVIDIA's headers (CUDA 12.9 and 13.5) where a test has installed them.
 namespace carve::sim::cu {
 
@@ -27,7 +27,7 @@ using CUstream = Stream*;
 using CUevent = Event*;
 using CUmodule = Module*;
 using CUfunction = Function*;
-using CUkernel = Function*;  // a kernel of a library and a function of a module are one thing here
+using CUkernel = Function*;  // a kernel of a library and a function of a module are the same type here
 using CUlibrary = Library*;
 using CUgraph = Graph*;
 using CUgraphNode = GraphNode*;

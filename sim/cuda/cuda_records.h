@@ -2,7 +2,7 @@
 
 #include "sim/cuda/cuda_abi.h"
 
-// The records that cross the driver's border, as facts like those of cuda_abi.h.
+// The records that cross the driver's interface, stated as facts like those in cuda_abi.h.
 namespace carve::sim::cu {
 
 struct CUDA_MEMCPY2D {

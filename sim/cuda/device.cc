@@ -17,7 +17,7 @@ CUresult find(int ordinal, Device** device) {
 
 int clamp_int(std::uint64_t value) { return static_cast<int>(value); }
 
-/// The attributes that are not the same on every model. False: not one of these.
+/// The attributes that differ between models. False: the attribute is not one of these.
 bool model_attribute(int attribute, const Device& device, int* out) {
   const Model& m = Driver::get().model();
   const CardFacts& card = Driver::get().facts(device);
@@ -103,8 +103,8 @@ struct Attribute {
   int value;
 };
 
-// The same on every model we play. What is not listed (and below the newest number) is 0: not
-// supported.
+// The attributes that are the same on every simulated model. An attribute that is not listed (and is below the newest
+// number) is 0: not supported.
 constexpr Attribute kAttributes[] = {
     {1, 1024},       {2, 1024},    {3, 1024},   {4, 64},       {5, 2147483647},  {6, 65535},
     {7, 65535},      {8, 49152},   {9, 65536},  {10, 32},      {11, 2147483647}, {12, 65536},

@@ -24,8 +24,8 @@ std::atomic<std::uint64_t> g_threads{1};
 
 void free_thread_state(void* state) { delete static_cast<ThreadState*>(state); }
 
-/// A process sees a card when it can open its node, and the node is a device. As of the real driver the node stays
-/// open for as long as the process lives.
+/// A process sees a card when it can open the card's node and the node is a device. As with the real driver, the node
+/// stays open until the process ends.
 bool card_visible(std::uint32_t card) {
   const std::string path = "/dev/nvidia" + std::to_string(card);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -36,8 +36,8 @@ bool card_visible(std::uint32_t card) {
   return device;
 }
 
-/// The card that one element of CUDA_VISIBLE_DEVICES names, or −1: an index into the visible cards,
-/// or the beginning of a UUID.
+/// The card that one element of CUDA_VISIBLE_DEVICES names: an index into the visible cards, or the first characters of
+/// a UUID. −1: none.
 int choose(std::string_view word, const std::vector<std::uint32_t>& cards, const Machine& machine) {
   if (word.starts_with("GPU-")) {
     int found = -1;
@@ -55,8 +55,7 @@ int choose(std::string_view word, const std::vector<std::uint32_t>& cards, const
   return static_cast<int>(cards[static_cast<std::size_t>(index)]);
 }
 
-/// CUDA_VISIBLE_DEVICES as the driver reads it: a list, cut at the first element that names no
-/// card.
+/// Reads CUDA_VISIBLE_DEVICES as the driver does: a list that ends at the first element that names no card.
 std::vector<std::uint32_t> filter(const std::vector<std::uint32_t>& cards, const Machine& machine) {
   const char* wanted = std::getenv("CUDA_VISIBLE_DEVICES");
   if (wanted == nullptr) return cards;
@@ -69,7 +68,7 @@ std::vector<std::uint32_t> filter(const std::vector<std::uint32_t>& cards, const
     const int card = choose(word, cards, machine);
     if (card < 0) break;
     for (std::uint32_t have : out)
-      if (have == static_cast<std::uint32_t>(card)) return {};  // named twice: none at all
+      if (have == static_cast<std::uint32_t>(card)) return {};  // a card is named twice: no card is visible
     out.push_back(static_cast<std::uint32_t>(card));
     rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
   }
@@ -79,7 +78,7 @@ std::vector<std::uint32_t> filter(const std::vector<std::uint32_t>& cards, const
 }  // namespace
 
 Driver& Driver::get() {
-  // Never destroyed: other threads may be inside while the process exits.
+  // Never destroyed: other threads may still be inside the driver while the process exits.
   static Driver* driver = new Driver();
   return *driver;
 }
@@ -88,8 +87,8 @@ void Driver::forked() {
   Driver& driver = get();
   t_current = nullptr;
   if (driver.state_.load() != State::kReady) return;
-  // As with the real driver's device files, the child's copy of the connection keeps what the parent held, even when
-  // that dies, until the child ends or becomes another program.
+  // As with the real driver's device files, the child's copy of the connection keeps what the parent held until the
+  // child ends or calls exec, even when the parent dies.
   driver.state_.store(State::kForked);
 }
 

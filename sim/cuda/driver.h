@@ -11,13 +11,13 @@
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
 
-// What the simulated libcuda holds per process: the connection, the visible devices, contexts, and
-// the calling thread's current context. Nothing here knows what runs above it.
+// The state of the simulated libcuda in one process: the connection, the visible devices, the contexts, and the calling
+// thread's current context. Nothing here knows which program uses the driver.
 namespace carve::sim::cu {
 
 struct Device {
-  int ordinal = 0;         // the program's number
-  std::uint32_t card = 0;  // the machine's
+  int ordinal = 0;         // the device number that the program uses
+  std::uint32_t card = 0;  // the card number on the machine
   Context* primary = nullptr;
   unsigned primary_refs = 0;
   unsigned primary_flags = 0;
@@ -30,20 +30,20 @@ inline constexpr std::uint32_t kContextMagic = 0xC0DE0001;
 struct Context {
   std::uint32_t magic = kContextMagic;
   Device* device = nullptr;
-  std::uint64_t handle = 0;  // the daemon's
-  const std::atomic<std::uint32_t>* fault = nullptr;  // what ended it; 0 while it lives
+  std::uint64_t handle = 0;  // the daemon's handle
+  const std::atomic<std::uint32_t>* fault = nullptr;  // the fault that ended it; 0 while it is alive
   std::uint64_t id = 0;
   unsigned flags = 0;
   unsigned api_version = 0;
   bool primary = false;
   unsigned users = 1;  // cuCtxCreate and cuCtxAttach, less cuCtxDetach; under the driver's mutex
-  std::atomic<int> blocking_streams{0};  // that synchronise with the legacy stream
+  std::atomic<int> blocking_streams{0};  // streams that synchronise with the legacy stream
   Stream* legacy = nullptr;
-  std::mutex mutex;                                       // guards what follows
-  std::vector<Stream*> streams;                           // all but the legacy one
+  std::mutex mutex;                                       // guards the members below
+  std::vector<Stream*> streams;                           // all except the legacy stream
   std::unordered_map<std::uint64_t, Stream*> per_thread;  // by thread number
   std::vector<Module*> modules;
-  std::vector<Context*> peers;  // whose memory this context may use
+  std::vector<Context*> peers;  // contexts whose memory this context may use
   std::size_t limits[16] = {};
 };
 
@@ -52,14 +52,14 @@ class Driver {
   static Driver& get();
 
   CUresult init(unsigned flags);
-  /// CUDA_SUCCESS once cuInit succeeded in this process (not in its parent).
+  /// CUDA_SUCCESS once cuInit succeeded in this process, not only in its parent.
   [[nodiscard]] CUresult ready() const {
     return state_.load(std::memory_order_acquire) == State::kReady ? CUDA_SUCCESS
                                                                    : CUDA_ERROR_NOT_INITIALIZED;
   }
 
   [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
-  /// nullptr for an ordinal that is none.
+  /// nullptr when the ordinal is not valid.
   Device* device(int ordinal);
   [[nodiscard]] const Machine& machine() const { return machine_; }
   [[nodiscard]] const Model& model() const { return *machine_.model; }
@@ -73,7 +73,7 @@ class Driver {
   /// Guards devices' primary contexts and the set of contexts.
   std::mutex& mutex() { return mutex_; }
   std::vector<Context*>& contexts() { return contexts_; }
-  /// The card that a stream slot of this process plays on.
+  /// The card of one of this process's streams, by the stream's index in the channel.
   std::atomic<std::uint32_t>& stream_card(std::uint32_t index) { return stream_cards_[index]; }
   std::uint64_t next_id() { return next_id_.fetch_add(1); }
 
@@ -104,7 +104,7 @@ struct ThreadState {
 };
 ThreadState& thread_state();
 
-/// The current context, on one thread-local load; nullptr when there is none.
+/// The current context, read with one thread-local load; nullptr when there is none.
 extern __thread Context* t_current __attribute__((tls_model("initial-exec")));
 
 /// The error for a call without a usable current context.
@@ -114,22 +114,22 @@ CUresult no_context();
   return context != nullptr && context->magic == kContextMagic;
 }
 
-/// What every call says once the context has died: it stays so until the process ends.
+/// The error that every call returns once the context has died, until the process ends.
 CUresult fault_error(std::uint32_t fault);
 [[nodiscard]] inline CUresult fault_of(const Context* context) {
   const std::uint32_t fault = context->fault->load(std::memory_order_relaxed);
   return fault == 0 ? CUDA_SUCCESS : fault_error(fault);
 }
 
-/// One line on stderr, once per process for each `flag`.
+/// Prints one line on stderr, once per process for each `flag`.
 void say_once(std::atomic<bool>* flag, const char* line);
 
-/// A daemon's status as the driver's error.
+/// Translates a daemon's status to the driver's error.
 CUresult error_of(Status status);
 
 }  // namespace carve::sim::cu
 
-/// First line of every entry point that needs a context: binds it to `name` or returns the error.
+/// The first line of every entry point that needs a context: binds the context to `name` or returns the error.
 #define CU_NEED_CONTEXT(name)                                    \
   ::carve::sim::cu::Context* name = ::carve::sim::cu::t_current; \
   if (!::carve::sim::cu::alive(name)) return ::carve::sim::cu::no_context(); \

@@ -10,8 +10,8 @@
 #include "sim/testing/child.h"
 #include "sim/testing/gtest_instance.h"
 
-// The driver's manners, seen by a program through its real interface; memory held against the
-// daemon's own account.
+// The driver's behaviour as a program sees it through the real interface. Memory is compared with the daemon's own
+// account.
 namespace carve::sim {
 namespace {
 
@@ -57,7 +57,7 @@ TEST(Driver, NothingWorksBeforeInit) {
   });
 }
 
-TEST(Driver, VisibleDevicesAndHiddenNodes) {
+TEST(Driver, ShowsOnlyVisibleDevicesWhoseNodeCanBeOpened) {
   in_child([] {
     setenv("CUDA_VISIBLE_DEVICES", "1", 1);
     int count = 0;
@@ -72,7 +72,7 @@ TEST(Driver, VisibleDevicesAndHiddenNodes) {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     EXPECT_EQ(cu("cuInit", 0U), 100);
   });
-  in_child([] {  // a card whose node cannot be opened is not there
+  in_child([] {  // a card whose node cannot be opened is not visible
     unlink("/dev/nvidia0");
     ASSERT_EQ(cu("cuInit", 0U), kOk);
     int count = 0;
@@ -82,7 +82,7 @@ TEST(Driver, VisibleDevicesAndHiddenNodes) {
   });
 }
 
-TEST(Driver, MemoryIsChargedExactlyAndRealButSparse) {
+TEST(Driver, ChargesMemoryExactlyAndStoresItSparsely) {
   in_child([] {
     use_card();
     Ptr p = 0;
@@ -158,7 +158,7 @@ TEST(Driver, SampleKernelsCompute) {
   });
 }
 
-TEST(Driver, EventsTellGpuTimeAndQueriesTellTheTruth) {
+TEST(Driver, EventsMeasureGpuTimeAndQueriesReportCompletion) {
   in_child([] {
     use_card();
     void* spin = kernel("carve_spin_2ms");
@@ -183,7 +183,7 @@ TEST(Driver, EventsTellGpuTimeAndQueriesTellTheTruth) {
   });
 }
 
-TEST(Driver, LegacyStreamJoinsBlockingStreamsAndNotTheOthers) {
+TEST(Driver, TheLegacyStreamWaitsForBlockingStreamsOnly) {
   in_child([] {
     use_card();
     void* spin = kernel("carve_spin_20ms");
@@ -194,14 +194,14 @@ TEST(Driver, LegacyStreamJoinsBlockingStreamsAndNotTheOthers) {
     ASSERT_EQ(launch(spin, blocking), kOk);
     ASSERT_EQ(cu("cuEventRecord", event, free), kOk);
     ASSERT_EQ(cu("cuEventSynchronize", event), kOk);
-    EXPECT_EQ(cu("cuStreamQuery", blocking), kNotReady);  // the free stream did not wait
+    EXPECT_EQ(cu("cuStreamQuery", blocking), kNotReady);  // the non-blocking stream did not wait
     ASSERT_EQ(cu("cuEventRecord", event, kNone), kOk);
     ASSERT_EQ(cu("cuEventSynchronize", event), kOk);
     EXPECT_EQ(cu("cuStreamQuery", blocking), kOk);  // the default stream did
   });
 }
 
-TEST(Driver, HostFunctionsKeepTheirPlaceAndBytesFollowThem) {
+TEST(Driver, HostFunctionsAndCopiesRunInStreamOrder) {
   in_child([] {
     use_card();
     void* spin = kernel("carve_spin_5ms");
@@ -217,7 +217,7 @@ TEST(Driver, HostFunctionsKeepTheirPlaceAndBytesFollowThem) {
                   "cuLaunchHostFunc", stream,
                   +[](void* data) { *static_cast<std::uint32_t*>(data) = 42; }, &source),
               kOk);
-    EXPECT_EQ(source, 1U);  // the kernel still runs
+    EXPECT_EQ(source, 1U);  // the kernel is still running
     ASSERT_EQ(cu("cuMemcpyHtoDAsync_v2", p, &source, std::uint64_t{4}, stream), kOk);
     ASSERT_EQ(cu("cuMemcpyDtoHAsync_v2", &back, p, std::uint64_t{4}, stream), kOk);
     ASSERT_EQ(cu("cuStreamSynchronize", asked), kOk);
@@ -247,7 +247,7 @@ TEST(Driver, ValuesAreWrittenAndAwaitedInStreamOrder) {
   });
 }
 
-TEST(Driver, AChildOfAnInitialisedProcessMustNotUseIt) {
+TEST(Driver, AForkedChildCannotUseItsParentsDriver) {
   in_child([] {
     use_card();
     Ptr p = 0;
@@ -261,12 +261,12 @@ TEST(Driver, AChildOfAnInitialisedProcessMustNotUseIt) {
       _exit(refused ? 0 : 1);
     }
     EXPECT_EQ(wait_child(child), 0);
-    EXPECT_EQ(mine(), 8 * kMiB);  // the child's death took nothing away
+    EXPECT_EQ(mine(), 8 * kMiB);  // the child's death freed nothing
     EXPECT_EQ(cu("cuMemFree_v2", p), kOk);
   });
 }
 
-TEST(Driver, AKilledProcessGivesBackEverythingBeforeTheNextQuestion) {
+TEST(Driver, AKilledProcessFreesEverythingBeforeTheNextQuery) {
   for (int i = 0; i < 20; ++i) {
     int ready[2];
     ASSERT_EQ(pipe(ready), 0);
@@ -294,7 +294,7 @@ TEST(Driver, AKilledProcessGivesBackEverythingBeforeTheNextQuestion) {
   }
 }
 
-TEST(Driver, RacingProcessesNeverHoldMoreThanTheCardAndLeaveNothing) {
+TEST(Driver, ConcurrentProcessesNeverExceedTheCardAndLeakNothing) {
   constexpr int kProcesses = 24;
   struct Shared {
     std::atomic<int> ready, refused;
@@ -324,7 +324,7 @@ TEST(Driver, RacingProcessesNeverHoldMoreThanTheCardAndLeaveNothing) {
           held.pop_back();
         }
       }
-      if (n % 3 == 0) kill(getpid(), SIGKILL);  // some die with all that they hold
+      if (n % 3 == 0) kill(getpid(), SIGKILL);  // some die while they hold memory
     }));
   for (std::size_t n = 0; n < children.size(); ++n)
     EXPECT_EQ(wait_child(children[n]), n % 3 == 0 ? 128 + SIGKILL : 0);
@@ -341,7 +341,7 @@ TEST(Driver, RacingProcessesNeverHoldMoreThanTheCardAndLeaveNothing) {
   }
 }
 
-TEST(Driver, PoolsKeepWhatTheyAreToldToKeep) {
+TEST(Driver, PoolsKeepMemoryUpToTheirThreshold) {
   in_child([] {
     use_card();
     void* pool = nullptr;
@@ -357,12 +357,12 @@ TEST(Driver, PoolsKeepWhatTheyAreToldToKeep) {
     ASSERT_EQ(cu("cuMemPoolSetAttribute", pool, 4, static_cast<void*>(&keep)), kOk);
     ASSERT_EQ(cu("cuMemAllocAsync", &p, 64 * kMiB, stream), kOk);
     ASSERT_EQ(cu("cuMemFreeAsync", p, stream), kOk);
-    EXPECT_EQ(mine(), 64 * kMiB);  // cached, and still the process's
+    EXPECT_EQ(mine(), 64 * kMiB);  // cached, and still charged to the process
     ASSERT_EQ(cu("cuMemPoolGetAttribute", pool, 5, static_cast<void*>(&value)), kOk);
     EXPECT_EQ(value, 64 * kMiB);
     ASSERT_EQ(cu("cuMemAllocAsync", &q, 64 * kMiB, stream), kOk);
     EXPECT_EQ(q, p);
-    ASSERT_EQ(cu("cuMemFree_v2", q), kOk);  // the plain free serves too
+    ASSERT_EQ(cu("cuMemFree_v2", q), kOk);  // cuMemFree works as well
     ASSERT_EQ(cu("cuMemPoolTrimTo", pool, std::uint64_t{0}), kOk);
     EXPECT_EQ(mine(), 0U);
   });
@@ -403,7 +403,7 @@ TEST(Driver, VirtualMemoryMapsTheSameBytesTwice) {
   });
 }
 
-TEST(Driver, CapturedForkAndJoinBecomesAGraphThatTakesTheSumOfItsTime) {
+TEST(Driver, ACapturedForkAndJoinBecomesAGraphWithTheSumOfTheDurations) {
   in_child([] {
     use_card();
     void* spin = kernel("carve_spin_1ms");
@@ -443,7 +443,7 @@ TEST(Driver, CapturedForkAndJoinBecomesAGraphThatTakesTheSumOfItsTime) {
   });
 }
 
-TEST(Driver, WhatMustNotBeCalledDuringACaptureBreaksIt) {
+TEST(Driver, AForbiddenCallDuringACaptureInvalidatesIt) {
   in_child([] {
     use_card();
     void* spin = kernel("carve_spin_10us");
@@ -463,12 +463,12 @@ TEST(Driver, WhatMustNotBeCalledDuringACaptureBreaksIt) {
       EXPECT_EQ(cu("cuEventQuery", event), kOk);
     };
     EXPECT_EQ(capture_and(0, query), 901);          // global: another thread's query breaks it
-    EXPECT_EQ(capture_and(0, relaxed_query), kOk);  // unless that thread said "relaxed"
+    EXPECT_EQ(capture_and(0, relaxed_query), kOk);  // unless that thread's mode is "relaxed"
     EXPECT_EQ(capture_and(1, query), kOk);          // thread-local: other threads may
     EXPECT_EQ(capture_and(2, query), kOk);
     Ptr p = 0;
     EXPECT_EQ(cu("cuStreamBeginCapture_v2", s, 1), kOk);
-    EXPECT_EQ(cu("cuMemAlloc_v2", &p, kMiB), 900);  // its own thread may not
+    EXPECT_EQ(cu("cuMemAlloc_v2", &p, kMiB), 900);  // the capturing thread may not
     EXPECT_EQ(cu("cuStreamEndCapture", s, &graph), 901);
     EXPECT_EQ(cu("cuStreamBeginCapture_v2", s, 0), kOk);
     EXPECT_EQ(launch(spin, nullptr), 906);  // the default stream would wait for the capturing one
@@ -501,7 +501,7 @@ TEST(Driver, GraphMemoryIsChargedAtTheFirstLaunchAndTrimmed) {
   });
 }
 
-TEST(Driver, ContextsAreChargedAndTakeTheirMemoryWithThem) {
+TEST(Driver, ContextsAreChargedAndFreeTheirMemoryWhenDestroyed) {
   in_child([] {
     use_card();
     const std::uint64_t one = account(getpid()).context_bytes;
@@ -524,14 +524,14 @@ std::string image_with_globals(const std::string& bytes) {
 }
 std::uint64_t of_modules() { return account(getpid()).module_bytes; }
 
-TEST(Driver, AModulesGlobalsAreTakenAtItsLoadingByTheDriverItself) {
+TEST(Driver, AModulesGlobalsAreChargedAtLoadAsDriverMemory) {
   in_child([] {
     use_card();
     const std::uint64_t before = used(0);
     const std::string image = image_with_globals("67108864");
     void* module = nullptr;
     ASSERT_EQ(cu("cuModuleLoadData", &module, image.c_str()), kOk);
-    EXPECT_EQ(of_modules(), 64 * kMiB + 512);  // before anybody asked where they are
+    EXPECT_EQ(of_modules(), 64 * kMiB + 512);  // before any call asked for their address
     EXPECT_EQ(used(0) - before, 66 * kMiB);
     EXPECT_EQ(account(getpid()).explicit_high, 0U);
     Ptr p = 0, again = 0;
@@ -540,7 +540,7 @@ TEST(Driver, AModulesGlobalsAreTakenAtItsLoadingByTheDriverItself) {
     ASSERT_EQ(cu("cuModuleGetGlobal_v2", &again, &bytes, module, "big"), kOk);
     EXPECT_TRUE(p == again && bytes == 64 * kMiB);
     EXPECT_EQ(of_modules(), 64 * kMiB + 512);
-    EXPECT_EQ(cu("cuMemFree_v2", p), kInvalid);  // it is the module's
+    EXPECT_EQ(cu("cuMemFree_v2", p), kInvalid);  // the memory belongs to the module
     ASSERT_EQ(cu("cuMemsetD8_v2", p, static_cast<unsigned char>(7), bytes), kOk);
     ASSERT_EQ(cu("cuModuleUnload", module), kOk);
     EXPECT_EQ(of_modules(), 0U);
@@ -550,7 +550,7 @@ TEST(Driver, AModulesGlobalsAreTakenAtItsLoadingByTheDriverItself) {
   });
 }
 
-TEST(Driver, ALibrarysGlobalsAreTakenPerContextAndGoWithEither) {
+TEST(Driver, ALibrarysGlobalsAreChargedPerContextAndFreedWithEither) {
   in_child([] {
     use_card();
     const std::string image = image_with_globals("67108864");
@@ -591,7 +591,7 @@ TEST(Driver, AFullQueueBlocksTheLaunchAndLosesNothing) {
   });
 }
 
-TEST(Driver, ManyThreadsDoManyThingsAndNothingIsLeftOver) {
+TEST(Driver, ManyConcurrentThreadsLeakNothing) {
   in_child([] {
     use_card();
     void* context = nullptr;
@@ -671,7 +671,7 @@ TEST(Driver, ALostDaemonIsAnErrorNotAHang) {
     Ptr p = 0;
     EXPECT_EQ(cu("cuMemAlloc_v2", &p, kMiB), 999);
   });
-  while (account(child).gpu_ns == 0) std::this_thread::yield();  // its kernel runs
+  while (account(child).gpu_ns == 0) std::this_thread::yield();  // until its kernel runs
   const_cast<InstanceEnvironment*>(kSim)->instance().restart();
   EXPECT_EQ(wait_child(child), 0);
 }

@@ -1,7 +1,7 @@
 #include "sim/cuda/driver.h"
 
-// Error numbers as names and sentences. Names are the vendor's; sentences as the real driver prints
-// them where known, else the name in words.
+// Error numbers with their names and texts. Names are the vendor's. Texts are those of the real driver where known,
+// otherwise the name in words.
 namespace carve::sim::cu {
 namespace {
 

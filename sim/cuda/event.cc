@@ -85,8 +85,7 @@ CU_EXPORT CUresult cuEventDestroy_v2(CUevent handle) {
   CU_NEED_INIT();
   Event* event = checked_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // A record that is still in flight writes its time later: such a slot is not given to another
-  // event.
+  // A record that is still in flight writes its time later. Its time slot therefore goes to no other event.
   if (!event->recorded || reached(event->point)) return_time_slot(event->slot);
   event->magic = 0;
   delete event;
@@ -157,7 +156,7 @@ CU_EXPORT CUresult cuCtxRecordEvent(CUcontext context, CUevent handle) {
   Event* event = checked_event(handle);
   if (!alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // The default stream waits for all blocking streams; the others are waited for one by one.
+  // The default stream waits for all blocking streams; the others are waited for one after the other.
   std::vector<Point> points;
   {
     const std::lock_guard lock(context->mutex);

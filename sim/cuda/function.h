@@ -13,7 +13,7 @@ inline constexpr std::uint32_t kFunctionMagic = 0xC0DE0005;
 inline constexpr std::uint32_t kModuleMagic = 0xC0DE0006;
 inline constexpr std::uint32_t kLibraryMagic = 0xC0DE0007;
 
-/// A sample kernel that really computes; `arguments` are the kernel's parameters in order.
+/// A sample kernel that really computes. `arguments` are the kernel's parameters in order.
 using Compute = void (*)(const std::uint64_t threads, void* const* arguments);
 
 struct Function {
@@ -23,7 +23,7 @@ struct Function {
   std::string name;
   std::vector<KernelParameter> parameters;
   bool parameters_known = false;
-  std::uint64_t duration_ns = 0;  // 0: from the grid's size
+  std::uint64_t duration_ns = 0;  // 0: computed from the grid's size
   Compute compute = nullptr;
   int max_dynamic_shared = 49152;
   int carveout = -1;
@@ -40,7 +40,7 @@ struct Module {
   std::uint32_t magic = kModuleMagic;
   Context* context = nullptr;
   Library* library = nullptr;
-  bool any_name = false;  // the image cannot be read: every name is taken to exist
+  bool any_name = false;  // the image cannot be read: every kernel name is accepted
   std::vector<std::unique_ptr<Function>> functions;
   std::vector<Global> globals;
 };
@@ -49,7 +49,7 @@ struct Library {
   std::uint32_t magic = kLibraryMagic;
   Image image;
   std::vector<std::unique_ptr<Function>> kernels;
-  std::vector<Module*> modules;  // one per context that asked
+  std::vector<Module*> modules;  // one per context that uses the library
   std::mutex mutex;
 };
 
@@ -57,18 +57,17 @@ inline Function* checked_function(CUfunction f) {
   return f != nullptr && f->magic == kFunctionMagic ? f : nullptr;
 }
 
-/// Builds a function from an image's kernel: duration and, for the sample kernels, what it
-/// computes.
+/// Builds a function from an image's kernel: its duration and, for the sample kernels, its computation.
 std::unique_ptr<Function> make_function(const ImageKernel& kernel);
-/// The image in `context`: its global variables have memory from here on, taken by the driver itself.
-///   errors  CUDA_ERROR_OUT_OF_MEMORY: no room for the globals; nothing is kept
+/// Loads the image into `context`. Its global variables have memory from now on; the driver itself takes that memory.
+///   errors  CUDA_ERROR_OUT_OF_MEMORY: not enough memory for the globals; nothing is kept
 CUresult make_module(Context* context, const Image& image, Library* library, Module** out);
-/// Gives the globals' memory back.
+/// Frees the globals' memory.
 void free_globals(Module* module);
 Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const std::string& name,
                         bool any_name);
 
-/// GPU time of one launch.
+/// The GPU time of one launch.
 std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3],
                           const unsigned (&block)[3]);
 

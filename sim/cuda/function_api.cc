@@ -3,9 +3,9 @@
 #include "sim/cuda/context.h"
 #include "sim/cuda/function.h"
 
-// What can be asked of and set on a kernel, as a function of a module or as a library's kernel. A
-// kernel that computes nothing has no registers and no machine code: what only a compiler can know
-// is a plausible constant, what the image tells (parameters, static shared memory) is the image's.
+// Reads and sets the attributes of a kernel: a function of a module or a library's kernel. A kernel that computes
+// nothing has no registers and no machine code. Values that only a compiler can know are plausible constants; values
+// that the image contains (parameters, static shared memory) are read from it.
 namespace carve::sim::cu {
 namespace {
 

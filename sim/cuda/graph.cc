@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <unordered_map>
 
-// Graphs as data: nodes, dependencies, clones, order.
+// Graphs as data: nodes, dependencies, clones, topological order.
 namespace carve::sim::cu {
 namespace {
 
 std::atomic<std::uint32_t> g_graphs{1};
 
-/// The body, with a child graph of its own.
+/// Copies the body; the copy owns its own child graph.
 NodeBody clone_body(const NodeBody& body) {
   NodeBody out = body;
   if (body.kind == NodeKind::kGraph) {
@@ -159,8 +159,8 @@ CU_EXPORT CUresult cuGraphNodeGetLocalId(CUgraphNode handle, unsigned* id) {
 
 namespace {
 
-/// The vendor's way to return lists: no array: the number; an array: up to its size, the rest
-/// zeroed.
+/// The vendor's convention for lists: without an array the call returns the number; with an array it fills up to its
+/// size and zeroes the rest.
 CUresult list_out(const std::vector<GraphNode*>& from, CUgraphNode* nodes, std::size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (nodes != nullptr)
@@ -169,7 +169,7 @@ CUresult list_out(const std::vector<GraphNode*>& from, CUgraphNode* nodes, std::
   return CUDA_SUCCESS;
 }
 
-/// Edge data is all zero: full serial dependencies are the only kind played.
+/// Edge data is all zero: the simulator supports only full serial dependencies.
 void zero_edges(void* edges, std::size_t count) {
   if (edges != nullptr) __builtin_memset(edges, 0, 8 * count);
 }

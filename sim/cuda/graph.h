@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kGraphMagic = 0xC0DE0008;
 inline constexpr std::uint32_t kNodeMagic = 0xC0DE0009;
 inline constexpr std::uint32_t kExecMagic = 0xC0DE000A;
 
-/// The driver's node types, same numbers.
+/// The driver's node types, with the same numbers.
 enum class NodeKind : int {
   kKernel = 0,
   kCopy = 1,
@@ -28,12 +28,11 @@ enum class NodeKind : int {
   kFree = 11,
 };
 
-/// Memory that an alloc node stands for: addresses from the beginning, a charge from the first
-/// launch.
+/// The memory of an alloc node: it has addresses from its creation and is charged from the first launch.
 struct GraphMemory {
   Device* device = nullptr;
   std::uint64_t base = 0, size = 0, span = 0;
-  std::uint64_t handle = 0;  // the daemon's charge; 0: none now
+  std::uint64_t handle = 0;  // the daemon's handle of the charge; 0: not charged
   bool live = false;         // allocated and not yet freed, in stream order
   CUmemPoolProps props = {};
   GraphMemory() = default;
@@ -46,7 +45,7 @@ struct NodeBody {
   NodeKind kind = NodeKind::kEmpty;
   KernelCall kernel;
   CopyBox copy;
-  CUDA_MEMCPY3D copy_record = {};  // as given, for the getters
+  CUDA_MEMCPY3D copy_record = {};  // as passed, for the getters
   Fill fill;
   CUhostFn function = nullptr;
   void* data = nullptr;
@@ -63,7 +62,7 @@ struct GraphNode {
   NodeBody body;
   std::vector<GraphNode*> needs;
   GraphNode* cloned_from = nullptr;
-  std::vector<void*> pointers;  // to the kept arguments, for the getters
+  std::vector<void*> pointers;  // pointers to the kept arguments, for the getters
 };
 
 struct Graph {
@@ -78,7 +77,7 @@ struct Graph {
 
 struct ExecNode {
   NodeBody body;
-  const GraphNode* origin = nullptr;  // a name only: the graph may be gone
+  const GraphNode* origin = nullptr;  // used as an identity only: the graph may be destroyed
   std::size_t needs = 0;
   bool enabled = true;
 };
@@ -108,20 +107,20 @@ std::unique_ptr<Graph> clone_graph(const Graph& graph);
 GraphNode* add_node(Graph* graph, const NodeBody& body, const std::vector<GraphNode*>& needs);
 /// Nodes in an order that respects all dependencies; false when they form a cycle.
 bool ordered(const Graph& graph, std::vector<GraphNode*>* out);
-/// All nodes, children unfolded.
+/// All nodes, with child graphs expanded.
 bool flatten(const Graph& graph, std::vector<ExecNode>* out);
 
 CUresult launch_exec(GraphExec* exec, Stream* stream);
-/// Charges the memory of alloc nodes (cuGraphUpload, and first of all in a launch).
+/// Charges the memory of alloc nodes (in cuGraphUpload, and as the first step of a launch).
 CUresult charge_memory(GraphExec* exec);
-/// New memory for an alloc node: addresses, no charge yet.
+/// New memory for an alloc node: addresses without a charge.
 std::shared_ptr<GraphMemory> make_graph_memory(Device* device, std::uint64_t size);
-/// What alloc and free nodes do when a launch comes to them.
+/// Starts the life of an alloc node's memory when a launch reaches the node.
 CUresult begin_life(const std::shared_ptr<GraphMemory>& memory, Context* context, bool auto_free);
 CUresult end_life(CUdeviceptr address);
-/// Gives the charge back unless the memory is live.
+/// Releases the charge unless the memory is live.
 void uncharge(GraphMemory* memory);
-/// A graph's memory, freed outside of it.
+/// Frees a graph's memory from outside the graph.
 bool free_graph_memory(CUdeviceptr address);
 
 void retain_object(UserObject* object, unsigned count);

@@ -3,9 +3,8 @@
 #include "sim/cuda/capture.h"
 #include "sim/cuda/graph.h"
 
-// Executable graphs. A launch becomes as few commands as possible: everything between two host
-// functions or events is one command as long as the sum of its parts (the card plays one kernel at
-// a time anyway).
+// Executable graphs. A launch becomes as few commands as possible: everything between two host functions or events is
+// one command whose duration is the sum of its parts, because the card runs one kernel at a time anyway.
 namespace carve::sim::cu {
 namespace {
 
@@ -48,7 +47,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   return CUDA_SUCCESS;
 }
 
-/// What has been gathered since the last host function or event.
+/// The work gathered since the last host function or event.
 struct Segment {
   std::uint64_t duration = 0;
   std::uint64_t kernels = 0;
@@ -110,8 +109,7 @@ CUresult launch_handle(CUgraphExec handle, CUstream stream_handle, std::uintptr_
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture.load() == nullptr) return launch_exec(exec, stream);
-  // A graph launched into a capture becomes a child graph, its nodes in the order in which they
-  // play.
+  // A graph launched into a capture becomes a child graph. Its nodes form a chain in execution order.
   const std::unique_ptr<Graph> chain(make_graph());
   std::vector<GraphNode*> previous;
   for (const ExecNode& node : exec->nodes)

@@ -2,14 +2,13 @@
 
 #include "sim/cuda/graph.h"
 
-// Memory of alloc nodes. It has its addresses from the day the node is made, is charged to the card
-// at the first launch (or upload), and stays charged for the next one until trimmed or the
-// executable graph goes.
+// Memory of alloc nodes. It has its addresses from the creation of the node, is charged to the card at the first launch
+// (or upload), and stays charged for the next launch until it is trimmed or the executable graph is destroyed.
 namespace carve::sim::cu {
 namespace {
 
 std::mutex g_mutex;
-std::map<std::uint64_t, std::shared_ptr<GraphMemory>> g_live;  // keeps what outlives its graph
+std::map<std::uint64_t, std::shared_ptr<GraphMemory>> g_live;  // keeps memory that outlives its graph
 std::vector<GraphMemory*> g_all;
 std::uint64_t g_used_high[kMaxCards], g_reserved_high[kMaxCards];
 
@@ -17,7 +16,7 @@ struct Totals {
   std::uint64_t used = 0, reserved = 0;
 };
 
-/// Wants the mutex.
+/// Needs the mutex.
 Totals totals(const Device* device) {
   Totals out;
   for (const GraphMemory* memory : g_all) {

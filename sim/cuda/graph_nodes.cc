@@ -4,7 +4,7 @@
 #include "sim/cuda/graph.h"
 #include "sim/cuda/graph_params.h"
 
-// Adding nodes by hand, reading and changing what they do.
+// Adds nodes explicitly, and reads and changes their parameters.
 namespace carve::sim::cu {
 namespace {
 
@@ -25,7 +25,7 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* needs, std::si
   return CUDA_SUCCESS;
 }
 
-/// Changes an executable node's body; kinds must agree.
+/// Changes an executable node's body; the kinds must be equal.
 CUresult change(CUgraphExec handle, CUgraphNode origin, const NodeBody& body) {
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -380,7 +380,7 @@ CU_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* 
 
 namespace {
 
-/// The general record's body; false in `known` for a kind that is not played.
+/// The body from the general record; an error for a kind that is not supported.
 CUresult body_of(NodeParams* p, NodeBody* body) {
   switch (static_cast<NodeKind>(p->type)) {
     case NodeKind::kKernel:

@@ -2,7 +2,7 @@
 
 #include "sim/cuda/cuda_records.h"
 
-// Records of the graph calls, as the driver's binary interface has them.
+// Records of the graph calls, as in the driver's binary interface.
 namespace carve::sim::cu {
 
 struct KernelNodeParams {

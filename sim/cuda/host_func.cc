@@ -7,16 +7,16 @@
 
 #include "sim/cuda/stream.h"
 
-// Host functions: one thread per process runs them, each when its stream has come to it. What the
-// host does on the device's behalf (moving bytes, sample kernels) happens at the call, which is a
-// legal order, except behind a host function that has not run yet: then this thread does it too.
+// Host functions. One thread per process runs each one when its stream has reached it. Work that the host does on the
+// device's behalf (moving bytes, sample kernels) happens in the call, which is a legal order. Behind a host function
+// that has not run yet, this thread does that work too.
 namespace carve::sim::cu {
 namespace {
 
 struct Task {
   Stream* stream;
   std::uint32_t index;
-  std::uint64_t number;  // of the kHost command in its stream
+  std::uint64_t number;  // number of the kHost command in its stream
   std::function<void()> function;
 };
 
@@ -27,11 +27,10 @@ class HostThread {
     return *host;
   }
 
-  /// Appends the command and the task as one step. The thread runs tasks in this order, so it must
-  /// be the order of the commands: a task may depend on the streams' earlier ones, never on later
-  /// ones.
+  /// Appends the command and the task as one step. The thread runs tasks in this order, so it must be the order of the
+  /// commands: a task may depend on earlier commands of the streams, never on later ones.
   void append(Stream* stream, std::function<void()> function) {
-    // A lock apart from the queue's: appending may wait for a full ring.
+    // A separate lock from the queue's, because appending may wait for a full ring.
     const std::lock_guard order(order_);
     const std::uint64_t after = submit(stream, CommandKind::kHost, 0);
     const std::lock_guard lock(mutex_);
@@ -45,7 +44,7 @@ class HostThread {
     started_ = true;
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);  // the program's signals are not for this thread
+    pthread_sigmask(SIG_SETMASK, &all, &old);  // this thread must not receive the program's signals
     std::thread([this] { run(); }).detach();
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
   }

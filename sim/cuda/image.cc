@@ -153,7 +153,7 @@ ImageError read_ptx(std::string_view text, Image* out) {
     }
     const std::size_t end = std::min(text.find(".entry", at), text.size());
     const std::size_t brace = body == std::string_view::npos ? end : text.find('{', body);
-    // The comment may stand before the entry or inside its body, not in its neighbour's.
+    // The comment may be before the entry or inside its body, but not in the neighbouring entry.
     const std::string_view before = text.substr(previous, at - previous);
     const std::size_t last = before.rfind('}');
     kernel.duration_ns =
@@ -177,7 +177,7 @@ void read_kernel_info(const unsigned char* data, std::uint64_t bytes, ImageKerne
     std::uint16_t size = 0;
     std::memcpy(&size, data + at + 2, 2);
     at += 4;
-    if (format != 4) continue;  // the value stands in the size field
+    if (format != 4) continue;  // the value is in the size field
     if (attribute == 0x17 && size >= 12 && at + 12 <= bytes) {
       std::uint16_t ordinal = 0, offset = 0;
       std::uint32_t packed = 0;
@@ -281,8 +281,7 @@ ImageError read_image(const void* data, Image* out) {
   }
   if (magic == kFatbinMagic) return read_fatbin(bytes, out);
   if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) return read_elf(bytes, out);
-  // PTX is text: anything that begins with a printable character or white space, as a comment or
-  // directive.
+  // PTX is text: an image is PTX when it begins with a printable character or white space (a comment or a directive).
   const char first = *static_cast<const char*>(data);
   if (first == '/' || first == '.' || first == '\n' || first == ' ' || first == '\t' ||
       first == '\r')

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-// What a module image says of itself: the kernels in PTX text, in a cubin (ELF) or in a fat binary.
+// Reads a module image: the kernels in PTX text, in a cubin (ELF) or in a fat binary.
 namespace carve::sim::cu {
 
 struct KernelParameter {
@@ -29,17 +29,16 @@ struct ImageGlobal {
 struct Image {
   std::vector<ImageKernel> kernels;
   std::vector<ImageGlobal> globals;
-  bool opaque = false;  // an image all the same, but packed in a way that we do not read
+  bool opaque = false;  // a valid image, but in a packing that the simulator does not read
 };
 
 enum class ImageError { kNone, kNotAnImage, kBadPtx };
 
-/// Reads an image of unknown length, as cuModuleLoadData gets it.
-///   errors  kNotAnImage: none of the known beginnings; kBadPtx: PTX without a .version
+/// Reads an image of unknown length, as cuModuleLoadData receives it.
+///   errors  kNotAnImage: no known beginning; kBadPtx: PTX without a .version
 ImageError read_image(const void* data, Image* out);
 
-/// "carve_spin_500us", "…_25us", "…_2ms", "…_800ns" at the end of a name: that long. 0: says
-/// nothing.
+/// The duration at the end of a name: "carve_spin_500us", "…_25us", "…_2ms", "…_800ns". 0: the name contains none.
 std::uint64_t duration_in_name(const std::string& name);
 
 }  // namespace carve::sim::cu

@@ -19,7 +19,7 @@ Image read(const std::string& text) {
 
 constexpr char kHead[] = ".version 8.0\n.target sm_90\n.address_size 64\n";
 
-TEST(Ptx, EntriesWithTheirParameters) {
+TEST(Ptx, ReadsEntriesAndTheirParameters) {
   const Image image = read(std::string(kHead) + R"(
 .visible .entry first(
   .param .u64 .ptr .global .align 4 a,
@@ -77,13 +77,13 @@ TEST(Ptx, Globals) {
   EXPECT_EQ(image.globals[2].name, "pi");
 }
 
-TEST(Image, WhatIsNoneIsRefused) {
+TEST(Image, RefusesUnknownFormats) {
   Image image;
   EXPECT_EQ(read_image("\x01\x02\x03\x04 something", &image), ImageError::kNotAnImage);
   EXPECT_EQ(read_image("// a comment and nothing else", &image), ImageError::kBadPtx);
 }
 
-TEST(Image, TruncatedPtxIsReadWithoutTrouble) {
+TEST(Image, ReadsTruncatedPtxSafely) {
   const std::string whole = std::string(kHead) +
                             "// carve.duration_us=9\n.visible .entry k(.param .align 8 .b8 a[16], "
                             ".param .u32 b)\n{ ret; }\n.global .u32 g;\n";
@@ -96,11 +96,11 @@ TEST(Image, TruncatedPtxIsReadWithoutTrouble) {
     kernels = image.kernels.size();
     globals = image.globals.size();
   }
-  EXPECT_EQ(kernels, 1U) << "of the whole text";
+  EXPECT_EQ(kernels, 1U) << "in the whole text";
   EXPECT_EQ(globals, 1U);
 }
 
-TEST(Names, DurationsInThem) {
+TEST(Names, NamesContainDurations) {
   EXPECT_EQ(duration_in_name("carve_spin_500us"), 500'000U);
   EXPECT_EQ(duration_in_name("x_2ms"), 2'000'000U);
   EXPECT_EQ(duration_in_name("x_800ns"), 800U);
@@ -109,7 +109,7 @@ TEST(Names, DurationsInThem) {
     EXPECT_EQ(duration_in_name(none), 0U) << none;
 }
 
-TEST(Lz4, LiteralsMatchesAndOverlap) {
+TEST(Lz4, UnpacksLiteralsMatchesAndOverlaps) {
   // "abcabcabcabc" + "xyzzy": 3 literals, a match of 9 at distance 3, 5 literals.
   const unsigned char packed[] = {0x35, 'a', 'b', 'c', 3, 0, 0x50, 'x', 'y', 'z', 'z', 'y'};
   unsigned char out[17];
@@ -119,20 +119,20 @@ TEST(Lz4, LiteralsMatchesAndOverlap) {
   EXPECT_FALSE(unpack_lz4(packed, 4, out, sizeof out));
 }
 
-TEST(Lz4, NoiseNeverLeavesItsBuffers) {
+TEST(Lz4, RandomInputNeverLeavesItsBuffers) {
   std::mt19937 random(7);
   for (int round = 0; round < 20'000; ++round) {
-    // Behind each buffer are bytes that stay as they are.
+    // The bytes behind each buffer must not change.
     constexpr std::size_t kBehind = 64;
     const std::size_t in_bytes = random() % 40, out_bytes = random() % 200;
     std::vector<unsigned char> in(in_bytes + kBehind), out(out_bytes + kBehind, 0xa5);
-    // Small bytes are often: of those the matches are made that lie within what is there already.
+    // Small bytes are frequent, because matches within the data already written are made of them.
     for (unsigned char& byte : in) byte = static_cast<unsigned char>(random() % (random() % 3 == 0 ? 256 : 4));
     const auto before = in;
     const bool whole = unpack_lz4(in.data(), in_bytes, out.data(), out_bytes);
     ASSERT_EQ(in, before) << round;
     ASSERT_TRUE(std::all_of(out.end() - kBehind, out.end(), [](auto byte) { return byte == 0xa5; })) << round;
-    // What stands behind the input is not read: without it all is the same.
+    // Bytes behind the input are not read: with other bytes there the result is the same.
     std::fill(in.begin() + static_cast<std::ptrdiff_t>(in_bytes), in.end(), 0);
     std::vector<unsigned char> again(out_bytes + kBehind, 0xa5);
     ASSERT_EQ(unpack_lz4(in.data(), in_bytes, again.data(), out_bytes), whole) << round;

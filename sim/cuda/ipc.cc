@@ -8,12 +8,13 @@
 
 #include "sim/cuda/memory.h"
 
-// Memory of cuMemAlloc that other processes open. Its bytes move into a file when its handle is asked for. A
-// process that opens it finds the file with its maker, which has to be visible to it under the same number.
+// Memory of cuMemAlloc that other processes open. Its bytes move to a file when the program asks for its handle. A
+// process that opens the handle finds the file through the creating process, whose PID must be the same in both PID
+// namespaces.
 namespace carve::sim::cu {
 namespace {
 
-/// What the handle's 64 bytes hold.
+/// The contents of the handle's 64 bytes.
 struct Ticket {
   std::uint64_t magic, token, base, size, span;
   std::int32_t pid, file;
@@ -38,7 +39,7 @@ Device* device_of(std::uint32_t card) {
   return nullptr;
 }
 
-/// Wants the mutex.
+/// Needs the mutex.
 CUresult open_first(Context* context, const Ticket& ticket, std::uint64_t* base) {
   Block block;
   block.device = device_of(ticket.card);

@@ -14,7 +14,7 @@ std::atomic<bool> g_said_nothing{false};
 constexpr std::uintptr_t kExtraEnd = 0;
 constexpr std::uintptr_t kExtraBuffer = 1;
 
-/// Pointers to the arguments in one packed buffer.
+/// Pointers to the arguments in a packed buffer.
 std::vector<void*> spread(const KernelCall& call, unsigned char* packed) {
   std::vector<void*> out;
   for (const KernelParameter& parameter : call.function->parameters)
@@ -60,7 +60,7 @@ void compute(const KernelCall& call) {
   const Function& function = *call.function;
   if (function.compute == nullptr) {
     say_once(&g_said_nothing,
-             "kernels other than its own samples take their time and compute nothing (SIMULATED)");
+             "only the sample kernels compute; any other kernel takes its time and computes nothing (SIMULATED)");
     return;
   }
   const std::uint64_t threads = std::uint64_t{call.grid[0]} * call.grid[1] * call.grid[2] *
@@ -118,7 +118,7 @@ CUresult launch_config(const CUlaunchConfig* c, CUfunction f, void** parameters,
                       parameters, extra, zero);
 }
 
-/// All blocks of a cooperative launch must be resident at once.
+/// All blocks of a cooperative launch must be resident at the same time.
 CUresult check_cooperative(unsigned blocks, unsigned threads) {
   const Model& model = Driver::get().model();
   const unsigned per_sm = threads == 0 ? 0 : model.threads_per_sm / threads;

@@ -3,9 +3,8 @@
 
 #include "sim/cuda/launch.h"
 
-// Launches as programs of the CUDA 1.x era make them (PyCUDA still does): block shape, shared
-// memory and arguments are put into the function one by one, then a grid is launched. Turned into
-// cuLaunchKernel.
+// Launches as in CUDA 1.x programs (PyCUDA still uses them): the program sets block shape, shared memory and arguments
+// on the function one by one, then launches a grid. The simulator translates this to cuLaunchKernel.
 namespace carve::sim::cu {
 
 CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -14,8 +13,7 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsign
 
 namespace {
 
-/// What the set calls left behind. A packed buffer of arguments, as cuLaunchKernel's `extra` takes
-/// it.
+/// The state that the set calls leave: a packed buffer of arguments, in the format of cuLaunchKernel's `extra`.
 struct Pending {
   unsigned block[3] = {1, 1, 1};
   unsigned shared = 0;
@@ -60,8 +58,7 @@ CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
       rc != CUDA_SUCCESS) {
     return rc;
   }
-  // A kernel whose image tells of more arguments than were set gets zeros, not somebody else's
-  // memory.
+  // When the image declares more arguments than were set, the rest is zero, not foreign memory.
   if (!f->parameters.empty()) {
     const KernelParameter& last = f->parameters.back();
     p.arguments.resize(std::max<std::size_t>(p.arguments.size(), last.offset + last.size));

@@ -4,8 +4,8 @@
 #include "sim/cuda/context.h"
 #include "sim/cuda/function.h"
 
-// cuLibrary*: images that belong to no context. A context gets its module of a library when it
-// first asks for something that needs one.
+// cuLibrary*: images that belong to no context. A context gets its module of a library at the first call that needs
+// one.
 namespace carve::sim::cu {
 
 CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule handle,
@@ -37,7 +37,7 @@ CUresult load(CUlibrary* out, const void* code) {
   return CUDA_SUCCESS;
 }
 
-/// The library's module in `context`, made now if this is the first question.
+/// The library's module in `context`; created at the first call.
 CUresult module_in(Library* library, Context* context, Module** out) {
   {
     const std::lock_guard lock(library->mutex);
@@ -87,7 +87,7 @@ CU_EXPORT CUresult cuLibraryUnload(CUlibrary handle) {
   library->modules.clear();
   for (const auto& kernel : library->kernels) kernel->magic = 0;
   library->magic = 0;
-  return CUDA_SUCCESS;  // the object stays: stale handles must be told so
+  return CUDA_SUCCESS;  // the object stays, so that calls with a stale handle return an error
 }
 
 CU_EXPORT CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
@@ -166,7 +166,7 @@ CU_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr* address, std::size_t* bytes, 
   return cuModuleGetGlobal_v2(address, bytes, module, name);
 }
 
-// No image that we read has managed variables or unified functions.
+// No image that the simulator reads has managed variables or unified functions.
 CU_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr*, std::size_t*, CUlibrary handle, const char*) {
   CU_NEED_INIT();
   return checked_library(handle) != nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;

@@ -5,9 +5,8 @@
 #include "sim/cuda/driver.h"
 #include "sim/cuda/image.h"
 
-// cuLink*: joins images into one that cuModuleLoadData takes. There is no machine code to link, so
-// PTX texts are put one after the other and any other single image comes out as it went in; several
-// binary images together are refused.
+// cuLink*: joins images into one that cuModuleLoadData accepts. There is no machine code to link: PTX texts are
+// concatenated, and any other single image is returned unchanged. Several binary images together are refused.
 namespace carve::sim::cu {
 
 struct LinkState {
@@ -32,7 +31,7 @@ CUresult add(CUlinkState handle, int type, const void* data, std::size_t size) {
   if (data == nullptr || size == 0 || type < 0 || type > kInputLast)
     return CUDA_ERROR_INVALID_VALUE;
   std::string bytes(static_cast<const char*>(data), size);
-  bytes.append(16, '\0');  // the reader of images stops at a NUL
+  bytes.append(16, '\0');  // the image reader stops at a NUL
   Image image;
   switch (read_image(bytes.data(), &image)) {
     case ImageError::kNotAnImage:
@@ -99,7 +98,7 @@ CU_EXPORT CUresult cuLinkComplete(CUlinkState handle, void** image, std::size_t*
     return state->binaries == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   }
   std::string& whole = state->ptx.empty() ? state->binary : state->ptx;
-  *image = whole.data();  // the state's, until it is destroyed
+  *image = whole.data();  // owned by the link state until it is destroyed
   if (size != nullptr) *size = whole.size();
   return CUDA_SUCCESS;
 }

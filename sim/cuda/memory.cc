@@ -24,14 +24,14 @@ Memory& Memory::get() {
 }
 
 Memory::Memory() {
-  // Room for several full cards; less where the process's address space is limited.
+    // Addresses for several full cards; fewer where the process's address space is limited.
   for (std::uint64_t size = 4ULL << 40; size >= 1ULL << 32; size /= 4) {
     void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) continue;
     madvise(at, size, MADV_DONTFORK);
     madvise(at, size, MADV_DONTDUMP);
-    madvise(at, size, MADV_NOHUGEPAGE);  // a touched byte commits a page, not two megabytes
+    madvise(at, size, MADV_NOHUGEPAGE);  // a write commits one page, not two megabytes
     const auto begin = round_to(reinterpret_cast<std::uint64_t>(at), kGranuleBytes);
     const auto end = reinterpret_cast<std::uint64_t>(at) + size;
     small_begin_ = begin;
@@ -194,7 +194,8 @@ CUresult Memory::allocate(Context* context, std::uint64_t size, BlockKind kind, 
   block.device = context->device;
   block.flags = flags;
   insert(block);
-  // Another thread may have destroyed the context meanwhile: what it had was freed before this came.
+  // Another thread may have destroyed the context meanwhile. The destruction did not see this block, so it is freed
+  // here.
   if (Block late; !alive(context) && find(block.base, &late) && late.context == context && remove(block.base, &late)) {
     give_addresses(late.base, late.span);
     Driver::get().kernel().call(Op::kFree, 0, late.handle, 0);

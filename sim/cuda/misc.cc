@@ -6,8 +6,7 @@
 #include "sim/cuda/copy.h"
 #include "sim/cuda/memory.h"
 
-// Small families: batched copies, values written in stream order, stream attributes, the profiler's
-// switch.
+// Small families: batched copies, values written in stream order, stream attributes, the profiler switch.
 namespace carve::sim::cu {
 namespace {
 
@@ -39,8 +38,8 @@ CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned fla
   return CUDA_SUCCESS;
 }
 
-/// Holds the stream until the value stands there. The host thread looks; other host functions of
-/// the process wait behind it, so a value that only a later host function writes never comes.
+/// Holds the stream until the memory has the value. The host-function thread polls it. Other host functions of the
+/// process wait behind it, so a value that only a later host function writes never arrives.
 template <class T>
 CUresult wait_value(CUstream handle, CUdeviceptr address, T value, unsigned flags,
                     std::uintptr_t zero) {

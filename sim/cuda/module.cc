@@ -59,7 +59,7 @@ CUresult make_module(Context* context, const Image& image, Library* library, Mod
   module->any_name = image.opaque;
   if (image.opaque)
     say_once(&g_said_opaque,
-             "an image is packed in a way it does not read; every kernel name in it is accepted");
+             "an image has a packing that cannot be read; every kernel name in it is accepted");
   for (const ImageKernel& kernel : image.kernels) {
     module->functions.push_back(make_function(kernel));
     module->functions.back()->module = module;
@@ -133,7 +133,7 @@ CU_EXPORT CUresult cuModuleUnload(CUmodule handle) {
   }
   module->magic = 0;
   for (const auto& function : module->functions) function->magic = 0;
-  return CUDA_SUCCESS;  // the object stays: stale handles must be told so
+  return CUDA_SUCCESS;  // the object stays, so that calls with a stale handle return an error
 }
 
 CU_EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {

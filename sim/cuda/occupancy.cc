@@ -2,13 +2,13 @@
 
 #include "sim/cuda/function.h"
 
-// How many blocks of a kernel fit on a multiprocessor: by threads, block slots and shared memory of
-// the model. Registers are not known of a kernel that is not compiled and never limit.
+// How many blocks of a kernel fit on a multiprocessor, by the model's threads, block slots and shared memory. The
+// register use of a kernel that is not compiled is unknown, so registers never limit.
 namespace carve::sim::cu {
 namespace {
 
 constexpr unsigned kWarp = 32;
-constexpr unsigned kReservedShared = 1024;  // bytes per block that the system takes, since Ampere
+constexpr unsigned kReservedShared = 1024;  // bytes per block that the system reserves, since Ampere
 constexpr unsigned kMostThreads = 1024;
 
 unsigned blocks_per_sm(const Function& f, unsigned threads, std::size_t dynamic_shared) {

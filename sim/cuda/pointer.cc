@@ -1,8 +1,7 @@
 #include "sim/cuda/memory.h"
 #include "sim/cuda/stream.h"
 
-// What a pointer is; and advice on managed memory, which a simulated card hears and need not
-// follow.
+// Pointer attributes, and advice on managed memory, which the simulated card accepts and ignores.
 namespace carve::sim::cu {
 namespace {
 
@@ -64,7 +63,7 @@ CUresult attribute_of(void* data, int attribute, CUdeviceptr address) {
   }
 }
 
-/// The bytes of an attribute's answer, to clear it for pointers that are none of the driver's.
+/// The size of an attribute's answer in bytes, to clear it for pointers that the driver does not know.
 std::size_t answer_bytes(int attribute) {
   switch (attribute) {
     case 2:

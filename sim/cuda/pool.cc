@@ -91,8 +91,7 @@ CUresult allocate_from_pool(Pool* pool, const Stream* stream, std::uint64_t size
     pool->pending.erase(freed);
     break;
   }
-  // A cached block serves only its own size: what is reserved is then exactly what was once asked
-  // for.
+  // A cached block serves only requests of its own size, so the reserved size is exactly what was requested.
   const auto cached = pool->cached.find(size);
   if (cached != pool->cached.end()) {
     Block block = cached->second;
@@ -104,7 +103,7 @@ CUresult allocate_from_pool(Pool* pool, const Stream* stream, std::uint64_t size
     return CUDA_SUCCESS;
   }
   if (pool->max_size != 0 && pool->used + size > pool->max_size) return CUDA_ERROR_OUT_OF_MEMORY;
-  Context owner;  // the charge goes to the pool's device, whatever context asks
+  Context owner;  // the charge goes to the pool's device, regardless of the calling context
   owner.device = pool->device;
   Block block;
   CUresult rc = Memory::get().allocate(&owner, size, BlockKind::kPool, 0, &block);

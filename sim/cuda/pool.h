@@ -10,7 +10,7 @@ namespace carve::sim::cu {
 
 inline constexpr std::uint32_t kPoolMagic = 0xC0DE0004;
 
-/// A block that was freed in a stream which has not come there yet.
+/// A block whose free is queued in a stream that has not reached it yet.
 struct PendingFree {
   Block block;
   Point point;
@@ -31,17 +31,17 @@ struct Pool {
   CUmemPoolProps props = {};
 };
 
-/// The device's default pool, made at first use.
+/// The device's default pool, created at first use.
 Pool* default_pool(Device* device);
-/// `stream`: in which it is asked for; what was freed there before serves it at once.
+/// `stream`: the stream of the request. Memory freed earlier in the same stream serves it immediately.
 CUresult allocate_from_pool(Pool* pool, const Stream* stream, std::uint64_t size, CUdeviceptr* out);
-/// Gives cached blocks back until no more than `keep` bytes are reserved. Wants the pool's lock.
+/// Gives cached blocks back until at most `keep` bytes are reserved. Needs the pool's lock.
 void trim_pool(Pool* pool, std::uint64_t keep);
-/// Frees at the point of a stream; a point that is reached already: now.
+/// Frees when the stream reaches the point; immediately when the point is already reached.
 CUresult free_to_pool(CUdeviceptr address, Point point = {});
-/// What was freed in streams that have come there since goes back, from all pools. Cost: one load when nothing waits.
+/// Completes the frees, in all pools, that their streams have reached. Cost: one load when no free is pending.
 void collect_pools();
-/// Of one pool; wants its lock.
+/// The same for one pool; needs its lock.
 void collect(Pool* pool);
 
 }  // namespace carve::sim::cu

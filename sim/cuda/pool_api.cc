@@ -168,7 +168,7 @@ CU_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   collect(pool);
   trim_pool(pool, 0);
   if (pool->device->current_pool == pool) pool->device->current_pool = pool->device->default_pool;
-  pool->magic = 0;  // blocks still in use go on pointing here
+  pool->magic = 0;  // blocks still in use keep pointing here
   return CUDA_SUCCESS;
 }
 

@@ -1,10 +1,10 @@
 #include "sim/cuda/context.h"
 
-// The primary context of a device: one per process, counted, shared by everybody who retains it.
+// The primary context of a device: one per process, reference-counted, shared by all callers that retain it.
 namespace carve::sim::cu {
 namespace {
 
-std::mutex g_primary;  // retain and release from several threads
+std::mutex g_primary;  // for retain and release from several threads
 
 CUresult find(CUdevice dev, Device** device) {
   if (Driver::get().ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;

@@ -2,7 +2,7 @@
 
 #include "sim/cuda/function.h"
 
-// The sample kernels that really compute, and how long any kernel takes.
+// The sample kernels that really compute, and the duration of every kernel.
 namespace carve::sim::cu {
 namespace {
 
@@ -65,14 +65,14 @@ void nothing(const std::uint64_t, void* const*) {}
 Compute find_compute(const std::string& name) {
   for (const Sample& sample : kSamples)
     if (name == sample.name) return sample.compute;
-  // A spinner's job is to take its time; it needs no words of apology.
+  // A spin kernel has nothing to compute, so the driver prints no warning for it.
   return name.starts_with("carve_spin") ? nothing : nullptr;
 }
 
 std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3],
                           const unsigned (&block)[3]) {
   if (function.duration_ns != 0 || function.name.ends_with("_0us")) return function.duration_ns;
-  // Unknown work: two microseconds and one more for each wave of blocks over the card.
+  // Unknown kernel: 2 µs plus 1 µs per wave of blocks over the card.
   const Model& model = Driver::get().model();
   const std::uint64_t threads = std::uint64_t{block[0]} * block[1] * block[2];
   const std::uint64_t per_sm =

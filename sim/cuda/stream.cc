@@ -14,17 +14,17 @@ namespace {
 
 constexpr long kLookAfterDaemonNs = 500'000'000;
 
-/// Appends without asking for the default stream's rules. Wants the stream's lock.
+/// Appends without applying the default stream's rules. Needs the stream's lock.
 std::uint64_t append(Stream* s, const Command& command) {
   while (s->tail - s->cell->completed.load(std::memory_order_acquire) >= kRingSlots) {
-    // As on the hardware: a full queue blocks the launch until a command has gone.
+    // As on the hardware, a full queue blocks the launch until a command is complete.
     if (wait_for({s->index, s->tail - kRingSlots + 1}) != CUDA_SUCCESS) break;
   }
   const std::uint64_t at = s->tail;
   s->ring[at % kRingSlots] = command;
   s->tail = at + 1;
   s->cell->submitted.store(at + 1, std::memory_order_seq_cst);
-  // Only the first command of an empty stream needs the daemon's attention now.
+  // Only the first command of an empty stream needs to wake the daemon.
   if (s->cell->completed.load(std::memory_order_seq_cst) == at) ring(Driver::get().bell());
   return at + 1;
 }
@@ -44,7 +44,7 @@ void join_blocking(Stream* legacy) {
   }
 }
 
-/// A blocking stream waits for what the legacy default stream has before it.
+/// A blocking stream waits for the work already in the legacy default stream.
 void join_legacy(Stream* s) {
   const Stream* legacy = s->context->legacy;
   const std::uint64_t target = legacy->cell->submitted.load(std::memory_order_acquire);
@@ -163,7 +163,7 @@ CUresult wait_for(Point point) {
         errno == ETIMEDOUT && !driver.kernel().peer_alive())
       return CUDA_ERROR_UNKNOWN;
   }
-  // What a dead context had submitted counts as reached, so that nobody waits for ever.
+  // Commands of a dead context count as reached, so that no caller waits for ever.
   return fault_error(driver.channel()->faults[driver.stream_card(point.index).load()].load());
 }
 

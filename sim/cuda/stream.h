@@ -9,7 +9,7 @@
 
 #include "sim/cuda/driver.h"
 
-// Streams and events: the client's end of the rings of protocol/channel.h.
+// Streams and events: the client's side of the rings in protocol/channel.h.
 namespace carve::sim::cu {
 
 struct Capture;  // capture.h
@@ -37,7 +37,7 @@ struct Stream {
   Command* ring = nullptr;
   SpinLock lock;                  // guards tail and the ring's free slots
   std::uint64_t tail = 0;         // commands appended
-  std::uint64_t legacy_seen = 0;  // how much of the legacy stream this one already waits for
+  std::uint64_t legacy_seen = 0;  // the legacy stream's command count that this stream already waits for
   std::atomic<Capture*> capture{nullptr};
   std::atomic<int> host_pending{0};  // host functions not yet run
   bool legacy = false;
@@ -59,42 +59,42 @@ struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
   std::mutex mutex;
-  Point point;  // of the last record
+  Point point;  // the point of the last record
   bool recorded = false;
   std::uint32_t slot = kNoTimeSlot;
-  Capture* capture = nullptr;        // recorded inside this capture, after
-  std::vector<GraphNode*> captured;  // these nodes
+  Capture* capture = nullptr;        // recorded inside this capture, after the nodes below
+  std::vector<GraphNode*> captured;  // see capture
 };
 
 /// Opens a stream in the context. `blocking`: synchronises with the legacy default stream.
 CUresult open_stream(Context* context, bool legacy, bool blocking, Stream** out);
 void close_stream(Stream* stream);
 
-/// The stream that a caller's handle means: 0 by `zero` (legacy or per-thread), 1, 2, or an object.
+/// The stream of a caller's handle: 0 means `zero` (legacy or per-thread); 1, 2, or an object.
 CUresult resolve(CUstream handle, std::uintptr_t zero, Stream** out);
-/// The calling thread's default stream in the context, made at first use.
+/// The calling thread's default stream in the context, created at first use.
 Stream* per_thread_stream(Context* context);
 
-/// Appends a command, first the waits that the default stream's rules ask for. Blocks while the
-/// ring is full. Returns the stream's command count after it.
+/// Appends a command, after the waits that the default stream's rules require. Blocks while the ring is full. Returns
+/// the stream's new command count.
 std::uint64_t submit(Stream* stream, CommandKind kind, std::uint64_t duration_ns,
                      std::uint32_t argument = 0, std::uint64_t target = 0);
 
 [[nodiscard]] bool reached(Point point);
-/// Waits until the point is reached, in a futex.
+/// Waits on a futex until the point is reached.
 ///   errors  CUDA_ERROR_UNKNOWN when the daemon is gone
 CUresult wait_for(Point point);
 CUresult wait_stream(Stream* stream);
-/// All streams of the context.
+/// Waits for all streams of the context.
 CUresult wait_context(Context* context);
 
-/// Moves real bytes (or anything else that the host does on the device's behalf) in stream order:
-/// at once when no host function is pending before it, else on the host-function thread.
+/// Moves bytes (or does other work on the device's behalf) in stream order: immediately when no host function is
+/// pending before it, otherwise on the host-function thread.
 void in_order(Stream* stream, std::function<void()> action);
 /// Appends a host function.
 void append_host(Stream* stream, std::function<void()> function);
 
-/// Gives a timing slot to a new event; kNoTimeSlot when all are taken.
+/// Takes a time slot for a new event; kNoTimeSlot when all are taken.
 std::uint32_t take_time_slot();
 void return_time_slot(std::uint32_t slot);
 
@@ -104,7 +104,7 @@ inline Stream* checked(CUstream handle) {
   return handle != nullptr && handle->magic == kStreamMagic ? handle : nullptr;
 }
 
-/// Shorthand for entry points: binds `name` to the stream that `handle` means.
+/// Shorthand for entry points: binds `name` to the stream of `handle`.
 #define CU_STREAM(name, handle, zero)                                                             \
   ::carve::sim::cu::Stream* name = nullptr;                                                       \
   if (const ::carve::sim::cu::CUresult carve_rc = ::carve::sim::cu::resolve(handle, zero, &name); \

@@ -104,7 +104,7 @@ CU_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
   if (stream == nullptr || stream->legacy || stream->thread != 0) return CUDA_ERROR_INVALID_HANDLE;
   abandon_capture(stream);
   if (stream->host_pending.load() > 0) wait_stream(stream);
-  close_stream(stream);  // what is in flight is still played
+  close_stream(stream);  // commands in flight still run
   return CUDA_SUCCESS;
 }
 CU_EXPORT CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
@@ -134,7 +134,7 @@ CU_BOTH(cuStreamAddCallback, add_callback,
 CU_BOTH(cuLaunchHostFunc, launch_host, (CUstream s, CUhostFn function, void* data),
         (s, function, data, zero))
 
-// syncMode says how the host thread may wait; here it always waits asleep.
+// syncMode selects how the host thread waits. The simulator always sleeps.
 CU_BOTH(cuLaunchHostFunc_v2, launch_host,
         (CUstream s, CUhostFn function, void* data, unsigned /*sync_mode*/),
         (s, function, data, zero))

@@ -5,7 +5,7 @@
 namespace carve::sim::cu {
 namespace {
 
-/// A length's further bytes, each 255 but the last.
+/// Reads the further bytes of a length: each is 255 except the last.
 bool extend(const unsigned char** in, const unsigned char* end, std::uint64_t* length) {
   for (;;) {
     if (*in == end) return false;

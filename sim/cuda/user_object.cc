@@ -1,6 +1,6 @@
 #include "sim/cuda/graph.h"
 
-// Things of the program's that graphs keep alive.
+// Objects of the program that graphs keep alive.
 namespace carve::sim::cu {
 
 struct UserObject {
@@ -20,7 +20,7 @@ void release_object(UserObject* object, unsigned count) {
 CU_EXPORT CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy,
                                       unsigned count, unsigned flags) {
   CU_NEED_INIT();
-  // The one flag there is says that the destructor does not synchronise; it must be given.
+  // The only flag means that the destructor does not synchronise. The caller must pass it.
   if (out == nullptr || destroy == nullptr || count == 0 || flags != 1)
     return CUDA_ERROR_INVALID_VALUE;
   auto* object = new UserObject();

@@ -7,9 +7,9 @@
 
 #include "sim/cuda/memory.h"
 
-// Virtual memory management: addresses, physical memory and the mappings between them. Physical
-// memory is a stretch of one sparse file per process, so that two mappings of a handle are the same
-// bytes; what other processes may open is a file of its own.
+// Virtual memory management: addresses, physical memory and the mappings between them. Physical memory is a range of
+// one sparse file per process, so that two mappings of a handle show the same bytes. Memory that other processes may
+// open has its own file.
 namespace carve::sim::cu {
 namespace {
 
@@ -19,7 +19,7 @@ constexpr int kFileDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 struct Physical {
   std::uint64_t size = 0, offset = 0;
-  int file = -1;  // its own; −1: a stretch of the process's
+  int file = -1;  // its own file; −1: a range of the process's file
   std::uint64_t charge = 0;  // the daemon's handle
   unsigned handles = 1;      // cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease
   unsigned mappings = 0;
@@ -30,7 +30,7 @@ struct Physical {
 std::mutex g_mutex;
 std::map<std::uint64_t, Physical> g_physical;           // by handle
 std::map<std::uint64_t, std::uint64_t> g_reserved;      // base → size
-std::map<std::uint64_t, std::uint64_t> g_free_offsets;  // holes in the file
+std::map<std::uint64_t, std::uint64_t> g_free_offsets;  // free ranges of the process's file
 std::uint64_t g_next_handle = 1, g_file_end = 0;
 int g_file = -1;
 
@@ -47,7 +47,7 @@ std::uint64_t take_offset(std::uint64_t size) {
   return offset;
 }
 
-/// Wants the mutex. Frees physical memory that nobody names and nothing maps.
+/// Needs the mutex. Frees physical memory that has no handle and no mapping.
 void drop_if_unused(std::uint64_t handle) {
   const auto found = g_physical.find(handle);
   if (found == g_physical.end() || found->second.handles > 0 || found->second.mappings > 0) return;
@@ -74,24 +74,24 @@ CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
   return (prop->requestedHandleTypes & ~kFileDescriptor) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-/// What lies behind the memory in the file of shareable memory, for the process that opens it.
+/// The data behind the memory in the file of shareable memory, for the process that opens it.
 struct Label {
   std::uint64_t magic;
-  std::uint64_t token;  // the daemon's
+  std::uint64_t token;  // the daemon's token
   std::uint64_t size;
-  std::uint32_t card;  // the machine's
+  std::uint32_t card;  // the card number on the machine
   std::uint32_t reserved;
 };
 constexpr std::uint64_t kLabelMagic = 0x6c6562614c6d6953;
 
-/// Wants the mutex. Gives the memory a place in the process's file.
+/// Needs the mutex. Assigns the memory a range of the process's file.
 CUresult place(Physical* physical) {
   if (g_file < 0) g_file = memfd_create("carve-sim-physical", MFD_CLOEXEC);
   physical->offset = take_offset(physical->size);
   return ftruncate(g_file, static_cast<off_t>(g_file_end)) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/// A file of its own, with its label behind it.
+/// Creates a separate file with the label behind the memory.
 CUresult place_shareable(Physical* physical) {
   Label label{kLabelMagic, 0, physical->size, physical->device->card, 0};
   const Status status = Driver::get().kernel().call(Op::kShare, 0, physical->charge, 0, &label.token);

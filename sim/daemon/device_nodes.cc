@@ -9,7 +9,7 @@
 namespace carve::sim {
 namespace {
 
-/// A node with /dev/null's numbers under a driver's name: no real driver makes that.
+/// A node with /dev/null's numbers under a driver's name. No real driver creates such a node.
 bool left_behind(const std::string& path) {
   struct stat status;
   return lstat(path.c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
@@ -33,7 +33,7 @@ bool DeviceNodes::make(const std::string& folder, std::uint32_t cards) {
     } else if (errno != EEXIST) {
       return false;
     } else if (left_behind(path)) {
-      made_.push_back(path);  // by an instance that was killed: ours to remove now
+      made_.push_back(path);  // left by an instance that was killed: this instance removes it
     }
   }
   return true;

@@ -6,8 +6,8 @@
 
 namespace carve::sim {
 
-/// Harmless device nodes (/dev/null's numbers) where a driver's would be, so that what looks for
-/// /dev/nvidia0 finds it. Makes only what is not there, and removes what it made.
+/// Harmless device nodes (with /dev/null's numbers) at the paths of a real driver's nodes, for programs that look for
+/// /dev/nvidia0. Creates only nodes that do not exist, and removes the nodes that it created.
 class DeviceNodes {
  public:
   DeviceNodes() = default;
@@ -16,7 +16,7 @@ class DeviceNodes {
   ~DeviceNodes();
 
   /// nvidiactl, nvidia-uvm, nvidia-uvm-tools and nvidia0 … nvidia<cards-1> under `folder`.
-  ///   errors  false with errno set at the first node that is neither there nor can be made
+  ///   errors  false with errno set at the first node that does not exist and cannot be created
   bool make(const std::string& folder, std::uint32_t cards);
 
  private:

@@ -3,12 +3,12 @@
 
 #include "sim/daemon/kernel.h"
 
-// What breaks, as a real driver shows it: an XID ends one process's contexts, or all of the card's, or none, and
-// may leave a card that wants a reset. Facts: NVIDIA's XID catalogue.
+// Faults as a real driver shows them: an XID ends the contexts of one process, of the whole card, or none, and may
+// leave a card that needs a reset. Source: NVIDIA's XID catalogue.
 namespace carve::sim {
 namespace {
 
-enum class Scope { kNobody, kOne, kAll };
+enum class Scope { kNone, kOne, kAll };
 
 struct XidEffect {
   std::uint32_t code;
@@ -24,9 +24,9 @@ constexpr std::array kEffects = {
     XidEffect{31, Scope::kOne, Fault::kIllegalAddress, 0},
     XidEffect{43, Scope::kOne, Fault::kLaunchFailed, 0},
     XidEffect{45, Scope::kOne, Fault::kLaunchFailed, 0},
-    XidEffect{94, Scope::kOne, Fault::kUncorrectableEcc, 0},  // contained: one process's
+    XidEffect{94, Scope::kOne, Fault::kUncorrectableEcc, 0},  // contained: only the contexts of one process
     XidEffect{109, Scope::kOne, Fault::kLaunchFailed, kReset},
-    XidEffect{64, Scope::kNobody, Fault::kNone, kReset},  // a row could not be remapped: work goes on
+    XidEffect{64, Scope::kNone, Fault::kNone, kReset},  // a row could not be remapped: work continues
     XidEffect{46, Scope::kAll, Fault::kUnknown, kReset},
     XidEffect{48, Scope::kAll, Fault::kUncorrectableEcc, kReset},
     XidEffect{62, Scope::kAll, Fault::kUnknown, kReset},
@@ -62,7 +62,7 @@ void Kernel::xid(std::uint32_t card, std::uint32_t code, std::int32_t pid) {
   }
 }
 
-void Kernel::mend(std::uint32_t card) {
+void Kernel::restore(std::uint32_t card) {
   engines_[card].lost = engines_[card].down = false;
   engines_[card].recovery = 0;
 }
@@ -71,7 +71,7 @@ Status Kernel::reset(std::uint32_t card) {
   for (const auto& [socket, client] : clients_) {
     if (client->accounts[card]->contexts > 0) return Status::kBusy;
   }
-  mend(card);
+  restore(card);
   return Status::kOk;
 }
 

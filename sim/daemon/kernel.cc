@@ -61,7 +61,7 @@ Client* Kernel::add_client(std::unique_ptr<Client> client, std::uint64_t now) {
 }
 
 void Kernel::charge(Account& account, const Allocation& allocation, std::int64_t sign) {
-  const auto delta = static_cast<std::uint64_t>(sign);  // 1 or 2^64 − 1: modular on purpose
+  const auto delta = static_cast<std::uint64_t>(sign);  // 1 or 2^64 − 1: intentionally modular
   Engine& engine = engines_[account.card];
   Group& group = *account.group;
   if (!account.used) {
@@ -196,10 +196,10 @@ Status Kernel::open_stream(Client& client, std::uint32_t card, std::uint64_t* in
   stream->card = card;
   stream->cell = &client.channel->streams[free];
   stream->ring = client.channel->rings[free];
-  // Counts go on where the slot's last user left them, so that old events stay true.
+  // Counters continue from the slot's previous stream, so that old events stay complete.
   stream->head = stream->tail = stream->cell->completed.load();
   stream->cell->submitted.store(stream->head);
-  stream->cell->wait_for.store(kNobodyWaits);
+  stream->cell->wait_for.store(kNoWaiter);
   engines_[card].streams.push_back(stream.get());
   client.streams[free] = std::move(stream);
   *index = free;
@@ -211,7 +211,7 @@ Status Kernel::close_stream(Client& client, std::uint64_t index) {
   if (index >= kMaxStreams || found == client.streams.end()) return Status::kNoSuchHandle;
   Stream* stream = found->second.get();
   if (stream->pending() || stream->cell->submitted.load() != stream->tail) {
-    stream->closing = true;  // the timeline drops it when it ran dry
+    stream->closing = true;  // the timeline drops it when it has no more commands
   } else {
     drop_stream(stream);
   }
@@ -251,7 +251,7 @@ void Kernel::forget_dead(std::uint64_t now) {
   std::erase_if(accounts_, [now](const auto& account) {
     return account->ended_ns != 0 && account->ended_ns + kKeepDeadNs < now;
   });
-  // A storm of processes: the oldest dead go first, whatever their age.
+  // When many processes die at once, the oldest dead accounts are dropped first, regardless of their age.
   std::size_t extra = accounts_.size() > kKeepDead ? accounts_.size() - kKeepDead : 0;
   std::erase_if(accounts_, [&extra](const auto& account) {
     if (extra == 0 || account->ended_ns == 0) return false;
@@ -272,7 +272,7 @@ std::vector<int> Kernel::reap(std::uint64_t now) {
   std::vector<int> sockets;
   if (polled.empty() || poll(polled.data(), polled.size(), 0) <= 0) return sockets;
   for (std::size_t i = 0; i < polled.size(); ++i) {
-    // A child of it may have its descriptors, and with them all that it held.
+    // A child process may have its descriptors, and with them everything that it held.
     pollfd connection{owners[i]->socket, POLLRDHUP, 0};
     if (polled[i].revents == 0 || poll(&connection, 1, 0) <= 0) continue;
     sockets.push_back(owners[i]->socket);

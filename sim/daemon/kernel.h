@@ -16,29 +16,28 @@
 #include "sim/protocol/channel.h"
 #include "sim/protocol/messages.h"
 
-// The kernel side of the simulated driver: who is connected, what each holds, what each card plays.
-// One lock (with priority inheritance, as the timeline runs at real-time priority) covers all of
-// it.
+// The kernel side of the simulated driver: the connected processes, what each holds, and what each card runs. One lock
+// covers all of it. The lock has priority inheritance, because the timeline runs at real-time priority.
 namespace carve::sim {
 
 struct Client;
 
-/// No command is taken for longer than this (eleven days), whatever its client wrote there.
+/// The longest duration of a command (eleven days), regardless of what its client wrote.
 inline constexpr std::uint64_t kLongestNs = 1'000'000'000'000'000;
 
-/// A stream as the daemon sees it. The shared cell may be written by its client at any time.
+/// A stream in the daemon. The client may write the shared cell at any time.
 struct Stream {
   Client* client = nullptr;
   std::uint32_t index = 0;
   std::uint32_t card = 0;
   bool closing = false;
-  bool dead = false;  // its context is: what is submitted is not played
+  bool dead = false;  // its context is dead: submitted commands do not run
   StreamCell* cell = nullptr;
   Command* ring = nullptr;
   std::uint64_t head = 0;          // commands completed
   std::uint64_t tail = 0;          // commands seen
   bool started = false;            // the head command has begun
-  std::uint64_t remaining_ns = 0;  // of the head command, once started
+  std::uint64_t remaining_ns = 0;  // time left for the head command, once started
 
   [[nodiscard]] bool pending() const { return head < tail; }
   [[nodiscard]] std::uint64_t duration(std::uint64_t n) const {
@@ -47,7 +46,7 @@ struct Stream {
   [[nodiscard]] const Command& front() const { return ring[head % kRingSlots]; }
 };
 
-/// For what the card gives memory: at a program's request, or to the driver itself.
+/// The reason for a memory charge: a program's request, or the driver's own need.
 enum class Charge : std::uint8_t { kExplicit, kContext, kModule };
 
 struct Shared;
@@ -56,23 +55,23 @@ struct Allocation {
   std::uint32_t card = 0;
   Charge charge = Charge::kExplicit;
   std::uint64_t bytes = 0;
-  std::shared_ptr<Shared> shared;  // none: no other client can open it
+  std::shared_ptr<Shared> shared;  // nullptr: no other client can open it
 };
 
-/// Memory that others may open. The first of its holders is charged.
+/// Memory that other clients may open. The first of its holders is charged.
 struct Shared {
   std::uint64_t token = 0;
-  std::vector<std::pair<Client*, std::uint64_t>> holders;  // with their handles
+  std::vector<std::pair<Client*, std::uint64_t>> holders;  // with each holder's handle
 };
 
 /// One connection of a process.
 struct Client {
-  std::uint64_t id = 0;  // ever growing: the round-robin order
+  std::uint64_t id = 0;  // always increasing: the round-robin order
   std::int32_t pid = 0;
   int socket = -1;
   int pidfd = -1;
   ClientKind kind = ClientKind::kQuery;
-  bool watches = false;  // wants events
+  bool watches = false;  // subscribed to events
   std::string name;
   std::string cgroup;
   Channel* channel = nullptr;
@@ -85,7 +84,7 @@ struct Client {
 /// One card's engines.
 struct Engine {
   std::vector<Stream*> streams;  // open on this card
-  Client* current = nullptr;     // whose context is loaded
+  Client* current = nullptr;     // the client whose context is loaded
   Stream* running = nullptr;     // on the compute engine
   Stream* copying = nullptr;     // on the copy engine
   bool switching = false;
@@ -96,10 +95,10 @@ struct Engine {
   std::uint64_t switch_ns = 0;
   std::uint64_t switches = 0;
   bool lost = false;            // fallen off the bus
-  bool down = false;            // takes no new context until it is reset
-  std::uint32_t recovery = 0;   // what the driver recommends, by NVML's numbers
+  bool down = false;            // accepts no new context until it is reset
+  std::uint32_t recovery = 0;   // the action that the driver recommends, by NVML's numbers
   std::uint64_t xids = 0;       // events so far
-  History busy;  // compute engine, switches included
+  History busy;  // compute engine, including switches
   History copy_busy;
 };
 
@@ -121,40 +120,40 @@ class Kernel {
     Kernel& kernel_;
   };
 
-  // All that follows wants the lock held.
+  // All functions below need the lock.
 
   Client* add_client(std::unique_ptr<Client> client, std::uint64_t now);
-  /// Gives back all that the client held. Its account stays for a while.
+  /// Frees everything that the client held. Its account stays for a while.
   void remove_client(Client* client, std::uint64_t now);
   /// Removes every client whose process is dead; returns their sockets for the server to close.
   std::vector<int> reap(std::uint64_t now);
 
-  /// `bytes` is the model's own number for a context.
+  /// `bytes` is ignored for a context: its size comes from the model.
   Status allocate(Client& client, std::uint32_t card, std::uint64_t bytes, Charge charge,
                   std::uint64_t* handle);
   /// kNoSuchHandle for a handle of another kind: contexts are destroyed, memory is freed.
   Status release(Client& client, std::uint64_t handle, bool context);
-  /// A token by which any client opens this explicit memory.
+  /// Returns a token with which any client can open this explicit memory.
   Status share(Client& client, std::uint64_t handle, std::uint64_t* token);
   Status open_shared(Client& client, std::uint64_t token, std::uint64_t* handle);
   Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index);
   Status close_stream(Client& client, std::uint64_t index);
 
-  /// An XID on the card as the driver has it: whose contexts die, whether the card goes on (faults.cc). `pid`:
-  /// of the process at fault where the XID is one process's; 0: the one whose context is loaded.
+  /// Raises an XID on the card as the driver does: the code decides which contexts die and whether the card continues
+  /// (faults.cc). `pid`: the process at fault, for an XID of one process; 0: the process whose context is loaded.
   void xid(std::uint32_t card, std::uint32_t code, std::int32_t pid);
-  /// The card is there again, as after a reset. Contexts that died stay dead.
-  void mend(std::uint32_t card);
-  /// As mend().
+  /// Brings the card back, as after a reset. Contexts that died stay dead.
+  void restore(std::uint32_t card);
+  /// Like restore().
   ///   errors  kBusy: a process has a context on the card
   Status reset(std::uint32_t card);
 
-  /// Plays all cards up to `now` (timeline.cc).
+  /// Runs all cards up to `now` (timeline.cc).
   void advance(std::uint64_t now);
-  /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc). `awaited`:
-  /// somebody waits for what is due then, rather than that it is time to look at a long backlog.
+  /// When the timeline must be advanced again; ~0 when nothing is pending (wake.cc). `awaited`: true when a client
+  /// waits for the command that is due then, false when only a long backlog must be advanced.
   [[nodiscard]] std::uint64_t next_wake(std::uint64_t now, bool* awaited = nullptr) const;
-  /// True when a client appended or acknowledged something that `advance` has not seen.
+  /// True when a client appended or acknowledged something that `advance` has not processed.
   [[nodiscard]] bool anything_new() const;
 
   [[nodiscard]] const Machine& machine() const { return machine_; }
@@ -179,14 +178,14 @@ class Kernel {
   pthread_mutex_t mutex_;
   Machine machine_;
   std::uint64_t boot_ns_;
-  std::uint64_t time_;  // how far the timeline was played
+  std::uint64_t time_;  // the time up to which the timeline has run
   std::uint64_t next_client_ = 1;
   Engine engines_[kMaxCards];
   std::unordered_map<int, std::unique_ptr<Client>> clients_;  // by socket
-  std::deque<std::shared_ptr<Account>> accounts_;             // the living and the recently dead
+  std::deque<std::shared_ptr<Account>> accounts_;             // of living and recently dead processes
   Groups groups_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Shared>> shared_;  // by token
-  std::size_t forget_at_ = 256;  // when to look for accounts that are old enough to go
+  std::size_t forget_at_ = 256;  // the number of accounts at which old ones are dropped
 };
 
 /// CLOCK_MONOTONIC in nanoseconds.

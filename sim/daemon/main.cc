@@ -28,13 +28,13 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: carve-simd --profile <model>x<cards> [options]\n"
-    "  --profile h200x2       the machine to play\n"
+    "  --profile h200x2       the machine to simulate\n"
     "  --socket PATH          where clients find it (default /run/nvidia-sim/socket)\n"
-    "  --instance NAME        makes this instance's card UUIDs its own (default: the profile)\n"
-    "  --dev FOLDER           make the device nodes there (default /dev; \"none\": make none)\n"
-    "  --ready-fd N           write one byte to this descriptor when clients may connect\n"
-    "  --die-with-parent      end when the process that started it ends\n"
-    "Runs until SIGTERM or SIGINT; then removes its socket and the nodes that it made.\n";
+    "  --instance NAME        gives this instance its own card UUIDs (default: the profile)\n"
+    "  --dev FOLDER           create the device nodes there (default /dev; \"none\": create none)\n"
+    "  --ready-fd N           write one byte to this descriptor when clients can connect\n"
+    "  --die-with-parent      exit when the parent process exits\n"
+    "Runs until SIGTERM or SIGINT, then removes its socket and the nodes that it created.\n";
 
 struct Options {
   std::string profile;
@@ -50,7 +50,7 @@ int usage_error(const std::string& what) {
   return 2;
 }
 
-/// 0: go on; else the exit code + 1.
+/// 0: continue; otherwise the exit code + 1.
 int read_options(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -85,9 +85,9 @@ int read_options(int argc, char** argv, Options* options) {
   return 0;
 }
 
-/// Hardware does not wait for the host's scheduler. Where real-time priority is not allowed, the
-/// timeline stays exact (it is played from time stamps) and only its news come later.
-void become_urgent(int priority) {
+/// Real hardware does not wait for the host's scheduler. Where real-time priority is not allowed, the timeline stays
+/// exact, because it runs from time stamps; only the completions are published later.
+void set_real_time_priority(int priority) {
   sched_param param = {};
   param.sched_priority = priority;
   if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) != 0)
@@ -103,13 +103,13 @@ void sleep_until(Bell* bell, std::uint32_t word, std::uint64_t wake) {
           FUTEX_BITSET_MATCH_ANY);
 }
 
-// A timer and a wake-up take some 20 µs on an idle virtual machine. For work that is long enough to
-// be worth it, the daemon gets up that much earlier and watches the clock.
+// A timer and a wake-up take about 20 µs on an idle virtual machine. For work that is long enough, the daemon wakes
+// that much earlier and polls the clock.
 constexpr std::uint64_t kEarlyNs = 20'000;
 constexpr std::uint64_t kWorthItNs = 200'000;
 
 void play_cards(Kernel& kernel, Bell* bell, const std::atomic<bool>& stop) {
-  become_urgent(11);
+  set_real_time_priority(11);
   while (!stop.load()) {
     const std::uint32_t word = bell->word.load();
     std::uint64_t now = 0, wake = 0;
@@ -119,7 +119,7 @@ void play_cards(Kernel& kernel, Bell* bell, const std::atomic<bool>& stop) {
       now = monotonic_ns();
       kernel.advance(now);
       bell->armed.store(1);
-      // Whoever appends after this line sees `armed`; whoever appended before it is seen here.
+      // A client that appends after this line sees `armed`; a command appended before it is seen here.
       wake = kernel.anything_new() ? now : kernel.next_wake(now, &awaited);
     }
     const bool early = awaited && wake != ~0ULL && wake >= now + kWorthItNs;
@@ -160,10 +160,10 @@ int serve(const Options& options, const Machine& machine) {
                  std::strerror(errno));
     return 1;
   }
-  // After the socket is ours: a second instance must not take a living one's nodes for left behind.
+  // Only after the socket is bound: a second instance must not treat the nodes of a running instance as left over.
   DeviceNodes nodes;
   if (options.dev != "none" && !nodes.make(options.dev, machine.count)) {
-    std::fprintf(stderr, "carve-simd: device nodes in %s: %s (--dev none makes none)\n",
+    std::fprintf(stderr, "carve-simd: device nodes in %s: %s (--dev none creates none)\n",
                  options.dev.c_str(), std::strerror(errno));
     unlink(options.socket.c_str());
     return 1;
@@ -175,7 +175,7 @@ int serve(const Options& options, const Machine& machine) {
     if (write(options.ready_fd, "r", 1) != 1) std::perror("carve-simd: --ready-fd");
     close(options.ready_fd);
   }
-  become_urgent(10);
+  set_real_time_priority(10);
   server.run(stop_fd);
   stop.store(true);
   bell->word.fetch_add(1);

@@ -15,7 +15,8 @@ std::uint64_t clock_us(clockid_t which) {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000U + static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
 }
 
-/// How far CLOCK_REALTIME is ahead of the kernel's clock. Read once: two answers must name the end of a period alike.
+/// How far CLOCK_REALTIME is ahead of the kernel's clock. Read once, because two answers must give the same end of a
+/// period.
 std::uint64_t realtime_ahead_us() {
   static const std::uint64_t ahead = clock_us(CLOCK_REALTIME) - clock_us(CLOCK_MONOTONIC);
   return ahead;
@@ -39,8 +40,7 @@ std::uint32_t sample_percent(const History& history, std::uint64_t k) {
                  sample_edge(k) - sample_edge(k - 1));
 }
 
-/// A simulated kernel says nothing of its memory traffic: a third of the engine time, as a rule of
-/// thumb.
+/// A simulated kernel has no memory traffic. As a rule of thumb it is a third of the engine time.
 std::uint32_t memory_percent(std::uint32_t gpu_percent) { return gpu_percent / 3; }
 
 template <std::size_t N>

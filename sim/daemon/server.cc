@@ -19,7 +19,7 @@
 namespace carve::sim {
 namespace {
 
-constexpr int kAnswerBytes = 16 << 20;  // the longest list there can be, without anybody reading
+constexpr int kAnswerBytes = 16 << 20;  // fits the longest possible list when the client does not read
 
 void send_reply(int socket, const Reply& reply, const void* records = nullptr) {
   iovec parts[2] = {{const_cast<Reply*>(&reply), sizeof reply},
@@ -27,8 +27,7 @@ void send_reply(int socket, const Reply& reply, const void* records = nullptr) {
   msghdr message = {};
   message.msg_iov = parts;
   message.msg_iovlen = records != nullptr && reply.count > 0 ? 2 : 1;
-  // The daemon never waits for anybody: a client that does not read its answers loses its
-  // connection.
+  // The daemon never waits for a client: a client that does not read its answers loses its connection.
   if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) shutdown(socket, SHUT_RDWR);
 }
 
@@ -83,13 +82,13 @@ std::string process_cgroup(std::int32_t pid) {
   return "/";
 }
 
-/// Root, and not of a container: a tenant that sees the socket breaks nothing.
+/// Root in the daemon's PID namespace: a tenant in a container that sees the socket may not inject faults.
 bool may_inject(std::int32_t pid) {
   struct stat own = {}, theirs = {};
   const std::string process = "/proc/" + std::to_string(pid);
   if (stat("/proc/self/ns/pid", &own) != 0 || stat((process + "/ns/pid").c_str(), &theirs) != 0) return false;
-  struct stat who = {};
-  return own.st_ino == theirs.st_ino && stat(process.c_str(), &who) == 0 && who.st_uid == 0;
+  struct stat owner = {};
+  return own.st_ino == theirs.st_ino && stat(process.c_str(), &owner) == 0 && owner.st_uid == 0;
 }
 
 void watch(int epoll, int fd) {
@@ -122,7 +121,7 @@ bool Server::listen_at(const std::string& path) {
   listen_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listen_ < 0) return false;
   if (connect(listen_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    errno = EADDRINUSE;  // a living daemon; a stale socket refuses the connection
+    errno = EADDRINUSE;  // a daemon is running; a stale socket refuses the connection
     return false;
   }
   close(listen_);
@@ -207,7 +206,7 @@ void Server::hello(int socket, const Request& request) {
   close(memory);
 }
 
-/// Leaves the request of a management library where it is while the driver hangs.
+/// True when the request of a management library must stay in the socket because the driver hangs.
 bool Server::parked(int socket) {
   if (!hangs_) return false;
   Request request = {};
@@ -251,7 +250,7 @@ Status Server::injected(const Request& request) {
       return Status::kOk;
     }
     case Injection::kReturn:
-      kernel_.mend(request.card);
+      kernel_.restore(request.card);
       return Status::kOk;
     case Injection::kReset:
       return kernel_.reset(request.card);
@@ -261,7 +260,7 @@ Status Server::injected(const Request& request) {
       return Status::kOk;
     case Injection::kDriver:
       gone_ = request.b == 0;
-      // What a library had open is of no use any more; contexts go on, as with a driver that is held open.
+      // What a management library had open becomes invalid. Contexts continue, as in a driver that is held open.
       for (const auto& [socket, client] : kernel_.clients()) {
         if (gone_ && client->kind == ClientKind::kQuery) shutdown(socket, SHUT_RDWR);
       }
@@ -288,9 +287,9 @@ void Server::serve(int socket) {
   if (request.op == Op::kHello) return hello(socket, request);
   const Kernel::Lock lock(kernel_);
   const std::uint64_t now = monotonic_ns();
-  drop_all(kernel_.reap(now));  // the dead before the grant or the report
+  drop_all(kernel_.reap(now));  // dead processes go before the grant or the report
   const auto found = kernel_.clients().find(socket);
-  if (found == kernel_.clients().end()) return;  // the asker itself was among them
+  if (found == kernel_.clients().end()) return;  // the calling process itself was dead
   if (request.op == Op::kInject) return inject(*found->second, request, now);
   if (request.op < Op::kContextCreate || request.op >= Op::kAccount) {
     kernel_.advance(now);

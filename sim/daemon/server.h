@@ -6,16 +6,15 @@
 
 #include "sim/daemon/kernel.h"
 
-// The socket in front of the kernel side: one thread, one epoll, one answer per request. What a
-// client sends is never trusted: every number is checked where it is used.
+// The socket in front of the kernel side: one thread, one epoll, one answer per request. Client input is never trusted:
+// every number is checked where it is used.
 namespace carve::sim {
 
 class Server {
  public:
   Server(Kernel& kernel, std::string profile, std::string instance, Bell* bell, int bell_fd);
 
-  /// Binds the socket (replacing a stale one, making its folder). False with errno set when that is
-  /// not possible.
+  /// Binds the socket; replaces a stale one and creates its folder. False with errno set when that fails.
   bool listen_at(const std::string& path);
   /// Serves until `stop_fd` is readable.
   void run(int stop_fd);
@@ -43,7 +42,7 @@ class Server {
   int listen_ = -1;
   bool hangs_ = false;       // management calls get no answer
   bool gone_ = false;        // the driver cannot be opened
-  std::vector<int> parked_;  // whose request waits until it hangs no more
+  std::vector<int> parked_;  // sockets whose request waits for the end of the hang
 };
 
 }  // namespace carve::sim

@@ -7,14 +7,13 @@
 
 #include "sim/daemon/kernel.h"
 
-// The card's real-time schedule, as discrete events played up to the present.
+// The card's real-time schedule, as discrete events that run up to the present.
 //
-// Per card there are two engines. The compute engine is time-sliced round-robin between processes:
-// a slice, then a switch cost during which nothing runs; a kernel that outlives its slice is
-// preempted and goes on in the next one. Within a process kernels run one at a time in submission
-// order, whatever stream they are on (a kernel's duration is declared for the whole card). Alone,
-// there is no switching. The copy engine runs beside it, first come first served. Streams are in
-// order; waits across streams and cards hold because all cards are played on one clock.
+// Each card has two engines. The compute engine is time-sliced round-robin between processes: a time slice, then a
+// switch cost during which nothing runs. A kernel that outlives its time slice is preempted and continues in the next
+// one. Within a process, kernels run one at a time in submission order, regardless of their stream (a kernel's duration
+// is declared for the whole card). A process that is alone is never switched. The copy engine runs concurrently, first
+// come first served. Streams are in order. Waits across streams and cards hold because all cards run on one clock.
 namespace carve::sim {
 
 class Timeline {
@@ -34,7 +33,7 @@ class Timeline {
       } else if (present) {
         return;
       } else {
-        present = true;  // one more round at `now_` itself
+        present = true;  // one more iteration at `now_` itself
       }
     }
   }
@@ -46,9 +45,9 @@ class Timeline {
       for (std::size_t i = 0; i < streams.size();) {
         Stream* s = streams[i];
         const std::uint64_t tail = s->cell->submitted.load(std::memory_order_acquire);
-        // A tail that no honest client writes is ignored.
+        // A tail that no correct client writes is ignored.
         if (tail >= s->tail && tail - s->head <= kRingSlots) s->tail = tail;
-        while (s->dead && s->pending()) complete(*s);  // nobody waits for what will not come
+        while (s->dead && s->pending()) complete(*s);  // so that no client waits for it for ever
         if (s->closing && !s->pending()) {
           k_.drop_stream(s);
         } else {
@@ -69,13 +68,13 @@ class Timeline {
     cell.done_ns.store(k_.time_, std::memory_order_relaxed);
     cell.completed.store(s.head, std::memory_order_seq_cst);
     if (cell.wait_for.load(std::memory_order_seq_cst) <= s.head) {
-      cell.wait_for.store(kNobodyWaits);
+      cell.wait_for.store(kNoWaiter);
       cell.wake_word.fetch_add(1);
       syscall(SYS_futex, &cell.wake_word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
   }
 
-  /// Completes what takes no time (marks, waits, host functions) until nothing moves any more.
+  /// Completes commands that take no time (marks, waits, host functions) until nothing changes any more.
   void settle() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -101,7 +100,7 @@ class Timeline {
           return false;
         break;
       case CommandKind::kHost:
-        // A host function begins when the stream has come to it, so its end belongs to the present.
+        // A host function begins when the stream reaches it, so its end is in the present.
         if (k_.time_ < now_ || s.cell->host_done.load() <= s.head) return false;
         break;
     }
@@ -127,8 +126,8 @@ class Timeline {
       e.slice_end = k_.time_ + slice_ns();
     }
     Stream* own = nullptr;
-    Stream* next = nullptr;   // of the process after the current one, in round-robin order
-    Stream* first = nullptr;  // of the process with the lowest number
+    Stream* next = nullptr;   // the stream of the process after the current one, in round-robin order
+    Stream* first = nullptr;  // the stream of the process with the lowest number
     for (Stream* s : e.streams) {
       if (!ready(*s, CommandKind::kCompute)) continue;
       if (s->client == e.current) {
@@ -151,14 +150,14 @@ class Timeline {
     }
   }
 
-  /// Within a process: what was begun first, then what was submitted first.
+  /// Order within a process: started kernels first, then by submission.
   static bool before(const Stream& a, const Stream& b) {
     if (a.started != b.started) return a.started;
     return a.front().submit_ns < b.front().submit_ns;
   }
 
   void load_context(Engine& e, Client* client) {
-    const bool cold = e.current == nullptr;  // nobody's context was loaded: nothing to save
+    const bool cold = e.current == nullptr;  // no context was loaded: there is nothing to save
     e.current = client;
     const std::uint64_t cost = cold ? 0 : std::uint64_t{k_.machine_.model->switch_us} * 1000;
     e.switching = true;
@@ -188,8 +187,8 @@ class Timeline {
       if (e.switching) next = std::min(next, e.switch_end);
       if (e.running != nullptr) {
         next = std::min(next, k_.time_ + e.running->remaining_ns);
-        // Only a contender makes the end of the slice an event; one that arrives later is an event
-        // itself.
+        // The end of the time slice is an event only when another process has work. A process that gets work later is
+        // an event itself.
         if (e.slice_end > k_.time_) next = std::min(next, e.slice_end);
       }
       if (e.copying != nullptr) next = std::min(next, k_.time_ + e.copying->remaining_ns);

@@ -5,8 +5,7 @@
 
 #include "sim/daemon/kernel.h"
 
-// The card's schedule in exact virtual time: commands with time stamps in, account out, no clock,
-// no sleep.
+// The card's schedule in exact virtual time: commands with time stamps in, the account out, without a clock or a sleep.
 namespace carve::sim {
 namespace {
 
@@ -66,7 +65,7 @@ class Bench {
   std::int32_t next_ = 100;
 };
 
-TEST(Timeline, AloneEveryNanosecondIsDelivered) {
+TEST(Timeline, ALoneProcessGetsEveryNanosecond) {
   Bench b;
   Client* c = b.client();
   Stream* s = b.stream(c);
@@ -89,26 +88,26 @@ TEST(Timeline, AKernelBeginsWhenItWasSubmittedNotWhenItWasSeen) {
   EXPECT_EQ(b.done_at(s), 7 * kMs + 100 * kUs);
 }
 
-TEST(Timeline, TwoProcessesShareBySlicesAndPayForSwitches) {
+TEST(Timeline, TwoProcessesAlternateInTimeSlicesAndPayForSwitches) {
   Bench b;
   Client* one = b.client();
   Client* two = b.client();
   Stream* s1 = b.stream(one);
   Stream* s2 = b.stream(two);
   for (int i = 0; i < 1000; ++i) {
-    b.kernel_of(s1, 0, 5 * kMs);   // longer than a slice: preempted and resumed
-    b.kernel_of(s2, 0, 25 * kUs);  // many in a slice
+    b.kernel_of(s1, 0, 5 * kMs);   // longer than a time slice: preempted and resumed
+    b.kernel_of(s2, 0, 25 * kUs);  // many in a time slice
   }
   b.advance(20 * kMs);
   const Engine& card = b.kernel().engine(0);
   EXPECT_EQ(b.account(one).gpu_ns + b.account(two).gpu_ns + card.switch_ns, 20 * kMs);
-  // 1,024 µs each in turn, 100 µs between: 1.124 ms a turn.
+  // 1,024 µs each in turn and 100 µs for the switch: 1.124 ms per turn.
   EXPECT_NEAR(static_cast<double>(b.account(one).gpu_ns), 20e6 * 1024 / 1124 / 2, 1.1e6);
   EXPECT_NEAR(static_cast<double>(b.account(two).gpu_ns), 20e6 * 1024 / 1124 / 2, 1.1e6);
   EXPECT_EQ(card.switches, 20 * kMs / (1124 * kUs));
 }
 
-TEST(Timeline, AProcessThatRunsDryHandsTheCardOnAtOnce) {
+TEST(Timeline, AProcessWithoutWorkYieldsTheCardImmediately) {
   Bench b;
   Stream* s1 = b.stream(b.client());
   Stream* s2 = b.stream(b.client());
@@ -119,7 +118,7 @@ TEST(Timeline, AProcessThatRunsDryHandsTheCardOnAtOnce) {
   EXPECT_EQ(b.done_at(s2), 500 * kUs);  // 200 + 100 to switch + 200
 }
 
-TEST(Timeline, CopiesRunBesideKernels) {
+TEST(Timeline, CopiesRunConcurrentlyWithKernels) {
   Bench b;
   Client* c = b.client();
   Stream* compute = b.stream(c);
@@ -133,7 +132,7 @@ TEST(Timeline, CopiesRunBesideKernels) {
   EXPECT_EQ(b.account(c).gpu_ns, 1000 * kUs);
 }
 
-TEST(Timeline, WaitsHoldAcrossStreamsAndCardsAndMarksTellTheTime) {
+TEST(Timeline, WaitsHoldAcrossStreamsAndCardsAndMarksRecordTheTime) {
   Bench b;
   Client* c = b.client();
   Stream* first = b.stream(c, 0);
@@ -148,7 +147,7 @@ TEST(Timeline, WaitsHoldAcrossStreamsAndCardsAndMarksTellTheTime) {
   EXPECT_EQ(c->channel->time_slots[8].load() - kBoot, 350 * kUs);
 }
 
-TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientSaysSo) {
+TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientReportsItDone) {
   Bench b;
   Stream* s = b.stream(b.client());
   b.kernel_of(s, 0, 100 * kUs);
@@ -157,12 +156,12 @@ TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientSaysSo) {
   b.advance(2 * kMs);
   EXPECT_EQ(s->head, 1U);
   s->cell->host_done.store(2);
-  b.advance(3 * kMs);  // seen now: the kernel behind it begins now, not in the past
+  b.advance(3 * kMs);  // processed now: the kernel behind it begins now, not in the past
   b.advance(4 * kMs);
   EXPECT_EQ(b.done_at(s), 3 * kMs + 100 * kUs);
 }
 
-TEST(Timeline, DeathInTheMiddleOfAKernelFreesTheCardAndKeepsTheAccount) {
+TEST(Timeline, ADeathDuringAKernelFreesTheCardAndKeepsTheAccount) {
   Bench b;
   Client* one = b.client();
   Client* two = b.client();
@@ -178,7 +177,7 @@ TEST(Timeline, DeathInTheMiddleOfAKernelFreesTheCardAndKeepsTheAccount) {
   EXPECT_EQ(b.done_at(s2), 400 * kUs);
 }
 
-TEST(Timeline, NonsenseInTheRingNeitherHangsNorTrapsTheDaemon) {
+TEST(Timeline, InvalidCommandsNeitherHangNorCrashTheDaemon) {
   Bench b;
   Client* c = b.client();
   Stream* s = b.stream(c);
@@ -192,7 +191,7 @@ TEST(Timeline, NonsenseInTheRingNeitherHangsNorTrapsTheDaemon) {
   b.advance(1 * kMs);
   s->cell->submitted.store(1'000'000);  // a tail beyond the ring
   b.advance(2 * kMs);
-  s->cell->submitted.store(0);  // and one that goes back
+  s->cell->submitted.store(0);  // a tail that decreases
   b.advance(3 * kMs);
   SUCCEED();
 }
@@ -221,8 +220,8 @@ std::vector<Step> random_program(std::mt19937& random) {
   return out;
 }
 
-/// A random program for three processes on two cards, looked at every `step` ns: when each stream
-/// ended, and what each process got.
+/// A random program for three processes on two cards, advanced every `step` ns. Returns when each stream ended, and
+/// what each process got.
 std::vector<std::uint64_t> play_random(std::uint32_t seed, std::uint64_t step) {
   Bench b;
   std::mt19937 random(seed);
@@ -255,7 +254,7 @@ std::vector<std::uint64_t> play_random(std::uint32_t seed, std::uint64_t step) {
   return out;
 }
 
-TEST(Timeline, HowOftenOneLooksChangesNothing) {
+TEST(Timeline, TheResultDoesNotDependOnTheStepSize) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const auto fine = play_random(seed, 37 * kUs);
     EXPECT_EQ(fine, play_random(seed, 5 * kMs)) << "seed " << seed;
@@ -263,7 +262,7 @@ TEST(Timeline, HowOftenOneLooksChangesNothing) {
   }
 }
 
-TEST(Timeline, WindowsAddUpToWhatWasDelivered) {
+TEST(Timeline, WindowsSumToTheDeliveredTime) {
   Bench b;
   Client* c = b.client();
   Stream* s = b.stream(c);
@@ -274,7 +273,7 @@ TEST(Timeline, WindowsAddUpToWhatWasDelivered) {
   EXPECT_EQ(history.sum(kBoot, kBoot + 100 * kMs), 100 * 730 * kUs);
 }
 
-TEST(Memory, TheCardIsGrantedToItsLastGranuleAndNotOneMore) {
+TEST(Memory, GrantsTheLastGranuleOfTheCardAndNoMore) {
   Bench b("t4x1");
   Client* c = b.client();
   const Model& model = *b.kernel().machine().model;
@@ -307,7 +306,7 @@ TEST(Memory, SmallAllocationsShareGranulesAndAreCountedExactly) {
   EXPECT_EQ(b.kernel().engine(0).used_bytes, 0U);
 }
 
-TEST(Memory, WhatTheDriverTakesForModulesIsNotExplicitButIsGoneFromTheCard) {
+TEST(Memory, ModuleMemoryIsNotExplicitButIsUsedOnTheCard) {
   Bench b("t4x1");
   Client* c = b.client();
   std::uint64_t small = 0, large = 0, handle = 0;
@@ -326,7 +325,7 @@ TEST(Memory, WhatTheDriverTakesForModulesIsNotExplicitButIsGoneFromTheCard) {
   EXPECT_EQ(b.kernel().engine(0).used_bytes, 0U);
 }
 
-TEST(Memory, AGroupsHighestSumIsOfOneInstant) {
+TEST(Memory, AGroupsHighestSumIsThatOfOneInstant) {
   Bench b;
   Client* one = b.client("/slice");
   Client* two = b.client("/slice");
@@ -346,7 +345,7 @@ TEST(Memory, AGroupsHighestSumIsOfOneInstant) {
   EXPECT_EQ(group.processes, 1U);
 }
 
-TEST(Profiles, BadOnesAreRefusedWithTheLegalNames) {
+TEST(Profiles, ABadProfileIsRefusedWithTheLegalNames) {
   Machine machine;
   for (const char* bad :
        {"", "x", "h200x0", "h200x17", "h200x", "h300x2", "H200x2", "h200x2 ", "h200x01", "t4-1"}) {

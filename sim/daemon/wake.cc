@@ -2,14 +2,13 @@
 
 #include "sim/daemon/kernel.h"
 
-// When the daemon must look again. Work is played from its time stamps, so looking late never
-// changes who got what; it only tells the waiting client late. Exact for whoever waits, coarse for
-// a long backlog.
+// When the daemon must run again. Work runs from its time stamps, so a late run never changes the shares; it only
+// delays the report to a waiting client. The time is exact for a client that waits, and coarse for a long backlog.
 namespace carve::sim {
 namespace {
 
 constexpr std::uint64_t kCoarseNs = 150'000;  // how stale a polled completion may be
-constexpr std::uint64_t kBlockedNs = 20'000;  // behind something whose end is not ours to know
+constexpr std::uint64_t kBlockedNs = 20'000;  // behind a command whose end is unknown
 constexpr std::uint64_t kLeastNs = 3'000;
 
 /// GPU time between now and the completion of command `target` − 1 of the stream, if it had the
@@ -42,12 +41,12 @@ std::uint64_t Kernel::next_wake(std::uint64_t now, bool* awaited) const {
     for (const Stream* s : e.streams) {
       if (!s->pending()) continue;
       const Command& front = s->front();
-      if (front.kind == CommandKind::kHost) continue;  // the client rings when it is done
+      if (front.kind == CommandKind::kHost) continue;  // the client rings the bell when it is done
       const bool backlog = s->tail - s->head > kExactBacklog;
       std::uint64_t target = s->cell->wait_for.load();
       if (backlog) {
         coarse = std::min(coarse, now + kCoarseNs);
-        if (target == kNobodyWaits) continue;
+        if (target == kNoWaiter) continue;
         target = std::min(target, s->tail);
       } else {
         target = s->head + 1;
@@ -57,7 +56,7 @@ std::uint64_t Kernel::next_wake(std::uint64_t now, bool* awaited) const {
         const auto other = s->client->streams.find(front.argument);
         const bool known = other != s->client->streams.end();
         if (known && other->second->pending() && other->second->front().kind == CommandKind::kHost)
-          continue;  // whose end rings, too
+          continue;  // its end rings the bell, too
         if (known) work += work_before(*other->second, std::min(front.target, other->second->tail));
         work = std::max(work, kBlockedNs);
       } else if (front.kind == CommandKind::kCompute && e.current != s->client &&

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the generated half of a simulated driver library from its fact table. Run by the build.
+"""Writes the generated part of a simulated driver library from its fact table. The build runs it.
 
   generate.py cuda cuda_symbols.tsv out.cc    stubs + kProcTable (proc_address.h)
   generate.py nvml nvml_symbols.tsv out.cc    stubs
 
-A stub is a *weak* definition that answers "not supported". What sim/cuda or sim/nvml defines is
-strong and takes its place at link time, so there is no list of modelled names to keep: write the
-function and its stub is gone. tools/simulated_driver_table reads the difference back from the
-linked library (weak or not) and writes docs/simulated-driver.md.
+A stub is a weak definition that returns "not supported". A definition in sim/cuda or sim/nvml is strong and replaces
+the stub at link time, so there is no list of modelled names to maintain: write the function and its stub disappears.
+tools/simulated_driver_table reads from the linked library which definitions are weak and writes
+docs/simulated-driver.md.
 """
 import sys
 

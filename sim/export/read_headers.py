@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """Writes the fact tables cuda_symbols.tsv and nvml_symbols.tsv from NVIDIA's public headers.
 
-Run by a person when a new CUDA version comes out, never by the build: the tables are our own
-statement of names and version numbers, the headers stay outside the repository.
+A person runs it when a new CUDA version is released; the build never does. The tables are our own statement of names
+and version numbers. The headers stay outside the repository.
 
-  read_headers.py --cache <folder made by fetch_headers> [--check]
+  read_headers.py --cache <folder created by fetch_headers> [--check]
 
---check writes nothing and fails when the committed tables differ from what the headers say.
+--check writes nothing and fails when the committed tables differ from the headers.
 
-Where a line comes from
+The source of each line
   cuda.h, preprocessed as NVIDIA builds it (every versioned and per-thread name is declared), and
   the *Typedefs.h headers, whose PFN_<name>_v<version>[_ptds|_ptsz] give the driver version at which
-  cuGetProcAddress starts to answer with a variant. The n-th version of a name is its n-th exported
-  symbol (f, f_v2, f_v3); per-thread variants are counted apart, from the newest down, because the
-  oldest ones were never made per-thread.
-  Names that drivers export and no header has are in kDriverOnly below (read with nm from the
+  cuGetProcAddress starts to return a variant. The n-th version of a name is its n-th exported
+  symbol (f, f_v2, f_v3). Per-thread variants are counted separately, from the newest down, because
+  the oldest versions have no per-thread variant.
+  Names that drivers export and no header declares are in *_DRIVER_ONLY below (read with nm from the
   Debian packages libcuda1 and libnvidia-ml1).
 """
 import argparse
@@ -115,7 +115,7 @@ def cuda_table(paths):
         headers.update(header)
         for key, seen in vs.items():
             versions[key] = sorted(set(versions.get(key, [])) | set(seen))
-        # A header other than cuda.h declares what its typedefs name, in every release it is in.
+        # A header other than cuda.h declares the names of its typedefs in every release that contains it.
         releases[release] = names | {b for b, h in header.items() if h != 'cuda.h'}
     rows = cuda_variants(declared, versions, headers)
     lines = []

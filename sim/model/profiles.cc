@@ -68,8 +68,7 @@ std::string legal_profiles() {
   return out + " and 1 to 16 cards, such as h200x2";
 }
 
-// FNV-1a, then a finaliser: not for secrecy, only so that every instance and card has its own
-// names.
+// FNV-1a and a finaliser. The purpose is not secrecy: every instance and card gets its own UUID and serial number.
 std::uint64_t mix(std::uint64_t seed, std::string_view text) {
   std::uint64_t h = 0xcbf29ce484222325ULL ^ seed;
   for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

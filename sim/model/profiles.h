@@ -5,27 +5,26 @@
 #include <string>
 #include <string_view>
 
-// What a simulated card is: one visible table of models, and the machine that a profile such as
-// "h200x2" names. Static facts only; what a card holds and runs is the daemon's
-// (protocol/messages.h).
+// The simulated cards: one table of models, and the machine that a profile such as "h200x2" names. Static facts only.
+// The daemon has the state of a card (protocol/messages.h).
 namespace carve::sim {
 
 inline constexpr std::uint32_t kMaxCards = 16;
 
-/// One row of the table. The figures are the vendor's data sheets' and what NVML prints on such a
-/// card; context and reserved bytes are rounded from published nvidia-smi outputs.
+/// One row of the table. The figures are those of the vendor's data sheets and of NVML on such a card. Context and
+/// reserved bytes are rounded from published nvidia-smi outputs.
 struct Model {
   std::string_view key;           // "h200"
-  std::string_view name;          // what NVML and cuDeviceGetName say; ends in " (SIMULATED)"
+  std::string_view name;          // the name in NVML and cuDeviceGetName; ends in " (SIMULATED)"
   std::string_view architecture;  // "Hopper"
   std::uint64_t memory_bytes;     // what NVML calls total
-  std::uint64_t reserved_bytes;   // of it, what no process can have (page tables, ECC, firmware)
-  std::uint64_t context_bytes;    // what one context takes
+  std::uint64_t reserved_bytes;   // the part that no process can have (page tables, ECC, firmware)
+  std::uint64_t context_bytes;    // the memory of one context
   std::uint32_t sm_count;
   std::uint32_t compute_major;
   std::uint32_t compute_minor;
   std::uint32_t cores_per_sm;
-  std::uint32_t sm_clock_mhz;  // boost
+  std::uint32_t sm_clock_mhz;  // boost clock
   std::uint32_t sm_clock_idle_mhz;
   std::uint32_t memory_clock_mhz;
   std::uint32_t memory_bus_bits;
@@ -47,7 +46,7 @@ struct Model {
   std::uint32_t switch_us;             // context switch between processes
 };
 
-/// All models, in the order in which errors name them.
+/// All models, in the order of the error text.
 std::span<const Model> models();
 
 /// One card of a machine.
@@ -69,13 +68,13 @@ struct Machine {
   CardFacts cards[kMaxCards] = {};
 };
 
-/// Reads "h200x2", "t4" (one card); model names in lower case, 1 to 16 cards.
-///   instance  makes UUIDs and serials differ between instances, and is the same for the same text
-///   errors    false, and `error` says what was wrong and what is legal
+/// Parses "h200x2", "t4" (one card). Model names are lower case; 1 to 16 cards.
+///   instance  makes UUIDs and serials differ between instances; the same text gives the same ones
+///   errors    false, and `error` says what is wrong and what is legal
 bool parse_machine(std::string_view profile, std::string_view instance, Machine* out,
                    std::string* error);
 
-/// How two different cards are joined.
+/// The connection between two different cards.
 enum class Link { kNvlink, kSameSwitch, kSameNode, kOtherNode };
 Link link_between(const Machine& machine, std::uint32_t a, std::uint32_t b);
 

@@ -1,5 +1,5 @@
-// The frame that every exported function stands in: library initialised, handle one of ours, lock
-// held, results put where the caller wants them with NVML's own error for each way to be wrong.
+// The frame of every exported function: it checks that the library is initialised and the handle is valid, holds the
+// lock, and stores the result for the caller, with NVML's own error for each way to fail.
 #pragma once
 
 #include <cstring>
@@ -16,18 +16,18 @@ namespace carve::sim::nvml {
 /// The process's library state; library.cc owns it.
 struct Library {
   std::mutex mutex;
-  unsigned users = 0;  ///< nvmlInit calls without their nvmlShutdown
+  unsigned users = 0;  ///< nvmlInit calls without a matching nvmlShutdown
   std::unique_ptr<Session> session;
-  int owner_pid = 0;  ///< after fork the child connects for itself
+  int owner_pid = 0;  ///< after a fork the child opens its own connection
   Card handles[kMaxCards];
   unsigned visible = 0;
 };
 Library& library();
 
-/// The session, made again in a child of fork. Call with the lock held.
+/// The session, opened again in a child of fork. Call with the lock held.
 Return live_session(Library& lib, Session** out);
 
-/// Everything a query about one card needs.
+/// Everything that a query about one card needs.
 struct Here {
   Library& lib;
   Session& session;
@@ -65,7 +65,7 @@ Return on_card(Device device, F f) {
   return kInvalidArgument;
 }
 
-/// Writes one value; a null pointer is the caller's error.
+/// Writes one value; a null pointer is an error of the caller.
 template <class T, class U>
 Return put(T* out, U value) {
   if (out == nullptr) return kInvalidArgument;
@@ -88,17 +88,17 @@ Return card_value(Device device, T* out, F f) {
   return on_card(device, [&](const Here& here) { return put(out, f(here)); });
 }
 
-/// Whether a text such as "0000:65:00.0" names this card's place on the bus (inventory.cc).
+/// True when a text such as "0000:65:00.0" is this card's bus id (inventory.cc).
 bool same_bus(const char* text, const CardFacts& facts);
 
 /// The first word of a process's command line, cut to `length` with its NUL (library.cc).
-///   errors  kNotFound: no such process, or one that is not shown to us
+///   errors  kNotFound: no such process, or a process that this one may not see
 Return process_name(unsigned pid, char* out, unsigned length);
 
-/// What the sensors show, derived from what ran in the last second (physical.cc).
+/// The sensors' values, computed from the activity of the last second (physical.cc).
 struct Vitals {
   std::uint32_t gpu_percent, memory_percent;
-  bool contexts;  ///< some process holds the card
+  bool contexts;  ///< some process has a context on the card
   std::uint32_t power_mw, celsius, sm_mhz, memory_mhz, pstate;
 };
 Return read_vitals(const Here& here, Vitals* out);

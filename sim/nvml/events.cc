@@ -1,5 +1,5 @@
-// Event sets and field values. An event set has a connection of its own to the driver's kernel side, as the real
-// one has a descriptor of its own: it waits there, and sees what happens after it was made.
+// Event sets and field values. Each event set has its own connection to the driver's kernel side, as a real one has its
+// own descriptor. It waits there and receives the events that occur after its creation.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace carve::sim::nvml {
 namespace {
 
-// Corrected, uncorrected, performance state, XID, clock, recovery action. Of these only XIDs ever come.
+// Corrected, uncorrected, performance state, XID, clock, recovery action. Only XIDs occur.
 constexpr unsigned long long kXidType = 0x8;
 constexpr unsigned long long kEventTypes = 0x1 | 0x2 | 0x4 | kXidType | 0x10 | 0x8000;
 
@@ -26,17 +26,17 @@ struct EventSet {
   EventSet& operator=(const EventSet&) = delete;
   ~EventSet() { ::close(freed); }
   Connection connection;
-  const int freed;                                     // readable when somebody freed the set
-  std::map<std::uint32_t, unsigned long long> wanted;  // by the card's minor; under Events::mutex
+  const int freed;                                     // readable when the set has been freed
+  std::map<std::uint32_t, unsigned long long> wanted;  // by the card's minor number; under Events::mutex
 };
 
 struct Events {
   std::mutex mutex;
-  // Shared with whoever waits: freeing a set that somebody waits for wakes them and harms nobody.
+  // Shared with the threads that wait: freeing a set wakes them safely.
   std::map<EventSet*, std::shared_ptr<EventSet>> sets;
 };
 Events& events() {
-  static Events* all = new Events;  // as the library: outlives static destructors
+  static Events* all = new Events;  // like the library: outlives static destructors
   return *all;
 }
 
@@ -46,7 +46,7 @@ std::shared_ptr<EventSet> find_set(EventSet* set) {
   return found == events().sets.end() ? nullptr : found->second;
 }
 
-/// The handle of a card that this set wants XIDs of; nullptr: not registered.
+/// The handle of the card when this set is registered for its XIDs; otherwise nullptr.
 Device wanting(const EventSet& set, std::uint32_t minor) {
   {
     const std::lock_guard lock(events().mutex);
@@ -65,7 +65,7 @@ int left_ms(std::chrono::steady_clock::time_point until) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
 }
 
-/// Every call asks the driver something, so that it hangs when the driver does.
+/// Every call sends a request to the driver, so that it hangs when the driver hangs.
 Return initialised() {
   return on_library([](Session& session) -> Return {
     if (session.cards().empty()) return kSuccess;
@@ -88,7 +88,7 @@ Return wait(EventSet* handle, EventData* out, unsigned timeout_ms) {
       *out = {device, kXidType, event.xid, kNoInstance, kNoInstance};
       return kSuccess;
     }
-    if (status != Status::kTimedOut) return kUnknown;  // the driver went away
+    if (status != Status::kTimedOut) return kUnknown;  // the driver is gone
     pollfd items[2] = {{set->connection.fd(), POLLIN, 0}, {set->freed, POLLIN, 0}};
     const int left = left_ms(until);
     if (poll(items, 2, left) == 0 && left_ms(until) == 0) return kTimeout;

@@ -1,4 +1,4 @@
-// Which cards there are and what each one is: facts that do not change while the driver runs.
+// Which cards exist and what each one is: facts that do not change while the driver runs.
 #include <cstdio>
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace carve::sim::nvml {
 
-// "0000:65:00.0", "00000000:65:00.0" and, as the real one, without the function: "65:00".
+// Accepts "0000:65:00.0", "00000000:65:00.0" and, like the real library, "65:00" without the function.
 bool same_bus(const char* text, const CardFacts& facts) {
   unsigned domain = 0, bus = 0, device = 0;
   if (std::sscanf(text, "%x:%x:%x", &domain, &bus, &device) != 3) {
@@ -61,7 +61,7 @@ void write_bus(char (&out)[32], const CardFacts& f) {
 }
 
 bool can_partition(const Model& model) {
-  constexpr std::uint32_t kNarrowestHbm = 2048;  // of the simulated models, those with HBM
+  constexpr std::uint32_t kNarrowestHbm = 2048;  // the narrowest bus of the simulated models with HBM
   return model.compute_major >= 8 && model.memory_bus_bits >= kNarrowestHbm;
 }
 
@@ -135,7 +135,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetInforomVersion(Device device, int object, 
   });
 }
 CARVE_NVML_EXPORT Return nvmlDeviceGetGspFirmwareVersion(Device device, char* out) {
-  constexpr unsigned kBuffer = 64;  // the caller's buffer, by the interface's rule
+  constexpr unsigned kBuffer = 64;  // the interface fixes the size of the caller's buffer
   return on_card(device, [&](const Here&) { return put_text(out, kBuffer, kDriverVersionText); });
 }
 CARVE_NVML_EXPORT Return nvmlDeviceGetGspFirmwareMode(Device device, unsigned* enabled,
@@ -245,7 +245,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetPciInfoExt(Device device, PciInfoExt* out)
   });
 }
 
-// Modes. A data-centre card without a display, persistence on, no MIG, no virtualisation.
+// Modes: a data-centre card without a display, with persistence mode, without MIG and virtualisation.
 CARVE_NVML_EXPORT Return nvmlDeviceGetPersistenceMode(Device device, unsigned* out) {
   return card_value(device, out, [](const Here&) { return 1; });
 }
@@ -267,7 +267,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetVirtualizationMode(Device device, unsigned
 CARVE_NVML_EXPORT Return nvmlDeviceIsMigDeviceHandle(Device device, unsigned* out) {
   return card_value(device, out, [](const Here&) { return 0; });
 }
-// Cards that could be partitioned say that they are not; making partitions is not modelled.
+// Cards that support MIG report that it is off. Creating MIG devices is not simulated.
 CARVE_NVML_EXPORT Return nvmlDeviceGetMigMode(Device device, unsigned* now, unsigned* pending) {
   return on_card(device, [&](const Here& h) -> Return {
     if (now == nullptr || pending == nullptr) return kInvalidArgument;

@@ -1,4 +1,4 @@
-// Life of the library and what concerns no single card.
+// The life cycle of the library, and calls that concern no single card.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -81,7 +81,7 @@ CARVE_NVML_EXPORT Return nvmlSystemGetDriverVersion(char* out, unsigned length) 
   return on_library([&](Session&) { return put_text(out, length, kDriverVersionText); });
 }
 
-// Works before nvmlInit, as the real one does.
+// Works before nvmlInit, like the real function.
 CARVE_NVML_EXPORT Return nvmlSystemGetNVMLVersion(char* out, unsigned length) {
   char text[32];
   std::snprintf(text, sizeof text, "%d.%s", kCudaDriverVersion / 1000, kDriverVersionText);

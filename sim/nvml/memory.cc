@@ -1,4 +1,4 @@
-// Memory and who holds it.
+// Memory use, per card and per process.
 #include <vector>
 
 #include "sim/nvml/call.h"
@@ -6,24 +6,24 @@
 namespace carve::sim::nvml {
 namespace {
 
-// What is free to processes; the reserved part is neither used nor free in the second form, and part
-// of "used" in the first (as a 510 and later driver answers).
+// The memory that is free for processes. The reserved part is neither used nor free in the second form, and part of
+// "used" in the first (as in driver 510 and later).
 std::uint64_t free_bytes(const MemoryUse& m) {
   const std::uint64_t taken = m.reserved + m.used;
   return taken < m.total ? m.total - taken : 0;
 }
 
-// A 16-byte or 24-byte record per process, with the rule of all these calls: `count` in = room,
-// out = how many there are; too little room is kInsufficientSize, a null array only asks.
+// A 16-byte or 24-byte record per process. The rule of all these calls: `count` is the capacity on input and the number
+// of processes on output. A capacity that is too small returns kInsufficientSize; a null array only queries the number.
 template <class Record, class Make>
 Return list_processes(Device device, unsigned* count, Record* out, Make make) {
   return on_card(device, [&](const Here& h) -> Return {
     if (count == nullptr) return kInvalidArgument;
     std::vector<ProcessUse> found;
     if (Return r = h.session.processes(h.card, &found); r != kSuccess) return r;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     *count = static_cast<unsigned>(found.size());
-    if (found.size() > room) return kInsufficientSize;
+    if (found.size() > capacity) return kInsufficientSize;
     for (std::size_t i = 0; i < found.size(); ++i) out[i] = make(found[i]);
     return kSuccess;
   });
@@ -32,7 +32,7 @@ Return list_processes(Device device, unsigned* count, Record* out, Make make) {
 ProcessV1 first_form(const ProcessUse& p) { return {p.pid, p.bytes}; }
 ProcessV2 later_form(const ProcessUse& p) { return {p.pid, p.bytes, kNoInstance, kNoInstance}; }
 
-// The simulated card runs compute only.
+// The simulated card runs compute processes only.
 Return none(Device device, unsigned* count) {
   return on_card(device, [&](const Here&) { return put(count, 0); });
 }
@@ -63,8 +63,8 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* out
   });
 }
 
-// The window through which the host reaches the card's memory: as large as the card, rounded up to a
-// power of two as PCIe wants; a mapping per process is not simulated.
+// The window through which the host reaches the card's memory (BAR1): as large as the card, rounded up to a power of
+// two as PCIe requires. A mapping per process is not simulated.
 CARVE_NVML_EXPORT Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* out) {
   constexpr std::uint64_t kUsed = 1ULL << 20;
   return on_card(device, [&](const Here& h) -> Return {

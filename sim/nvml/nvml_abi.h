@@ -1,6 +1,6 @@
-// The wire facts of NVML that the simulated library and its tests need: numbers and struct layouts, in
-// our own words, checked against NVIDIA's header by tests/thirdparty (nvml_layout). Only layouts that
-// a modelled function touches are here. All integers are as wide as on x86-64 Linux.
+// The binary facts of NVML that the simulated library and its tests need: numbers and struct layouts, in our own words.
+// tests/thirdparty (nvml_layout) compares them with NVIDIA's header. Only layouts that a modelled function uses are
+// here. All integers have their width on x86-64 Linux.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ enum Return : int {
   kUnknown = 999,
 };
 
-/// Opaque to callers; points at the card's own entry.
+/// Opaque to callers; points to the card's own entry.
 struct Card;
 using Device = Card*;
 
-/// What goes into the `version` field of a versioned struct.
+/// The value of the `version` field of a versioned struct.
 template <class T>
 constexpr std::uint32_t struct_version(std::uint32_t version) {
   return static_cast<std::uint32_t>(sizeof(T)) | version << 24;
@@ -173,7 +173,7 @@ struct FabricInfoV {
   std::uint32_t clique;
   unsigned char state;
   std::uint32_t health_mask;
-  unsigned char health_summary;  // third version only
+  unsigned char health_summary;  // only in version 3
 };
 struct DriverBranch {
   std::uint32_t version;

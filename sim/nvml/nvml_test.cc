@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 as a program sees it, on a daemon of its own. What is held and run is made through
-// libcuda.so.1; the truth comes from the daemon's account.
+// libnvidia-ml.so.1 as a program sees it, on its own daemon. The test allocates and runs through libcuda.so.1; the
+// daemon's account is the truth.
 #include "sim/nvml/nvml_abi.h"
 
 #include <dlfcn.h>
@@ -70,7 +70,7 @@ int in_child(const std::function<int()>& f) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// A child that holds `bytes` on card 0 and, if asked, keeps it busy, until the object goes away.
+/// A child process that holds `bytes` on card 0 and, if requested, keeps it busy, until the object is destroyed.
 class Holder {
  public:
   Holder(std::uint64_t bytes, bool busy) {
@@ -118,7 +118,7 @@ class Holder {
   bool up_ = false;
 };
 
-TEST(NvmlLife, CountsItsUsersAndRefusesBeforeAndAfter) {
+TEST(NvmlLife, CountsItsUsersAndRefusesCallsBeforeAndAfter) {
   const Lib lib("libnvidia-ml.so.1");
   ASSERT_TRUE(lib.is_open());
   unsigned count = 0;
@@ -136,7 +136,7 @@ TEST(NvmlLife, CountsItsUsersAndRefusesBeforeAndAfter) {
   EXPECT_EQ(lib.call("nvmlDeviceGetCount", &count), kUninitialized);
 }
 
-TEST_F(Nvml, OneCardByEveryKey) {
+TEST_F(Nvml, EveryKeyFindsTheSameCard) {
   char uuid[96] = {}, serial[30] = {};
   PciInfo pci = {};
   ASSERT_EQ(lib.call("nvmlDeviceGetUUID", card1, uuid, 96U), kSuccess);
@@ -155,7 +155,7 @@ TEST_F(Nvml, OneCardByEveryKey) {
   EXPECT_EQ(lib.call("nvmlDeviceGetHandleByIndex_v2", 2U, &none), kInvalidArgument);
 }
 
-TEST_F(Nvml, TextNeedsRoomAndAPointer) {
+TEST_F(Nvml, TextNeedsALargeEnoughBuffer) {
   char name[96] = {};
   ASSERT_EQ(lib.call("nvmlDeviceGetName", card0, name, 96U), kSuccess);
   EXPECT_STREQ(name, "NVIDIA H200 (SIMULATED)");
@@ -166,7 +166,7 @@ TEST_F(Nvml, TextNeedsRoomAndAPointer) {
   EXPECT_EQ(lib.call("nvmlDeviceGetName", static_cast<Device>(nullptr), name, 96U), kInvalidArgument);
 }
 
-TEST_F(Nvml, MemoryFollowsWhatAProcessHolds) {
+TEST_F(Nvml, UsedMemoryFollowsTheProcesses) {
   MemoryV2 before = {struct_version<MemoryV2>(2), 0, 0, 0, 0};
   ASSERT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &before), kSuccess);
   EXPECT_EQ(before.total, kCardBytes);
@@ -183,16 +183,16 @@ TEST_F(Nvml, MemoryFollowsWhatAProcessHolds) {
     EXPECT_EQ(first.free + first.used, first.total);
     MemoryV2 other = before;
     ASSERT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card1, &other), kSuccess);
-    EXPECT_EQ(other.used, 0U) << "the other card has nothing to do with it";
+    EXPECT_EQ(other.used, 0U) << "the other card is not affected";
   }
   MemoryV2 after = before;
   ASSERT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &after), kSuccess);
-  EXPECT_EQ(after.used, before.used) << "killed: all given back";
+  EXPECT_EQ(after.used, before.used) << "a killed process frees everything";
   MemoryV2 wrong = {sizeof(MemoryV2) | 1U << 24, 0, 0, 0, 0};
   EXPECT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &wrong), kVersionMismatch);
 }
 
-TEST_F(Nvml, ProcessListsInBothRecordSizes) {
+TEST_F(Nvml, ReturnsProcessListsInBothRecordSizes) {
   const Holder a(64 * kMiB, false), b(128 * kMiB, false);
   ASSERT_TRUE(a.up() && b.up());
   unsigned count = 0;
@@ -220,13 +220,13 @@ TEST_F(Nvml, ProcessListsInBothRecordSizes) {
   EXPECT_EQ(first[2].pid, 0x5A5A5A5AU) << "nothing past the second record";
 }
 
-TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
+TEST_F(Nvml, UtilisationIsWholePercentOfFinishedPeriods) {
   ProcessUtilizationSample samples[8];
   unsigned count = 8;
   EXPECT_EQ(lib.call("nvmlDeviceGetProcessUtilization", card1, samples, &count, 0ULL), kNotFound);
   const Holder busy(kMiB, true);
   ASSERT_TRUE(busy.up());
-  // No sleeping for a fixed time: ask until two whole periods were seen busy, at most 10 s.
+  // No fixed sleep: query until two whole periods were busy, at most 10 s.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   std::uint32_t best = 0;
   std::uint64_t last = 0;
@@ -237,7 +237,7 @@ TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
       for (unsigned i = 0; i < count; ++i) {
         EXPECT_LE(samples[i].sm, 100U);
         if (static_cast<pid_t>(samples[i].pid) != busy.pid()) continue;
-        EXPECT_GT(samples[i].time_us, last) << "newer than what was seen";
+        EXPECT_GT(samples[i].time_us, last) << "newer than the last sample";
         best = std::max(best, samples[i].sm);
         last = samples[i].time_us;
         ++changes;
@@ -257,9 +257,9 @@ TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
   EXPECT_GT(warm, cold);
 }
 
-// The card's periods and its processes' are two questions to the simulated driver: without a pause, so that many
-// periods end between the two.
-TEST_F(Nvml, APeriodThatEndsMeanwhileMakesNobodyBusierThanAlways) {
+// The card's periods and its processes' periods are two requests to the simulated driver. The test sends them without a
+// pause, so that many periods end between the two.
+TEST_F(Nvml, APeriodThatEndsBetweenTwoRequestsRaisesNoUtilisation) {
   const Holder busy(kMiB, true);
   ASSERT_TRUE(busy.up());
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
@@ -275,7 +275,7 @@ TEST_F(Nvml, APeriodThatEndsMeanwhileMakesNobodyBusierThanAlways) {
   EXPECT_LE(most, 100U);
 }
 
-TEST_F(Nvml, AChildOfForkAsksForItself) {
+TEST_F(Nvml, AForkedChildOpensItsOwnConnection) {
   unsigned count = 0;
   const Lib& library = lib;
   Device device = card0;
@@ -290,10 +290,10 @@ TEST_F(Nvml, AChildOfForkAsksForItself) {
   EXPECT_EQ(count, 2U);
 }
 
-TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotThere) {
+TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotVisible) {
   EXPECT_EQ(in_child([] {
     if (unshare(CLONE_NEWNS) != 0) return 1;
-    // A socket's inode over the node: open() says ENXIO to everybody, root included.
+    // A socket's inode over the node: open() returns ENXIO to every process, including root's.
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un at = {};
     at.sun_family = AF_UNIX;
@@ -302,7 +302,7 @@ TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotThere) {
     if (mount(at.sun_path, "/dev/nvidia0", nullptr, MS_BIND, nullptr) != 0) return 3;
     unlink(at.sun_path);
     const Lib fresh("libnvidia-ml.so.1");
-    // The parent's library is loaded already and has its own idea; end it.
+    // The library is already loaded and has the parent's state; shut it down.
     while (fresh.call("nvmlShutdown") == kSuccess) {
     }
     unsigned count = 9, minor = 9;
@@ -315,7 +315,7 @@ TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotThere) {
   }), 0);
 }
 
-TEST_F(Nvml, TopologyOfTwoCardsOnTwoSockets) {
+TEST_F(Nvml, ReportsTheTopologyOfTwoCardsOnTwoSockets) {
   unsigned level = 0, state = 0, p2p = 9;
   EXPECT_EQ(lib.call("nvmlDeviceGetTopologyCommonAncestor", card0, card1, &level), kSuccess);
   EXPECT_EQ(level, 50U) << "across the sockets";
@@ -328,10 +328,10 @@ TEST_F(Nvml, TopologyOfTwoCardsOnTwoSockets) {
   EXPECT_EQ(p2p, 0U);
   unsigned long cpus[4] = {};
   EXPECT_EQ(lib.call("nvmlDeviceGetCpuAffinity", card1, 4U, cpus), kSuccess);
-  EXPECT_NE(cpus[0], 0UL) << "a program that pins itself there must find a processor";
+  EXPECT_NE(cpus[0], 0UL) << "a program that pins itself there needs a processor";
 }
 
-TEST_F(Nvml, EventSetsWaitAndSayTimeout) {
+TEST_F(Nvml, AnEventSetWaitsAndReturnsTimeout) {
   void* set = nullptr;
   ASSERT_EQ(lib.call("nvmlEventSetCreate", &set), kSuccess);
   EXPECT_EQ(lib.call("nvmlDeviceRegisterEvents", card0, 8ULL, set), kSuccess);
@@ -342,7 +342,7 @@ TEST_F(Nvml, EventSetsWaitAndSayTimeout) {
   EXPECT_EQ(lib.call("nvmlEventSetFree", set), kInvalidArgument);
 }
 
-TEST_F(Nvml, TheToolsTableSaysNotSupportedButForLists) {
+TEST_F(Nvml, TheToolsTableSupportsOnlyTheLists) {
   const unsigned char tools[16] = {0xC4, 0xFE, 0x3E, 0x6C, 0xC9, 0x8F, 0x6C, 0x4E,
                                    0xA3, 0x27, 0xEE, 0x69, 0x6E, 0x12, 0xF7, 0xC4};
   const unsigned char unknown[16] = {};
@@ -363,7 +363,7 @@ TEST_F(Nvml, TheToolsTableSaysNotSupportedButForLists) {
   }
 }
 
-TEST_F(Nvml, WhatIsNotModelledSaysSo) {
+TEST_F(Nvml, UnmodelledFunctionsReturnNotSupported) {
   EXPECT_EQ(lib.call("nvmlDeviceSetMigMode", card0, 1U, static_cast<int*>(nullptr)), kNotSupported);
   EXPECT_EQ(lib.call("nvmlDeviceGetFanSpeed", card0, static_cast<unsigned*>(nullptr)), kNotSupported);
 }

@@ -1,6 +1,6 @@
-// Clocks, power, temperature, PCIe, error counters. Nothing here is measured: the figures follow from
-// what ran in the last second by the plain formulas below, so that tools show something that moves
-// in the right direction. Errors never happen (XID and ECC injection is a later issue).
+// Clocks, power, temperature, PCIe, error counters. Nothing here is measured: the figures are computed from the
+// activity of the last second by the plain formulas below, so that tools show values that move in the right direction.
+// Error counters stay 0.
 #include <algorithm>
 #include <vector>
 
@@ -79,14 +79,14 @@ Return read_vitals(const Here& h, Vitals* out) {
   const Model& m = h.model;
   out->contexts = !processes.empty();
   const bool awake = out->contexts || heat != 0;
-  // A context alone raises the clocks and, with them, the power by a tenth of the way.
+  // A context alone raises the clocks and, with them, the power by a tenth of the range.
   const std::uint32_t load = awake ? 10 + heat * 85 / 100 : 0;
   out->power_mw = m.power_idle_mw + (m.power_limit_mw - m.power_idle_mw) / 100 * load;
   out->celsius = kIdleCelsius + kBusyRiseCelsius * load / 100;
   out->sm_mhz = awake ? m.sm_clock_mhz : m.sm_clock_idle_mhz;
   out->memory_mhz = awake ? m.memory_clock_mhz : std::min(kIdleMemoryMhz, m.memory_clock_mhz);
   out->pstate = awake ? 0 : 8;
-  if (m.memory_bus_bits > 1024) {  // HBM cards idle in P0 with the memory at full clock
+  if (m.memory_bus_bits > 1024) {  // idle HBM cards stay in P0 with the memory at full clock
     out->memory_mhz = m.memory_clock_mhz;
     out->pstate = 0;
   }
@@ -121,9 +121,9 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsig
                                                             unsigned* out) {
   return on_card(device, [&](const Here& h) -> Return {
     if (count == nullptr) return kInvalidArgument;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     *count = 1;
-    if (room < 1) return kInsufficientSize;
+    if (capacity < 1) return kInsufficientSize;
     *out = h.model.memory_clock_mhz;
     return kSuccess;
   });
@@ -135,9 +135,9 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSupportedGraphicsClocks(Device device, uns
     if (count == nullptr) return kInvalidArgument;
     if (memory_mhz != h.model.memory_clock_mhz) return kNotFound;
     const unsigned steps = (h.model.sm_clock_mhz - h.model.sm_clock_idle_mhz) / kStepMhz + 1;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     *count = steps;
-    if (room < steps) return kInsufficientSize;
+    if (capacity < steps) return kInsufficientSize;
     for (unsigned i = 0; i < steps; ++i) out[i] = h.model.sm_clock_mhz - i * kStepMhz;
     return kSuccess;
   });
@@ -236,7 +236,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetMarginTemperature(Device device, MarginTem
   return vital(device, &out->celsius, [](const Vitals& v) { return kMaxCelsius - v.celsius; });
 }
 CARVE_NVML_EXPORT Return nvmlDeviceGetNumFans(Device device, unsigned* out) {
-  return card_value(device, out, [](const Here&) { return 0; });  // passive, as these models are
+  return card_value(device, out, [](const Here&) { return 0; });  // these models are cooled passively
 }
 
 CARVE_NVML_EXPORT Return nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned* out) {
@@ -263,7 +263,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned* 
 CARVE_NVML_EXPORT Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* out) {
   return card_value(device, out, [](const Here&) { return 0; });
 }
-// Bytes over the bus are not counted by the simulated card: an honest idle figure.
+// The simulated card does not count bytes over the bus; this is a plausible idle figure.
 CARVE_NVML_EXPORT Return nvmlDeviceGetPcieThroughput(Device device, int counter, unsigned* out) {
   if (counter < 0 || counter > 1) return kInvalidArgument;
   return card_value(device, out, [](const Here&) { return 0; });

@@ -1,4 +1,4 @@
-// The one table of functions without names that NVIDIA's own tools ask a driver for before they start (nvidia-smi).
+// The table of unnamed functions that NVIDIA's own tools request from a driver before they start (nvidia-smi).
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,8 +9,8 @@
 namespace carve::sim::nvml {
 namespace {
 
-/// What most of the table's functions take and return is NVIDIA's own. Each says that it is not supported, as a
-/// driver's does on a card without the feature: the tool then shows "N/A", or leaves the feature out.
+/// The parameters of most functions in the table are NVIDIA's own. Each returns "not supported", as a driver does for a
+/// card without the feature: the tool then shows "N/A" or omits the feature.
 Return not_supported() { return kNotSupported; }
 
 struct NamedProcess {
@@ -22,15 +22,15 @@ struct NamedProcess {
 };
 static_assert(sizeof(NamedProcess) == 4128);
 
-/// The list of processes that nvidia-smi shows: as the public one, with names. `count` in: room.
+/// The list of processes that nvidia-smi shows: the public list with names. `count` on input: the capacity.
 Return named_processes(Device device, unsigned* count, NamedProcess* out) {
   std::vector<ProcessUse> found;
   const Return seen = on_card(device, [&](const Here& h) { return h.session.processes(h.card, &found); });
   if (seen != kSuccess) return seen;
   if (count == nullptr) return kInvalidArgument;
-  const unsigned room = out == nullptr ? 0 : *count;
+  const unsigned capacity = out == nullptr ? 0 : *count;
   *count = static_cast<unsigned>(found.size());
-  if (found.size() > room) return kInsufficientSize;
+  if (found.size() > capacity) return kInsufficientSize;
   for (std::size_t i = 0; i < found.size(); ++i) {
     out[i] = {found[i].pid, found[i].bytes, kNoInstance, kNoInstance, 0, {}};
     const Return named = process_name(found[i].pid, out[i].name, sizeof out[i].name);
@@ -39,18 +39,18 @@ Return named_processes(Device device, unsigned* count, NamedProcess* out) {
   return kSuccess;
 }
 
-/// Of graphics, and of MPS: the simulated card has neither.
+/// Graphics and MPS processes: the simulated card has neither.
 Return no_processes(Device device, unsigned* count, NamedProcess*) {
   return on_card(device, [&](const Here&) { return put(count, 0); });
 }
 
-/// `dmon` and `pmon` ask this first, and give up where it is not supported.
+/// `dmon` and `pmon` call this first, and exit when it is not supported.
 Return takes_samples(Device device, unsigned* out) {
   return on_card(device, [&](const Here&) { return put(out, 1); });
 }
 
-/// How two cards are joined, for `topo -m`: 0 by one switch, 1 by several, 2 by a host bridge, 3 within a node, 4 over
-/// several nodes, 4 + n by n NVLinks. The cards are named by their bus ids.
+/// The connection of two cards, for `topo -m`: 0 through one switch, 1 through several, 2 through a host bridge, 3
+/// within a node, 4 across nodes, 4 + n through n NVLinks. The cards are named by their bus ids.
 Return path_between(const char* a, const char* b, int* out) {
   return on_library([&](Session& session) -> Return {
     if (a == nullptr || b == nullptr || out == nullptr) return kInvalidArgument;
@@ -74,7 +74,7 @@ Return path_between(const char* a, const char* b, int* out) {
 }
 
 // source  the real libnvidia-ml.so of 535.261, 550.163 and 555.58 without a card: the size in bytes first, then 244,
-//         250 and 254 functions; nvidia-smi of the same versions on a table that writes down who is called
+//         250 and 254 functions; nvidia-smi of the same versions on a table that records which functions it calls
 constexpr std::size_t kEntries = 255;
 constexpr std::size_t kPath = 23, kSamples = 72;
 constexpr std::size_t kComputeList = 213, kGraphicsList = 214, kMpsList = 215;
@@ -98,7 +98,7 @@ constexpr unsigned char kOfTheTools[16] = {0xC4, 0xFE, 0x3E, 0x6C, 0xC9, 0x8F, 0
 
 }  // namespace
 
-// Works before nvmlInit, and knows no other table (tried with the real one).
+// Works before nvmlInit, and knows no other table (measured on the real library).
 CARVE_NVML_EXPORT Return nvmlInternalGetExportTable(const void** out, const void* id) {
   if (out == nullptr || id == nullptr) return kInvalidArgument;
   if (std::memcmp(id, kOfTheTools, sizeof kOfTheTools) != 0) return kInvalidArgument;

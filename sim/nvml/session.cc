@@ -15,7 +15,7 @@
 namespace carve::sim::nvml {
 namespace {
 
-/// The driver's own rule of who sees which card: the device node can be opened and is one.
+/// The driver's own rule for visible cards: the device node can be opened and is a device.
 bool can_see(std::uint32_t minor) {
   char path[32];
   std::snprintf(path, sizeof path, "/dev/nvidia%u", minor);
@@ -98,7 +98,7 @@ Return Session::processes(const Card& card, std::vector<ProcessUse>* out) {
   Return r = as_return(link_->connection.list(Op::kCardProcesses, card.minor, 0, 0, &records));
   if (r != kSuccess) return r;
   for (const ProcessRecord& p : records) {
-    if (p.contexts == 0) continue;  // connected, but without a context: not on the card
+    if (p.contexts == 0) continue;  // connected, but without a context on the card
     out->push_back({static_cast<std::uint32_t>(p.pid), p.used_bytes});
   }
   return kSuccess;
@@ -111,8 +111,8 @@ Return Session::usage(const Card& card, std::uint64_t since_us, std::vector<Usag
   if (r != kSuccess) return r;
   r = as_return(link_->connection.list(Op::kProcessSamples, card.minor, since_us, 0, &of_processes));
   if (r != kSuccess) return r;
-  // A period that ended between the two questions is left for the next time: its processes without its card would count
-  // into the mean as if it had taken no time.
+  // A period that ended between the two requests is left for the next call. Without the card's sample, its processes
+  // would enter the mean as if the period had no length.
   const std::uint64_t newest = of_card.empty() ? 0 : of_card.back().end_us;
   std::erase_if(of_processes, [&](const SampleRecord& one) { return one.end_us > newest; });
   append(of_card, out);

@@ -1,6 +1,5 @@
-// One process's connection to the simulated machine, as NVML uses it: who the cards are, what they
-// hold, what ran on them. Knows the daemon's protocol so that the exported functions need not.
-// Not thread-safe: library.cc calls it under one lock.
+// One process's connection to the simulated machine, for NVML: the cards, their memory, and their activity. It knows
+// the daemon's protocol, so that the exported functions need not. Not thread-safe: library.cc calls it under one lock.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct Card {
 
 struct MemoryUse {
   std::uint64_t total = 0;     ///< bytes on the card
-  std::uint64_t reserved = 0;  ///< of them, what no process can have
+  std::uint64_t reserved = 0;  ///< the part that no process can have
   std::uint64_t used = 0;      ///< held by processes (contexts and allocations), without reserved
 };
 
@@ -29,31 +28,31 @@ struct ProcessUse {
   std::uint64_t bytes = 0;  ///< contexts and allocations on this card
 };
 
-/// What ran during one sampling period of 1/6 s that ended at time_us.
+/// The activity during one sampling period of 1/6 s that ended at time_us.
 struct UsageSample {
   std::uint64_t time_us = 0;  ///< CLOCK_REALTIME
   std::uint32_t pid = 0;      ///< 0: the card as a whole
-  std::uint32_t sm = 0;       ///< per cent of the period, rounded down, in which a kernel ran
-  std::uint32_t memory = 0;   ///< per cent of the period in which memory was copied or set
+  std::uint32_t sm = 0;       ///< percent of the period, rounded down, in which a kernel ran
+  std::uint32_t memory = 0;   ///< percent of the period in which memory was copied or set
 };
 
 class Session {
  public:
-  /// Connects to the daemon's socket and looks which cards are visible.
-  ///   errors  kDriverNotLoaded: nobody listens; kUnknown: the daemon does not speak our protocol
+  /// Connects to the daemon's socket and finds the visible cards.
+  ///   errors  kDriverNotLoaded: no daemon listens; kUnknown: the daemon has another protocol version
   static Return open(std::unique_ptr<Session>* out);
   ~Session();
 
   const Machine& machine() const { return machine_; }
   const std::vector<Card>& cards() const { return cards_; }
 
-  /// kGpuIsLost when it is; `recovery`: the action that the driver recommends.
+  /// kGpuIsLost when the card is lost; `recovery`: the action that the driver recommends.
   Return state(const Card& card, std::uint32_t* recovery = nullptr);
   Return memory(const Card& card, MemoryUse* out);
   Return processes(const Card& card, std::vector<ProcessUse>* out);
   /// Samples with time_us > since_us, oldest first; at most the last 72 periods (12 s).
   Return usage(const Card& card, std::uint64_t since_us, std::vector<UsageSample>* out);
-  /// Nanoseconds since the card came up, and of them, those in which something ran.
+  /// Nanoseconds since the card came up, and the part of them in which something ran.
   Return lifetime(const Card& card, std::uint64_t* up_ns, std::uint64_t* busy_ns);
 
  private:

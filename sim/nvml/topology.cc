@@ -1,4 +1,4 @@
-// How cards are joined to each other and to the processors.
+// How cards are connected to each other and to the processors.
 #include <dirent.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace {
 // Levels of nvmlGpuTopologyLevel_t.
 constexpr unsigned kInternal = 0, kSingleSwitch = 10, kNode = 40, kSystem = 50;
 constexpr unsigned kP2pOk = 0, kP2pNotSupported = 5, kCapsNvlink = 2, kCapsLast = 4;
-constexpr unsigned kLinkLimit = 36;  // NVML's own bound on link numbers
+constexpr unsigned kLinkLimit = 36;  // NVML's own limit on link numbers
 constexpr unsigned kRemoteIsSwitch = 2;
 
-// Without NVLink in the way: which PCIe level two cards share. Cards sit two to a switch.
+// The PCIe level that two cards share, without regard to NVLink. Each PCIe switch has two cards.
 unsigned pcie_level(const Machine& machine, std::uint32_t a, std::uint32_t b) {
   if (a == b) return kInternal;
   if (machine.cards[a].numa_node != machine.cards[b].numa_node) return kSystem;
@@ -64,8 +64,8 @@ void add_list(const char* text, unsigned long* set, unsigned words) {
   }
 }
 
-/// The processors of a NUMA node of *this* host; all of them when it has no such node: the simulated
-/// machine may have more nodes than the one it runs on, and an empty set would pin a program nowhere.
+/// The processors of a NUMA node of the real host; all of them when the host has no such node. The simulated machine
+/// may have more nodes than its host, and a program could not pin itself to an empty set.
 void add_cpus(unsigned node, unsigned long* set, unsigned words) {
   char path[64];
   std::snprintf(path, sizeof path, "/sys/devices/system/node/node%u/cpulist", node);
@@ -98,12 +98,12 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigne
                                                           unsigned* count, Device* out) {
   return on_card(device, [&](const Here& h) -> Return {
     if (count == nullptr || level > kSystem || level % 10 != 0) return kInvalidArgument;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     unsigned found = 0;
     for (unsigned i = 0; i < h.lib.visible; ++i) {
       if (&h.lib.handles[i] == device) continue;
       if (pcie_level(h.session.machine(), h.card.minor, h.lib.handles[i].minor) > level) continue;
-      if (found < room) out[found] = &h.lib.handles[i];
+      if (found < capacity) out[found] = &h.lib.handles[i];
       ++found;
     }
     *count = found;
@@ -115,14 +115,14 @@ CARVE_NVML_EXPORT Return nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* cou
   Library& lib = library();
   return on_library([&](Session& session) -> Return {
     if (count == nullptr) return kInvalidArgument;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     unsigned found = 0;
     for (unsigned i = 0; i < lib.visible; ++i) {
       unsigned long set[16] = {};
       add_cpus(session.machine().cards[lib.handles[i].minor].numa_node, set, std::size(set));
       constexpr unsigned kBits = 8 * sizeof(unsigned long);
       if (cpu / kBits >= std::size(set) || (set[cpu / kBits] >> cpu % kBits & 1UL) == 0) continue;
-      if (found < room) out[found] = &lib.handles[i];
+      if (found < capacity) out[found] = &lib.handles[i];
       ++found;
     }
     *count = found;
@@ -175,7 +175,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetNvLinkRemoteDeviceType(Device device, unsi
   return on_link(device, link, [&](const Here&) { return put(out, kRemoteIsSwitch); });
 }
 
-// All links end in switches; link k of every card in switch k mod 4, as on an HGX board.
+// All links end in switches: link k of every card in switch k mod 4, as on an HGX board.
 CARVE_NVML_EXPORT Return nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned link,
                                                              PciInfo* out) {
   constexpr unsigned kSwitches = 4, kFirstBus = 0xC5, kSwitchId = 0x22A310DE;
@@ -211,7 +211,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetMemoryAffinity(Device device, unsigned wor
   });
 }
 
-// One machine, no NVLink fabric across machines.
+// One machine; NVLink does not connect machines.
 CARVE_NVML_EXPORT Return nvmlDeviceGetGpuFabricInfo(Device device, FabricInfo* out) {
   return on_card(device, [&](const Here&) -> Return {
     if (out == nullptr) return kInvalidArgument;

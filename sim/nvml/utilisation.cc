@@ -1,5 +1,5 @@
-// How busy the card and its processes were. As on a real card these are whole per cent of sampling
-// periods of 1/6 s, seen only when a period is over: coarse and late on purpose.
+// The utilisation of the card and its processes. As on a real card, values are whole percent of sampling periods of 1/6
+// s and visible only when a period is over: intentionally coarse and late.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -10,7 +10,7 @@ namespace carve::sim::nvml {
 namespace {
 
 constexpr unsigned kPeriodUs = 166667;
-// A reader that asks from the beginning of time gets the mean of the last second, not of 12 s.
+// A caller that passes time 0 gets the mean of the last second, not of 12 s.
 constexpr std::uint64_t kLongestMeanUs = 1000000;
 
 struct Mean {
@@ -18,8 +18,8 @@ struct Mean {
   bool active = false;
 };
 
-/// Mean per process over the periods after since_us (at most the last second's); only processes that
-/// did something in them.
+/// Mean per process over the periods after since_us (at most those of the last second); only processes that were active
+/// in them.
 Return process_means(const Here& h, std::uint64_t since_us, std::map<std::uint32_t, Mean>* out) {
   std::vector<UsageSample> samples;
   if (Return r = h.session.usage(h.card, since_us, &samples); r != kSuccess) return r;
@@ -47,21 +47,21 @@ Return process_means(const Here& h, std::uint64_t since_us, std::map<std::uint32
   return kSuccess;
 }
 
-/// The common tail of both per-process calls: room, count, kNotFound when nothing ran.
+/// The common end of both per-process calls: capacity, count, kNotFound when nothing ran.
 template <class Record, class Make>
 Return hand_out(const std::map<std::uint32_t, Mean>& means, unsigned* count, Record* out,
                 Make make) {
-  const unsigned room = out == nullptr ? 0 : *count;
+  const unsigned capacity = out == nullptr ? 0 : *count;
   *count = static_cast<unsigned>(means.size());
   if (means.empty()) return kNotFound;
-  if (means.size() > room) return kInsufficientSize;
+  if (means.size() > capacity) return kInsufficientSize;
   for (const auto& [pid, mean] : means) *out++ = make(pid, mean);
   return kSuccess;
 }
 
 std::uint32_t narrow(std::uint64_t v) { return static_cast<std::uint32_t>(v); }
 
-// No video engine is simulated: present and idle.
+// No video engine is simulated: it is present and idle.
 Return idle_engine(Device device, unsigned* percent, unsigned* period_us) {
   return on_card(device, [&](const Here&) -> Return {
     if (percent == nullptr || period_us == nullptr) return kInvalidArgument;
@@ -121,10 +121,10 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSamples(Device device, int type, unsigned 
     std::erase_if(samples, [](const UsageSample& s) { return s.pid != 0; });
     *value_type = kTypeU32;
     if (samples.empty()) return kNotFound;
-    const unsigned room = *count;
+    const unsigned capacity = *count;
     *count = narrow(samples.size());
     if (out == nullptr) return kSuccess;
-    if (samples.size() > room) return kInsufficientSize;
+    if (samples.size() > capacity) return kInsufficientSize;
     for (const UsageSample& s : samples) {
       out->time_us = s.time_us;
       out->value.u64 = type == kGpu ? s.sm : s.memory;

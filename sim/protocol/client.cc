@@ -70,7 +70,7 @@ void Connection::close() {
   const std::lock_guard lock(mutex_);
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
-  // The mappings stay: another thread may be in the middle of a launch while the process goes down.
+  // The mappings stay: another thread may be in a launch while the process exits.
 }
 
 bool Connection::peer_alive() const {

@@ -18,15 +18,15 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() { close(); }
 
-  /// Connects and says hello. With kCuda also maps the channel and the bell.
-  ///   errors  kGone: nobody listens there; kWrongAbi: another build's daemon
+  /// Connects and sends the hello. With kCuda also maps the channel and the bell.
+  ///   errors  kGone: no daemon listens there; kWrongAbi: the daemon is of another build
   Status open(ClientKind kind, const char* path = kSocketPath);
   void close();
   /// False when the daemon is gone.
   [[nodiscard]] bool peer_alive() const;
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
 
-  /// One call. `records`, where wanted, receives all payload packets one after the other.
+  /// One call. `records`, when given, receives all payload packets one after the other.
   Status call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b,
               std::uint64_t* out = nullptr, std::vector<unsigned char>* records = nullptr);
 
@@ -40,15 +40,15 @@ class Connection {
     return status;
   }
 
-  /// Asks for events from now on; next_event() then gives them. Nothing else may be called afterwards.
+  /// Subscribes to events; next_event() then returns them. No other call is allowed afterwards.
   Status watch_events() { return call(Op::kWatchEvents, 0, 0, 0); }
   /// The next event, without waiting.
   ///   errors  kTimedOut: none is there; kGone
   Status next_event(EventRecord* out);
-  /// To be polled for it.
+  /// The descriptor to poll for events.
   [[nodiscard]] int fd() const { return fd_; }
 
-  /// Breaks or mends something; see Injection.
+  /// Injects or removes a fault; see Injection.
   Status inject(std::uint32_t card, Injection what, std::uint64_t argument, std::uint64_t pid = 0);
 
   [[nodiscard]] const MachineRecord& machine() const { return machine_; }

@@ -3,22 +3,22 @@
 #include <cstddef>
 #include <cstdint>
 
-// The control path: plain data over a SOCK_SEQPACKET unix socket, one request, then one or more reply packets
-// (header, then `count` records; the last one has more == 0). The peer credentials of the connection say who asks.
-// Both simulated libraries and carve-simctl speak it (client.h).
+// The control path: plain data over a SOCK_SEQPACKET unix socket. A request is followed by one or more reply packets (a
+// header, then `count` records; the last packet has more == 0). The peer credentials of the connection identify the
+// caller. Both simulated libraries and carve-simctl use it (client.h).
 namespace carve::sim {
 
 inline constexpr char kSocketPath[] = "/run/nvidia-sim/socket";
 inline constexpr std::uint32_t kProtocolAbi = 4;
 inline constexpr std::size_t kMaxPacket = 64U << 10;
 
-enum class Op : std::uint32_t {  // first those of any client
+enum class Op : std::uint32_t {  // requests of any client
   kHello = 1,  // a = kProtocolAbi, b = ClientKind → one MachineRecord; kCuda: channel + bell memfds
   kCardStatus = 2,     // card → one CardStatusRecord
   kCardProcesses = 3,  // card → ProcessRecord per process that holds a context on the card
   kCardSamples = 4,    // card, a = since_us (CLOCK_REALTIME) → SampleRecord (pid 0), oldest first
   kProcessSamples = 5,  // card, a = since_us → SampleRecord per process and sample period
-  kCardState = 6,       // card → a = CardState bits; kCardLost when it is
+  kCardState = 6,       // card → a = CardState bits; kCardLost when the card is lost
   kWatchEvents = 7,     // → kOk, and from then on one packet with an EventRecord per event
   // CUDA clients.
   kContextCreate = 16,   // card → a = handle
@@ -26,33 +26,33 @@ enum class Op : std::uint32_t {  // first those of any client
   kAlloc = 18,           // card, a = bytes → a = handle, explicit memory
   kFree = 19,            // a = handle
   kStreamOpen = 20,      // card → a = stream index
-  kStreamClose = 21,     // a = stream index; what is in flight is still played
-  kModuleAlloc = 22,     // as kAlloc, for the global variables of a module: the driver's own doing
-  kShare = 23,           // a = handle → a = token by which others open it; one holder is charged
+  kStreamClose = 21,     // a = stream index; commands in flight still run
+  kModuleAlloc = 22,     // like kAlloc, for the global variables of a module: memory that the driver itself takes
+  kShare = 23,           // a = handle → a = token with which other clients open it; one holder is charged
   kOpenShared = 24,      // a = token → a = handle
   // The truth account, for tests and demonstrations.
-  kAccount = 32,  // → AccountRecord per (process, card), the dead of the last minutes included
+  kAccount = 32,  // → AccountRecord per (process, card), including dead processes of the last minutes
   kGroups = 33,   // → GroupRecord per (cgroup, card)
   // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept) → WindowRecord per
   kWindows = 34,  // (process, card, whole window); windows begin at multiples of their length
   kCards = 35,    // → CardTruthRecord per card
-  // What breaks: root in the daemon's own PID namespace only.
-  kInject = 48,  // card, a = Injection, b = its argument, c = pid of an XID's process (0: the running one)
+  // Faults: only root in the daemon's own PID namespace.
+  kInject = 48,  // card, a = Injection, b = its argument, c = PID of the process at fault (0: the running process)
 };
 
 enum class Injection : std::uint64_t {
   kXid = 1,     // b = code
   kLose = 2,    // the card falls off the bus (XID 79)
-  kReturn = 3,  // it is there again, as after a reset
+  kReturn = 3,  // the card is back, as after a reset
   kReset = 4,   // refused while a process has a context on it
-  kHang = 5,    // b = 1: management calls are not answered until b = 0
-  kDriver = 6,  // b = 0: it cannot be opened any more; b = 1: it can
+  kHang = 5,    // b = 1: management calls get no answer until b = 0
+  kDriver = 6,  // b = 0: the driver cannot be opened; b = 1: it can
 };
 
-/// Answer of kCardState, low to high: what the driver recommends (NVML's numbers), then flags.
+/// The answer of kCardState, from the low bits: the recommended action (NVML's numbers), then flags.
 inline constexpr std::uint64_t kRecoveryMask = 0xff;
-inline constexpr std::uint64_t kCardDown = 0x100;  // takes no new context
-/// What ended a process's contexts on a card (Channel::faults); 0: nothing.
+inline constexpr std::uint64_t kCardDown = 0x100;  // accepts no new context
+/// The fault that ended a process's contexts on a card (Channel::faults); 0: none.
 enum class Fault : std::uint32_t {
   kNone = 0,
   kIllegalAddress = 1,
@@ -69,14 +69,14 @@ enum class Status : std::int32_t {
   kBadRequest = 4,
   kTooMany = 5,
   kWrongAbi = 6,
-  kGone = 7,  // the driver cannot be opened; by the client side: no daemon, or the connection broke
+  kGone = 7,  // the driver cannot be opened; set by the client side: no daemon, or the connection broke
   kCardLost = 8,
   kNotPermitted = 9,
   kBusy = 10,
-  kTimedOut = 11,  // made by the client side
+  kTimedOut = 11,  // set by the client side
 };
 
-/// kQuery: a management library. kControl: what looks at the daemon itself; never hangs.
+/// kQuery: a management library. kControl: a tool that inspects the daemon itself; it never hangs.
 enum class ClientKind : std::uint32_t { kCuda = 1, kQuery = 2, kControl = 3 };
 
 struct Request {
@@ -97,12 +97,12 @@ struct Reply {
 };
 static_assert(sizeof(Reply) == 32);
 
-/// What parse_machine (model/profiles.h) needs to rebuild all static facts.
+/// The input of parse_machine (model/profiles.h), which rebuilds all static facts.
 struct MachineRecord {
   char profile[32];
   char instance[64];
   std::uint64_t boot_ns;  // CLOCK_MONOTONIC at the daemon's start
-  std::int32_t pid;       // of the asking process, as the daemon sees it
+  std::int32_t pid;       // the calling process's PID in the daemon's PID namespace
   std::uint32_t reserved;
 };
 
@@ -115,7 +115,7 @@ struct CardStatusRecord {
   std::uint32_t memory_percent;
   std::uint32_t copy_percent;
   std::uint32_t contexts;
-  std::uint32_t active;  // not 0: work is on the engine now
+  std::uint32_t active;  // not 0: the engine is running work now
   std::uint32_t reserved;
   std::uint64_t busy_ns;  // compute engine, since the daemon's start
 };
@@ -123,11 +123,11 @@ struct CardStatusRecord {
 struct ProcessRecord {
   std::int32_t pid;
   std::uint32_t contexts;
-  std::uint64_t used_bytes;  // as the driver would say: granules and contexts
+  std::uint64_t used_bytes;  // as the driver would report it: granules and contexts
   char name[16];
 };
 
-/// Pushed to whoever watches.
+/// Sent to each client that subscribed.
 struct EventRecord {
   std::uint32_t card;
   std::uint32_t xid;
@@ -147,9 +147,9 @@ struct AccountRecord {
   std::uint32_t card;
   std::uint32_t alive;
   std::uint32_t contexts;
-  std::uint64_t explicit_bytes;  // exactly what was asked for and granted
+  std::uint64_t explicit_bytes;  // exactly what was requested and granted
   std::uint64_t explicit_high;   // its highest value ever
-  std::uint64_t granule_bytes;   // what the card lost to it
+  std::uint64_t granule_bytes;   // the card's memory that it uses
   std::uint64_t context_bytes;
   std::uint64_t module_bytes;  // global variables of modules: not explicit, but in granule_bytes
   std::uint64_t gpu_ns;    // compute engine time delivered
@@ -194,7 +194,7 @@ struct CardTruthRecord {
   std::uint64_t switches;
   std::uint64_t xids;      // events so far
   std::uint32_t lost;      // not 0: fallen off the bus
-  std::uint32_t recovery;  // what the driver recommends, by NVML's numbers
+  std::uint32_t recovery;  // the action that the driver recommends, by NVML's numbers
 };
 
 }  // namespace carve::sim

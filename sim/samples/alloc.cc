@@ -7,17 +7,17 @@
 
 #include "sim/samples/cuda_program.h"
 
-// carve-sample-alloc: takes device memory in steps to a target or until the driver says no; one
-// JSON line.
+// carve-sample-alloc: allocates device memory in steps up to a target or until the driver refuses. Prints one JSON
+// line.
 namespace {
 
 constexpr char kUsage[] =
     "usage: carve-sample-alloc [options]\n"
     "  --step SIZE      bytes per allocation (default 64Mi)\n"
-    "  --target SIZE    stop there (default: go on until out of memory)\n"
-    "  --hold S         hold it that many seconds (default 0)\n"
+    "  --target SIZE    stop there (default: continue until out of memory)\n"
+    "  --hold S         hold the memory for S seconds (default 0)\n"
     "  --card N         ordinal of the card (default 0)\n"
-    "Exit code 0: the target was reached, or there was none; 3: out of memory before the target.\n";
+    "Exit code 0: the target was reached, or no target was given; 3: out of memory before the target.\n";
 constexpr int kOutOfMemory = 2;
 
 struct Options {

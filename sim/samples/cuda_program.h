@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-// The driver API as the sample programs use it: libcuda.so.1 opened by name, functions by dlsym.
-// Plain C types; no header of NVIDIA's.
+// The driver API for the sample programs: libcuda.so.1 is opened by name, functions are found with dlsym. Plain C types
+// without NVIDIA's headers.
 namespace carve::sample {
 
 using Device = int;
@@ -39,13 +39,13 @@ struct Cuda {
   int (*cuGetErrorName)(int, const char**);
 };
 
-/// Opens the library and finds everything; ends the program with a message and code 1 if it cannot.
+/// Opens the library and finds all functions. On failure prints a message and exits with code 1.
 const Cuda& cuda();
 
-/// Ends the program with a message unless `rc` is success.
+/// Exits with a message unless `rc` is success.
 void must(int rc, const char* what);
 
-/// PTX with one kernel of the name `carve_spin_<us>us`, which says its duration.
+/// PTX with one kernel named `carve_spin_<us>us`, which declares its duration.
 std::string spin_ptx(std::uint64_t us);
 std::string spin_name(std::uint64_t us);
 

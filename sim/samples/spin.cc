@@ -7,18 +7,17 @@
 
 #include "sim/samples/cuda_program.h"
 
-// carve-sample-spin: keeps a card busy with kernels of known length, and prints what it did as one
-// JSON line.
+// carve-sample-spin: keeps a card busy with kernels of known length and prints what it did as one JSON line.
 namespace {
 
 constexpr char kUsage[] =
     "usage: carve-sample-spin [options]\n"
     "  --kernel-us N    length of one kernel in microseconds (default 500)\n"
-    "  --seconds S      how long to go on (default 5; decimals allowed)\n"
+    "  --seconds S      duration of the run (default 5; decimals allowed)\n"
     "  --sync           wait for every kernel before the next launch\n"
     "  --graph          launch a graph of --depth kernels at a time (one captured stream)\n"
     "  --depth N        kernels in flight (default 32), or in the graph\n"
-    "  --memory SIZE    hold that much device memory meanwhile (1Gi, 512Mi, 1G)\n"
+    "  --memory SIZE    hold this much device memory meanwhile (1Gi, 512Mi, 1G)\n"
     "  --card N         ordinal of the card (default 0)\n"
     "  --pause-us N     sleep after every wait\n";
 
@@ -110,7 +109,7 @@ Run prepare(const Options& o) {
   return run;
 }
 
-/// Two batches in flight: waits for the one before the last, so that the card never runs dry.
+/// Two batches are in flight: the loop waits for the batch before the last, so that the card always has work.
 std::uint64_t spin(const Options& o, const Run& run, std::uint64_t end) {
   using namespace carve::sample;
   const Cuda& cu = cuda();

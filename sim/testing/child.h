@@ -11,14 +11,13 @@
 
 #include "sim/testing/instance.h"
 
-// Driver tests run each body in a process of its own: a driver once initialised cannot be put back,
-// and a child of an initialised process cannot use it.
+// Driver tests run each body in its own process: an initialised driver cannot be reset, and a child of an initialised
+// process cannot use it.
 namespace carve::sim {
 
 using Ptr = unsigned long long;
 
-/// Calls an entry point of this process's libcuda.so.1. Arguments must have the parameters' own
-/// widths.
+/// Calls an entry point of this process's libcuda.so.1. The arguments must have the exact widths of the parameters.
 template <class... A>
 int cu(const char* name, A... arguments) {
   static void* library = dlopen((Instance::library_folder() + "/libcuda.so.1").c_str(), RTLD_NOW);
@@ -27,7 +26,7 @@ int cu(const char* name, A... arguments) {
   return function(arguments...);
 }
 
-/// Starts a process that runs `body`; its exit code is 1 when an expectation failed in it.
+/// Starts a process that runs `body`. Its exit code is 1 when an expectation failed in it.
 inline pid_t start_child(const std::function<void()>& body) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
@@ -46,7 +45,7 @@ inline void in_child(const std::function<void()>& body) {
   EXPECT_EQ(wait_child(start_child(body)), 0);
 }
 
-/// cuInit and the primary context of card 0, made current.
+/// Calls cuInit and makes the card's primary context current.
 inline void use_card(int ordinal = 0) {
   void* context = nullptr;
   ASSERT_EQ(cu("cuInit", 0U), 0);
@@ -54,7 +53,7 @@ inline void use_card(int ordinal = 0) {
   ASSERT_EQ(cu("cuCtxSetCurrent", context), 0);
 }
 
-/// A kernel of the given name from PTX that holds its entry.
+/// A kernel of the given name, loaded from PTX with its entry.
 inline void* kernel(const std::string& name, const std::string& parameters = "") {
   void* module = nullptr;
   void* function = nullptr;

@@ -9,7 +9,7 @@
 #include "sim/testing/child.h"
 #include "sim/testing/gtest_instance.h"
 
-// What breaks, by carve-simctl, and how a program sees it: through libcuda.so.1 and libnvidia-ml.so.1 only.
+// Faults injected with carve-simctl, as a program sees them through libcuda.so.1 and libnvidia-ml.so.1 only.
 namespace carve::sim {
 namespace {
 
@@ -55,21 +55,21 @@ class Faults : public ::testing::Test {
   }
 };
 
-/// A program in a long kernel that then says how it ended.
+/// Starts a program with a long kernel, which must end with `expected`.
 pid_t program_that_gets(int expected, int card = 0) {
   return start_child([expected, card] {
     use_card(card);
     void* spin = kernel("carve_spin_999999ms");
     ASSERT_EQ(launch(spin, nullptr), kOk);
     EXPECT_EQ(cu("cuCtxSynchronize"), expected);
-    // It stays so: allocation, launch and a question all say the same.
+    // The error is permanent: allocation, launch and query all return it.
     Ptr p = 0;
     EXPECT_EQ(cu("cuMemAlloc_v2", &p, std::size_t{1} << 20), expected);
     EXPECT_EQ(launch(spin, nullptr), expected);
   });
 }
 
-TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardAndNoOther) {
+TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardOnly) {
   const pid_t one = program_that_gets(kEcc);
   const pid_t two = program_that_gets(kEcc);
   until_it_runs(one);
@@ -82,7 +82,7 @@ TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardAndNoOther) {
   });
   EXPECT_EQ(ctl("xid 0 48"), 0);
   EXPECT_EQ(wait_child(one) + wait_child(two) + wait_child(other), 0);
-  // The card wants a reset: no new context, until it has it.
+  // The card needs a reset and accepts no new context before it.
   in_child([] {
     void* context = nullptr;
     ASSERT_EQ(cu("cuInit", 0U), kOk);
@@ -93,22 +93,22 @@ TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardAndNoOther) {
   in_child([] { use_card(); });
 }
 
-TEST_F(Faults, AProgramsOwnErrorEndsItsContextsOnly) {
+TEST_F(Faults, AProgramsOwnErrorEndsOnlyItsContexts) {
   const pid_t guilty = program_that_gets(kIllegalAddress);
   until_it_runs(guilty);
-  const pid_t beside = start_child([] {
+  const pid_t other = start_child([] {
     use_card();
     void* spin = kernel("carve_spin_200ms");
     for (int i = 0; i < 3; ++i) ASSERT_EQ(launch(spin, nullptr), kOk);
     EXPECT_EQ(cu("cuCtxSynchronize"), kOk);
   });
-  until_it_runs(beside);
+  until_it_runs(other);
   EXPECT_EQ(ctl("xid 0 31 --pid " + std::to_string(guilty)), 0);
-  EXPECT_EQ(wait_child(guilty) + wait_child(beside), 0);
+  EXPECT_EQ(wait_child(guilty) + wait_child(other), 0);
   in_child([] { use_card(); });
 }
 
-TEST_F(Faults, AnXidThatHarmsNobodyLetsEverybodyGoOn) {
+TEST_F(Faults, AHarmlessXidEndsNoContext) {
   const pid_t child = start_child([] {
     use_card();
     void* spin = kernel("carve_spin_300ms");
@@ -117,12 +117,12 @@ TEST_F(Faults, AnXidThatHarmsNobodyLetsEverybodyGoOn) {
   });
   until_it_runs(child);
   EXPECT_EQ(ctl("xid 0 64"), 0);
-  EXPECT_EQ(ctl("reset 0"), 1) << "in use";
+  EXPECT_EQ(ctl("reset 0"), 1) << "the card is in use";
   EXPECT_EQ(wait_child(child), 0);
   EXPECT_EQ(ctl("reset 0"), 0);
 }
 
-TEST_F(Faults, EventsReachWhoRegisteredTheCardAndOnlyThem) {
+TEST_F(Faults, EventsReachOnlyTheSetsThatRegisteredTheCard) {
   in_child([] {
     Device cards[2] = {};
     ASSERT_EQ(ml("nvmlInit_v2"), nvml::kSuccess);
@@ -143,11 +143,11 @@ TEST_F(Faults, EventsReachWhoRegisteredTheCardAndOnlyThem) {
     EXPECT_EQ(event.gpu_instance, 0xFFFFFFFFU);
     EXPECT_EQ(ml("nvmlEventSetWait_v2", second, &event, 10U), nvml::kTimeout);
     ASSERT_EQ(ml("nvmlEventSetWait_v2", both, &event, 2000U), nvml::kSuccess);
-    EXPECT_EQ(event.data, 63U) << "in their order";
+    EXPECT_EQ(event.data, 63U) << "events arrive in order";
     EXPECT_EQ(event.device, cards[0]);
     ASSERT_EQ(ml("nvmlEventSetWait", both, &event, 2000U), nvml::kSuccess);
     EXPECT_EQ(event.data, 74U);
-    // What happens while nobody waits is kept; what happened before the set was made is not.
+    // Events are kept while no thread waits. Events before the creation of the set are not delivered.
     ASSERT_EQ(ml("nvmlEventSetFree", both), 0);
     ASSERT_EQ(ml("nvmlEventSetCreate", &both), 0);
     ASSERT_EQ(ml("nvmlDeviceRegisterEvents", cards[0], kXidEvent, both), 0);
@@ -175,7 +175,7 @@ TEST_F(Faults, AWaiterIsWokenByTheEventNotByItsTimeout) {
   });
 }
 
-TEST_F(Faults, ALostCardSaysSoEverywhereAndItsNeighbourDoesNot) {
+TEST_F(Faults, EveryCallOnALostCardReportsItAndOtherCardsWork) {
   const pid_t running = program_that_gets(kUnknown);
   until_it_runs(running);
   in_child([] {
@@ -197,7 +197,7 @@ TEST_F(Faults, ALostCardSaysSoEverywhereAndItsNeighbourDoesNot) {
   EXPECT_EQ(wait_child(running), 0);
 }
 
-TEST_F(Faults, AHangingLibraryAnswersNobodyUntilItIsOver) {
+TEST_F(Faults, AHangingLibraryAnswersNoCallUntilTheHangEnds) {
   in_child([] {
     Device card = nullptr;
     ASSERT_EQ(ml("nvmlInit_v2"), 0);
@@ -213,17 +213,17 @@ TEST_F(Faults, AHangingLibraryAnswersNobodyUntilItIsOver) {
   });
   ASSERT_EQ(ctl("hang on"), 0);
   const pid_t starting = start_child([] { EXPECT_EQ(ml("nvmlInit_v2"), 0); });
-  in_child([] { use_card(); });  // programs on the cards do not ask the management library
-  EXPECT_EQ(ctl("cards >/dev/null"), 0) << "the simulator itself still tells";
-  // Nothing tells that it hangs. A simulator that does not let it hang has 100 ms to show that.
+  in_child([] { use_card(); });  // programs on the cards do not use the management library
+  EXPECT_EQ(ctl("cards >/dev/null"), 0) << "the simulator itself still answers";
+  // A hang produces no signal to wait for. A simulator that fails to hang has 100 ms to show it.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   int status = 0;
-  EXPECT_EQ(waitpid(starting, &status, WNOHANG), 0) << "initialising hangs too";
+  EXPECT_EQ(waitpid(starting, &status, WNOHANG), 0) << "initialisation hangs too";
   ASSERT_EQ(ctl("hang off"), 0);
   EXPECT_EQ(wait_child(starting), 0);
 }
 
-TEST_F(Faults, ADriverThatIsGoneCannotBeOpenedAndWhatRunsGoesOn) {
+TEST_F(Faults, AGoneDriverCannotBeOpenedAndRunningProgramsContinue) {
   const pid_t running = start_child([] {
     use_card();
     void* spin = kernel("carve_spin_500ms");
@@ -255,14 +255,14 @@ TEST_F(Faults, ADriverThatIsGoneCannotBeOpenedAndWhatRunsGoesOn) {
   EXPECT_EQ(wait_child(running), 0);
 }
 
-TEST_F(Faults, WhatCannotBeBrokenIsNamed) {
+TEST_F(Faults, InvalidFaultsAreRefused) {
   for (const char* bad : {"xid", "xid 0", "xid 0 0", "xid 0 1000", "xid two 48", "lose", "hang", "hang maybe",
                           "driver up", "return 16", "lose 0 1"})
     EXPECT_EQ(ctl(bad), 2) << bad;
   EXPECT_EQ(ctl("lose 7"), 2) << "no such card on this machine";
 }
 
-TEST_F(Faults, ATenantBreaksNothing) {
+TEST_F(Faults, ATenantCannotInjectFaults) {
   in_child([] {
     ASSERT_EQ(setuid(65534), 0);
     Connection tenant;

@@ -9,8 +9,7 @@
 namespace carve::sim {
 
 /// Starts one simulated driver before the first test of a binary and stops it after the last:
-///   const auto* const kSim = ::testing::AddGlobalTestEnvironment(new
-///   InstanceEnvironment("h200x2"));
+///   const auto* const kSim = ::testing::AddGlobalTestEnvironment(new InstanceEnvironment("h200x2"));
 class InstanceEnvironment : public ::testing::Environment {
  public:
   explicit InstanceEnvironment(std::string profile) : profile_(std::move(profile)) {}

@@ -38,9 +38,9 @@ constexpr Symlink kLinks[] = {{"fd", "/proc/self/fd"},
                               {"ptmx", "pts/ptmx"}};
 constexpr const char* kKept[] = {"shm", "pts", "mqueue", "net"};
 
-/// A tmpfs with the usual nodes, then moved over /dev.
+/// Builds a tmpfs with the usual nodes, then moves it over /dev.
 std::string private_dev() {
-  const std::string fresh = "/run/nvidia-sim";  // empty and ours: a place to build it
+  const std::string fresh = "/run/nvidia-sim";  // empty and owned by this instance: the new /dev is built here
   if (mount("carve-sim-dev", fresh.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0)
     return failed("mount a tmpfs for /dev");
   for (const Node& node : kNodes) {
@@ -107,7 +107,7 @@ std::string Instance::spawn() {
     close(ready[0]);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    setpgid(0, 0);  // a terminal's interrupt is for the command, not for its driver
+    setpgid(0, 0);  // a terminal's interrupt must reach the command, not its driver
     const std::string fd = std::to_string(ready[1]);
     execl(daemon_binary_.c_str(), "carve-simd", "--profile", profile_.c_str(), "--ready-fd",
           fd.c_str(), static_cast<char*>(nullptr));

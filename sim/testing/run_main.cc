@@ -9,14 +9,14 @@
 
 #include "sim/testing/instance.h"
 
-// carve-sim-run h200x2 -- command …: the command on a simulated driver of its own.
+// carve-sim-run h200x2 -- command …: runs the command on its own simulated driver.
 namespace {
 
 constexpr char kUsage[] =
     "usage: carve-sim-run <profile> [--] command [arguments]\n"
     "Runs the command in a private mount namespace with its own simulated cards and "
     "LD_LIBRARY_PATH set to\n"
-    "the simulated driver's libraries; ends with the command's exit code (128 + signal if it was "
+    "the simulated driver's libraries; exits with the command's exit code (128 + signal if it was "
     "killed).\n"
     "Example: carve-sim-run h200x2 -- carve-sample-spin --seconds 1\n";
 

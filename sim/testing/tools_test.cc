@@ -7,8 +7,7 @@
 #include "sim/testing/child.h"
 #include "sim/testing/gtest_instance.h"
 
-// The simulator's programs as a person or a script uses them: JSON out, clear errors, shares as on
-// the table.
+// The simulator's programs as a person or a script uses them: JSON output, clear errors, shares as in the table.
 namespace carve::sim {
 namespace {
 
@@ -35,7 +34,7 @@ std::string program(const std::string& name) {
   return ctl.substr(0, ctl.rfind('/') + 1) + name;
 }
 
-TEST(Tools, BadInputIsNamedAndEndsWithTwo) {
+TEST(Tools, BadInputIsNamedAndExitsWith2) {
   for (const char* bad :
        {"carve-simd", "carve-simd --profile h300x2", "carve-simd --profile t4x17",
         "carve-simd --nonsense", "carve-simd --profile t4 --ready-fd x", "carve-simctl",
@@ -54,14 +53,14 @@ TEST(Tools, BadInputIsNamedAndEndsWithTwo) {
   EXPECT_NE(second.text.find("Address already in use"), std::string::npos) << second.text;
 }
 
-TEST(Tools, TwoProcessesGetTheSameAndSwitchesCostWhatTheTableSays) {
+TEST(Tools, TwoProcessesGetEqualTimeAndSwitchesCostWhatTheTableSays) {
   const std::string spin = program("carve-sample-spin --seconds 2.2 --kernel-us 500 --depth 512");
   const Output out = run("(" + spin + " & " + spin + " & wait)");
   ASSERT_EQ(out.code, 0) << out.text;
   const auto windows =
       nlohmann::json::parse(run(program("carve-simctl windows --ms 500")).text)["windows"];
-  // A process's first and last windows are not whole: judged are those in which both had work
-  // throughout.
+  // A process's first and last windows are partial. Only windows in which both processes had work throughout are
+  // judged.
   int judged = 0;
   for (const auto& window : windows) {
     double sum = 0;
@@ -95,7 +94,7 @@ TEST(Tools, AccountCardsAndGroupsAreJsonAndAgree) {
   EXPECT_EQ(nlohmann::json::parse(full.text)["out_of_memory"], true);
 }
 
-TEST(Tools, RunGivesTheCommandsOwnExitCode) {
+TEST(Tools, RunReturnsTheCommandsExitCode) {
   EXPECT_EQ(run(program("carve-sim-run h200x1 -- sh -c 'exit 7'")).code, 7);
   EXPECT_EQ(run(program("carve-sim-run h200x1 -- sh -c 'kill -9 $$'")).code, 128 + 9);
   EXPECT_EQ(run(program("carve-sim-run h200x1 /nonexistent/program")).code, 127);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Characters of ASCII. The standard library's functions depend on the locale.
+// ASCII characters. The standard library's functions depend on the locale.
 namespace carve {
 
 [[nodiscard]] constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }

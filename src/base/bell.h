@@ -12,11 +12,11 @@
 
 namespace carve {
 
-/// Wakes a thread that polls: it polls fd() for input beside whatever else it waits for. Rung many times before it is
-/// heard, it is heard once. ring() from any thread.
+/// Wakes a polling thread. The thread polls fd() for input along with its other descriptors. Several rings before the
+/// thread wakes count as one. ring() is safe from any thread.
 class Bell {
  public:
-  ///   errors  errno's: no descriptors are left
+  ///   errors  errno's: no file descriptor is left
   static Result<Bell> make() {
     Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!fd) return tl::unexpected(errno_error(errno, "eventfd"));
@@ -27,7 +27,8 @@ class Bell {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof(one));
   }
-  /// Silent again; before what it was rung for is looked at, or a ring in between is lost.
+  /// Clears the bell. Call it before the check of what the bell was rung for: a ring between the check and hush() is
+  /// lost.
   void hush() const {
     std::uint64_t rings = 0;
     [[maybe_unused]] const auto got = ::read(fd_.get(), &rings, sizeof(rings));

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(ManualClock, StandsStillUntilItIsMoved) {
+TEST(ManualClock, DoesNotMoveByItself) {
   ManualClock clock;
   const auto start = clock.now();
   const auto wall = clock.wall_now();
@@ -20,7 +20,7 @@ TEST(ManualClock, StandsStillUntilItIsMoved) {
   EXPECT_EQ(clock.wall_now() - wall, seconds(5));
 }
 
-TEST(ManualClock, WakesASleeperWhenItsTimeHasCome) {
+TEST(ManualClock, WakesAThreadAtItsDeadline) {
   ManualClock clock;
   bool reached = false;
   std::jthread sleeper(
@@ -31,8 +31,8 @@ TEST(ManualClock, WakesASleeperWhenItsTimeHasCome) {
   EXPECT_TRUE(reached);
 }
 
-// Without that a test could look at the work of a round that has not begun.
-TEST(ManualClock, AThreadThatIsToWakeIsNoSleeper) {
+// Otherwise a test could check the results of a round that has not begun.
+TEST(ManualClock, AThreadWhoseDeadlineHasPassedIsNotASleeper) {
   ManualClock clock;
   std::atomic<int> rounds = 0;
   std::jthread worker([&](const std::stop_token& stop) {

@@ -6,7 +6,7 @@
 
 namespace carve {
 
-/// Owns one file descriptor; move only. An Fd that was moved from, or default-made, holds none (-1).
+/// Owns one file descriptor; move only. A moved-from or default-constructed Fd holds none (-1).
 class Fd {
  public:
   Fd() = default;

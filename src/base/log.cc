@@ -35,7 +35,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::err;
 }
 
-/// Hands every finished line to a function.
+/// Passes every finished line to a function.
 class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FunctionSink(Log::Sink to) : to_(std::move(to)) {}
@@ -50,15 +50,15 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
   Log::Sink to_;
 };
 
-/// One write per line, so that lines of several processes on one stderr do not mix. What cannot be written
-/// is lost: a log that stops the program would be worse.
+/// One write() per line, so that the lines of several processes on one stderr do not mix. A line that cannot be written
+/// is dropped: logging must not stop the program.
 void write_stderr(std::string_view line) {
   std::string with_end(line);
   with_end += '\n';
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, with_end.data(), with_end.size());
 }
 
-/// The length of the UTF-8 character that starts at `at`; 0 when none does.
+/// The length of the UTF-8 character that starts at `at`; 0 when there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -78,7 +78,7 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
   return overlong || beyond ? 0 : length;
 }
 
-/// A line stays JSON whatever a tenant calls itself: bytes that are not UTF-8 become question marks.
+/// A line is JSON regardless of the names that tenants choose: bytes that are not UTF-8 become question marks.
 void append_json(std::string& out, std::string_view text) {
   out += '"';
   for (std::size_t at = 0; at < text.size();) {
@@ -129,7 +129,7 @@ std::optional<LogLevel> log_level_from(std::string_view word) {
 
 struct Log::Impl {
   explicit Impl(Sink sink) : logger("carve", std::make_shared<FunctionSink>(std::move(sink))) {
-    // The message that reaches spdlog is already JSON, from "level" on.
+    // The message that reaches spdlog is already JSON from "level" on.
     logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
         "{\"ts\":\"%Y-%m-%dT%H:%M:%S.%eZ\",%v}", spdlog::pattern_time_type::utc, ""));
     logger.set_level(spdlog::level::info);

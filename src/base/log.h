@@ -12,12 +12,13 @@
 
 namespace carve {
 
-/// error: a person must act; warn: degraded, heals itself; info: state changed; debug: off in production.
+/// error: an administrator must act; warn: degraded, recovers without help; info: state changed; debug: off in
+/// production.
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
 [[nodiscard]] std::string_view to_string(LogLevel level);  // debug, info, warn, error
 [[nodiscard]] std::optional<LogLevel> log_level_from(std::string_view word);
 
-/// One key and its value. The value is looked at during the call only.
+/// One key and its value. The value is read only during the call.
 struct LogField {
   std::string_view key;
   std::variant<std::string_view, std::int64_t, std::uint64_t, double, bool> value;
@@ -37,18 +38,18 @@ struct LogField {
   }
 };
 
-/// Writes one JSON line per call: {"ts":…,"level":…,"msg":…,key:value…}. The message is a constant in lower
-/// case; what varies goes into fields; `hint` is the field that tells a person the cure. Log where an error
-/// is handled, not where it is returned. No secrets. Safe from any thread; the level can be changed at any
-/// time. It is not a trace: nothing per kernel launch or per allocation.
+/// Writes one JSON line per call: {"ts":…,"level":…,"msg":…,key:value…}. The message is a constant in lower case;
+/// variable parts go into fields. The field `hint` tells the administrator how to fix the problem. Log an error where
+/// it is handled, not where it is returned. No secrets. Safe from any thread; the level can be changed at any time. It
+/// is not a trace: no line per kernel launch or per allocation.
 class Log {
  public:
   using Fields = std::initializer_list<LogField>;
   using Sink = std::function<void(std::string_view line)>;
 
-  /// To stderr, each line in one write.
+  /// Writes to stderr, each line in one write().
   Log();
-  /// To `sink` (tests), without the line's end.
+  /// Writes to `sink` (tests), without the line end.
   explicit Log(Sink sink);
   ~Log();
   Log(const Log&) = delete;

@@ -9,7 +9,7 @@
 namespace carve {
 namespace {
 
-TEST(Log, EveryLineIsJsonWhateverIsInIt) {
+TEST(Log, EveryLineIsJsonRegardlessOfItsContents) {
   std::vector<std::string> lines;
   Log log([&](std::string_view line) { lines.emplace_back(line); });
   log.info(
@@ -27,7 +27,7 @@ TEST(Log, EveryLineIsJsonWhateverIsInIt) {
   EXPECT_EQ(json["ts"].get<std::string>().size(), std::string("2026-01-01T00:00:00.000Z").size());
 }
 
-TEST(Log, BytesThatAreNoTextDoNotBreakALine) {
+TEST(Log, BytesThatAreNotUtf8AreReplaced) {
   std::string line;
   Log log([&](std::string_view l) { line = l; });
   log.info("process seen", {{"command", "caf\xc3\xa9 \xff \xc0\xaf \xed\xa0\x80 \xe2\x82"}});
@@ -35,7 +35,7 @@ TEST(Log, BytesThatAreNoTextDoNotBreakALine) {
   EXPECT_EQ(json["command"], "caf\xc3\xa9 ? ?? ??? ??");
 }
 
-TEST(Log, TheLevelCanBeChangedWhileItRuns) {
+TEST(Log, TheLevelCanBeChangedAtAnyTime) {
   int lines = 0;
   Log log([&](std::string_view) { ++lines; });
   log.debug("not seen");
@@ -49,7 +49,7 @@ TEST(Log, TheLevelCanBeChangedWhileItRuns) {
   EXPECT_EQ(log.level(), LogLevel::kError);
 }
 
-TEST(Log, LevelsAreReadByName) {
+TEST(Log, LevelsAreParsedByName) {
   EXPECT_EQ(log_level_from("warn"), LogLevel::kWarn);
   EXPECT_FALSE(log_level_from("loud"));
 }

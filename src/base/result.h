@@ -7,17 +7,17 @@
 #include <utility>
 #include <vector>
 
-// One result type for the whole program. tl::expected rather than std::expected: the floor is g++ 12 and
-// clang 14 in C++20, where the standard one does not exist. Changing that is changing one line here.
+// The result type of the whole program. tl::expected instead of std::expected: the oldest supported compilers are g++
+// 12 and clang 14 in C++20, which do not have the standard type. A later change to it is a change of one line here.
 //
-// Three legal ways to use it:
-//   CARVE_TRY(auto x, f());            // hand the error to the caller
+// Three ways to use it:
+//   CARVE_TRY(auto x, f());            // return the error to the caller
 //   auto r = f(); if (!r) { … r.error() … }
 //   return fail(Code::kInvalidArgument, "memory: …");
 namespace carve {
 
-/// The sixteen canonical status codes (gRPC's numbers), so that one table maps an error to a process exit
-/// code, an HTTP status, a Kubernetes reason and a retry class.
+/// The sixteen canonical status codes (gRPC's numbers). One table maps an error to a process exit code, an HTTP status,
+/// a Kubernetes reason and a retry class.
 enum class Code : std::uint8_t {
   kCancelled = 1,
   kUnknown = 2,
@@ -37,7 +37,7 @@ enum class Code : std::uint8_t {
   kUnauthenticated = 16,
 };
 
-/// What went wrong, for a person: `what` names the field, the value, the unit and what is legal.
+/// An error for a reader: `what` names the field, the value, the unit and the legal values.
 struct Error {
   Code code = Code::kUnknown;
   std::string what;
@@ -50,12 +50,12 @@ using Result = tl::expected<T, Error>;
   return tl::unexpected<Error>(Error{code, std::move(what)});
 }
 
-/// One more thing that is wrong with the input: an Error of kInvalidArgument at the end of `errors`.
+/// Appends an Error of kInvalidArgument to `errors`: one more fault of the input.
 inline void add_invalid(std::vector<Error>& errors, std::string what) {
   errors.push_back(Error{Code::kInvalidArgument, std::move(what)});
 }
 
-/// Puts the layer's own words before an error that comes from below: "read slice 7: open: not found".
+/// Puts the calling layer's context before an error from a lower layer: "read slice 7: open: not found".
 [[nodiscard]] inline tl::unexpected<Error> fail_in(std::string_view context, Error error) {
   error.what = std::string(context) + ": " + error.what;
   return tl::unexpected<Error>(std::move(error));
@@ -64,21 +64,21 @@ inline void add_invalid(std::vector<Error>& errors, std::string what) {
 /// The code's name as a word ("invalid argument"), for messages.
 std::string_view to_string(Code code);
 
-/// An Error from errno: the code that fits, and "context: strerror".
+/// An Error from errno: the matching code, and the text "context: strerror".
 [[nodiscard]] Error errno_error(int err, std::string_view context);
 
 }  // namespace carve
 
 #define CARVE_CONCAT_INNER(a, b) a##b
 #define CARVE_CONCAT(a, b) CARVE_CONCAT_INNER(a, b)
-/// Evaluates `expression` (a Result<T>); hands its error on, or binds its value to `declaration`.
+/// Evaluates `expression` (a Result<T>). Returns its error to the caller, or binds its value to `declaration`.
 #define CARVE_TRY(declaration, expression)                                         \
   auto CARVE_CONCAT(carve_try_, __LINE__) = (expression);                          \
   if (!CARVE_CONCAT(carve_try_, __LINE__))                                         \
     return ::tl::unexpected<::carve::Error>(                                       \
         std::move(CARVE_CONCAT(carve_try_, __LINE__)).error());                    \
   declaration = std::move(*CARVE_CONCAT(carve_try_, __LINE__))
-/// The same for Result<void>.
+/// CARVE_TRY for Result<void>.
 #define CARVE_TRY_VOID(expression)                                                 \
   if (auto carve_try_void = (expression); !carve_try_void)                         \
   return ::tl::unexpected<::carve::Error>(std::move(carve_try_void).error())

@@ -6,10 +6,10 @@
 
 namespace carve {
 
-/// By this name `top -H`, a profile and bench/cluster show the thread that calls; at most 15 letters.
+/// Names the calling thread in `top -H`, in profiles and in bench/cluster; at most 15 characters.
 inline void name_thread(const char* name) { ::pthread_setname_np(::pthread_self(), name); }
 
-/// While it lives, threads that this one starts have that name: for those that a library starts.
+/// Threads that this thread starts while the object exists inherit `name`. It names the threads that a library starts.
 class NamesThreads {
  public:
   explicit NamesThreads(const char* name) {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <string>
 
-// The two quantities of the house, as types, so that neither can be taken for the other or for a plain
-// number. Arithmetic saturates: a sum that does not fit becomes the largest value, never a small one, and a
-// difference below nothing is nothing. This is not a parser: text is read in codec/quantity.h.
+// The two quantities of Carve, as types, so that the compiler tells them apart from each other and from plain numbers.
+// Arithmetic saturates: a sum that overflows becomes the largest value, and a negative difference becomes zero. This
+// header does not parse text; codec/quantity.h does.
 namespace carve {
 
 /// Bytes of device memory.
@@ -35,7 +35,7 @@ class Bytes {
   constexpr Bytes& operator+=(Bytes b) { return *this = *this + b; }
   constexpr Bytes& operator-=(Bytes b) { return *this = *this - b; }
 
-  /// `percent` (0..100) of this, rounded down, so that shares of a card never add up to more than the card.
+  /// `percent` (0..100) of these bytes, rounded down: the shares of a card never add up to more than the card.
   [[nodiscard]] constexpr Bytes percent(std::uint32_t percent) const {
     return Bytes(count_ / 100 * percent + count_ % 100 * percent / 100);
   }
@@ -44,8 +44,8 @@ class Bytes {
   std::uint64_t count_ = 0;
 };
 
-/// A share of one card's compute in hundredths (per cent): 100 is the whole card. 0 means no guarantee.
-/// Sums of shares use this type too, so values above 100 exist; who asks is checked by validate().
+/// A share of one card's compute in hundredths (per cent): 100 is the whole card, 0 is no guarantee. Sums of shares use
+/// this type too, so values above 100 exist; validate() checks the share of a request.
 class CoreShare {
  public:
   constexpr CoreShare() = default;
@@ -69,14 +69,14 @@ class CoreShare {
   std::uint32_t hundredths_ = 0;
 };
 
-/// For people: "4 GiB", "3.2 GiB", "512 MiB", "17 bytes". One decimal, rounded down, so that what is free is
-/// never overstated.
+/// For messages: "4 GiB", "3.2 GiB", "512 MiB", "17 bytes". One decimal, rounded down, so that free memory is never
+/// overstated.
 [[nodiscard]] std::string to_human(Bytes bytes);
 
-/// The shortest exact spelling that codec/quantity.h reads back: "4Gi", "1536Mi", "4294967297".
+/// The shortest exact spelling that codec/quantity.h parses: "4Gi", "1536Mi", "4294967297".
 [[nodiscard]] std::string to_canonical(Bytes bytes);
 
-/// "3.2 GiB < 4 GiB" for a person; in plain bytes where the two would read the same.
+/// "3.2 GiB < 4 GiB", for messages; in plain bytes where the two would read the same.
 [[nodiscard]] std::string human_less(Bytes smaller, Bytes larger);
 
 }  // namespace carve

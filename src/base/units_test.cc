@@ -35,7 +35,7 @@ TEST(Bytes, CanonicalTextIsExact) {
   EXPECT_EQ(to_canonical(Bytes(0)), "0");
 }
 
-TEST(Bytes, AComparisonForAPersonNeverReadsTheSameOnBothSides) {
+TEST(Bytes, TheTwoSidesOfAComparisonNeverReadTheSame) {
   EXPECT_EQ(human_less(Bytes::mib(3300), Bytes::gib(4)), "3.2 GiB < 4 GiB");
   EXPECT_EQ(human_less(Bytes::gib(4) + Bytes(1), Bytes::gib(4) + Bytes(2)),
             "4294967297 bytes < 4294967298 bytes");

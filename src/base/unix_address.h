@@ -9,14 +9,14 @@
 
 namespace carve {
 
-/// A unix socket's path as the system calls want it.
-///   errors  kInvalidArgument: longer than the kernel takes (107 bytes)
+/// The path of a unix socket as a sockaddr_un.
+///   errors  kInvalidArgument: the path is longer than the kernel accepts (107 bytes)
 [[nodiscard]] inline Result<sockaddr_un> unix_address(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
     return fail(Code::kInvalidArgument, path + ": " + std::to_string(path.size()) +
-                                            " bytes, a socket's path has at most " +
+                                            " bytes; the path of a unix socket has at most " +
                                             std::to_string(sizeof(address.sun_path) - 1));
   }
   path.copy(address.sun_path, path.size());

@@ -45,7 +45,7 @@
 #include "cmd/stop_signals.h"
 #include "cmd/take_over.h"
 
-// carve agent: everything wired, until SIGTERM.
+// carve agent: wires the parts of the agent and runs them until SIGTERM.
 namespace carve::cmd {
 namespace {
 
@@ -59,7 +59,7 @@ class JournalOnDisk final : public NodeJournal {
   JournalFile file_;
 };
 
-/// A socket inode that nobody listens on: opening what it is bound over fails for everybody.
+/// A socket inode without a listener. A file that it is bind-mounted over cannot be opened by any process.
 Result<void> make_mask(const std::string& path) {
   CARVE_TRY(const auto address, unix_address(path));
   ::unlink(path.c_str());
@@ -70,7 +70,7 @@ Result<void> make_mask(const std::string& path) {
   return {};
 }
 
-/// Without a row of the configuration: root, and group carve where there is one.
+/// The access rules without a row of the configuration: root, and group carve if it exists.
 void default_access(HostOptions* options) {
   if (!options->access.empty()) return;
   if (const group* entry = ::getgrnam("carve")) {
@@ -117,8 +117,8 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   return config;
 }
 
-/// What XIDs mean: the built-in table, with the operator's file over it.
-///   errors  kInvalidArgument: every line that is wrong; those of reading it
+/// What XIDs mean: the built-in table, overridden by the operator's file.
+///   errors  kInvalidArgument: every line that is wrong; the errors of reading the file
 Result<XidPolicy> xid_policy_of(const HostOptions& options) {
   if (options.health_policy.empty()) return built_in_xid_policy();
   const auto text = read_text(options.health_policy);
@@ -126,8 +126,8 @@ Result<XidPolicy> xid_policy_of(const HostOptions& options) {
   return codec::parse_xid_policy(options.health_policy, *text, built_in_xid_policy());
 }
 
-/// A node's pods have groups of their own: there the folder is opened only where it is, because a `carve up` was here
-/// before; else null.
+/// The cgroups of `carve run`'s slices. On a Kubernetes node the pods have cgroups of their own, so the folder is
+/// opened only if it exists, because `carve up` ran there before. Null otherwise.
 Result<std::unique_ptr<Cgroup2>> open_cgroups(const HostOptions& options, bool node_agent) {
   CARVE_TRY(const std::string root, cgroup_folder(options));
   if (node_agent && ::access(root.c_str(), F_OK) != 0) return nullptr;
@@ -145,12 +145,13 @@ NvmlWorkerOptions worker_options(const HostOptions& options) {
   return worker;
 }
 
-/// `runs`: `carve run` is served here, and mounts over folders of this very file system.
+/// `runs`: this agent serves `carve run`, which mounts over folders of this file system.
 Result<void> make_folders_for(const HostOptions& options, bool runs) {
   CARVE_TRY_VOID(make_folders(options.runtime_dir, 0755));
   CARVE_TRY_VOID(make_folders(options.slices_dir(), 0700));
-  // A container gets its own folder by a mount, which root makes: nobody else passes, or any user of the node could say
-  // hello in a slice's name. `carve run` mounts as its caller, who must pass, by a name that he was told.
+  // A container gets its slice's folder by a mount, which root creates. No other user may enter the parent folder, or
+  // any user of the node could say hello in a slice's name. `carve run` mounts as its caller, so its caller must be
+  // able to enter, by the name that the agent returned.
   if (::chmod(options.slices_dir().c_str(), runs ? 0711 : 0700) != 0) {
     return tl::unexpected(errno_error(errno, "chmod " + options.slices_dir()));
   }
@@ -159,7 +160,7 @@ Result<void> make_folders_for(const HostOptions& options, bool runs) {
   return make_mask(options.runtime_dir + "/mask");
 }
 
-/// The texts by which container runtimes know slices now.
+/// The texts of the CDI files that are published now.
 std::vector<std::string> published(CdiFiles& devices) {
   std::vector<std::string> texts;
   const auto ids = devices.list();
@@ -169,25 +170,25 @@ std::vector<std::string> published(CdiFiles& devices) {
   return texts;
 }
 
-/// Builds of libcarve that an upgrade left behind. `specs`: as they stood before this agent published anything, since a
-/// runtime that read one of them a moment ago may mount what it names a moment from now; the next start is soon enough.
+/// Removes builds of libcarve that an upgrade left behind. `specs`: the CDI files from before this agent published any.
+/// A runtime that has just read one of them may still mount the build that it names. The next start removes that build.
 void remove_old_libraries(const HostOptions& options, const std::string& current, const std::vector<std::string>& specs,
                           Log& log) {
   if (current.empty()) return;
   const auto unused = mountns::unused_builds(options.libraries(), current, specs);
-  if (!unused) return log.warn("old libraries stay", {{"reason", unused.error().what}});
+  if (!unused) return log.warn("old libraries are not removed", {{"reason", unused.error().what}});
   for (const auto& folder : *unused) {
     const auto removed = mountns::remove_build(folder);
     log.info("old library removed", {{"folder", folder}, {"ok", removed.has_value()}});
   }
 }
 
-constexpr std::chrono::seconds kHandover{10};  // by then the kubelet has long found this agent's own sockets
-constexpr int kMostRounds = 6000;  // of 10 ms: an agent that is told to end has 30 s for it
+constexpr std::chrono::seconds kHandover{10};  // by then the kubelet uses this agent's own sockets
+constexpr int kMostRounds = 6000;  // of 10 ms, 60 s in all: an agent has 30 s to end
 
-/// The journal, which one agent has at a time. On a node of Kubernetes a new agent is started beside the one that it
-/// takes over from, and waits here until that one has ended, known to the kubelet already (`early`); nullopt: told to
-/// stop meanwhile.
+/// The journal, which only one agent has at a time. On a Kubernetes node a new agent starts while the previous one
+/// still runs. It registers with the kubelet (`early`) and waits here until the previous agent has ended. nullopt: a
+/// stop signal arrived meanwhile.
 Result<std::optional<JournalFile>> open_journal(const HostOptions& options, const DoorOptions* doors,
                                                 const sigset_t& stop, Log& log, std::unique_ptr<TakeOver>* early) {
   CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
@@ -201,8 +202,8 @@ Result<std::optional<JournalFile>> open_journal(const HostOptions& options, cons
       log.info("another agent serves this node; taking over when it ends", {{"journal", file.error().what}});
       CARVE_TRY(*early, TakeOver::open(*doors, log));
     } else if (round == kMostRounds && *early) {
-      // Nobody ends it: two agents were started for one node. The kubelet goes back to the one that can answer.
-      log.warn("the other agent does not end; this one waits without the kubelet", {{"journal", file.error().what}});
+      // The other agent does not end: two agents were started for one node. The kubelet returns to the one that serves.
+      log.warn("the other agent does not end; this one leaves the kubelet and waits", {{"journal", file.error().what}});
       early->reset();
     }
     const timespec wait = {0, 10'000'000};
@@ -210,13 +211,13 @@ Result<std::optional<JournalFile>> open_journal(const HostOptions& options, cons
   }
 }
 
-/// The kubelet's doors of this node, served on a thread of their own.
+/// The kubelet interfaces of this node, served on a thread of their own.
 struct Doors {
   DoorOptions options;
   std::unique_ptr<KubeApi> api;
 };
 
-/// Doors and totals: as the flags say, else as the installation's control says, where there is one, else DRA alone.
+/// Kubelet interfaces and totals: from the flags, else from the cluster configuration if it exists, else DRA alone.
 Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log) {
   std::string words = node.doors.empty() ? "dra" : node.doors;
   CARVE_TRY(doors->totals, node::total_names(node.totals));
@@ -229,20 +230,21 @@ Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log
       doors->gpushare_unit = cluster->gpushare_unit;
       doors->wakes_pods = false;
     }
-    log.info(cluster ? "this installation has a control" : "no control in this installation",
+    log.info(cluster ? "control is installed" : "control is not installed",
              {{"configuration", node.cluster_config}, {"doors", words}});
   }
   return parse_doors(words, doors);
 }
 
-/// Without such settings there is no control, and an agent serves DRA.
+/// Whether an agent can start with this cluster configuration. Without one, control is not installed and the agent
+/// serves DRA.
 Result<void> can_start_with(const std::optional<std::string>& text) {
   if (!text) return {};
   const auto config = parse_cluster_config(*text, "cluster.conf");
   return config ? Result<void>() : tl::unexpected(config.error());
 }
 
-/// The same of its own configuration, by what it says alone.
+/// The same for the agent's own configuration file. Checks its text only.
 Result<void> can_start_configured(const std::string& path, bool named, const std::optional<std::string>& text) {
   if (!text) return named ? Result<void>(fail(Code::kNotFound, path + " is gone")) : Result<void>();
   HostOptions read;
@@ -252,7 +254,7 @@ Result<void> can_start_configured(const std::string& path, bool named, const std
   return xids ? Result<void>() : tl::unexpected(xids.error());
 }
 
-/// Of a node's agent, whose settings are mounted; who starts one by hand starts it again by hand.
+/// Watches the configuration of a node's agent, which is mounted. An agent that a person started is not restarted.
 ConfigWatch watch_configuration(const HostOptions& options, const NodeOptions& node, Clock& clock, Log& log) {
   const bool named = !options.config.empty();
   const std::string path = named ? options.config : kUsualConfig;
@@ -260,8 +262,8 @@ ConfigWatch watch_configuration(const HostOptions& options, const NodeOptions& n
   return {node.name.empty() ? std::string() : path, options.config_text, check, clock, log};
 }
 
-/// The parent of an agent that serves slots: this process is that from now on, and the agent its child, with the same
-/// words.
+/// Makes this process the keeper of an agent that serves the device plugin. The agent is its child, with the same
+/// arguments.
 int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock& clock, Log& log) {
   const auto words = read_text("/proc/self/cmdline");
   if (!words) return report(words.error());
@@ -279,14 +281,15 @@ int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock
   return code ? *code : report(code.error());
 }
 
-/// The cards' device files: the agent's, or (`own-devices = off`) given back where an earlier agent had them; null.
-///   errors  kInvalidArgument: on a node of Kubernetes; as restore_card_files()
+/// The cards' device files, if they belong to the agent; else nullptr. With `own-devices = off` it restores the files
+/// that an earlier agent has closed.
+///   errors  kInvalidArgument: own-devices on a Kubernetes node; those of device_group() and restore_card_files()
 Result<std::unique_ptr<cdi::OwnedCardFiles>> open_card_files(const HostOptions& options, const AgentConfig& config,
                                                              bool node_agent, Log& log) {
   if (node_agent && options.own_devices) {
     return fail(Code::kInvalidArgument,
-                "own-devices: on; legal on a node of Kubernetes is off: containers get nodes of their own from the "
-                "runtime, and users of the host itself are not Carve's there");
+                "own-devices: \"on\"; legal on a Kubernetes node: off; the runtime creates device nodes for each "
+                "container there, and Carve does not manage users of the host");
   }
   if (node_agent) return nullptr;
   CARVE_TRY(const auto group, device_group(options));
@@ -294,12 +297,12 @@ Result<std::unique_ptr<cdi::OwnedCardFiles>> open_card_files(const HostOptions& 
   if (options.own_devices) return std::make_unique<cdi::OwnedCardFiles>(files);
   if (::access(files.record.c_str(), F_OK) != 0) return nullptr;
   CARVE_TRY(const auto left, cdi::restore_card_files(files));
-  for (const auto& text : left) log.warn("device file is not given back", {{"reason", text}});
+  for (const auto& text : left) log.warn("device file is not restored", {{"reason", text}});
   return nullptr;
 }
 
-/// nullopt: no node, no doors.
-///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: neither a kubeconfig nor a pod's account
+/// The kubelet interfaces to serve; nullopt: not on a Kubernetes node.
+///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: no kubeconfig and no pod's service account
 Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
   if (node.name.empty()) return std::nullopt;
   Doors doors;
@@ -322,7 +325,7 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
 int run_agent(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
-  raise_file_limit();  // without a descriptor nobody can be told from one who is gone
+  raise_file_limit();  // the agent needs a pidfd per process to notice its end
   const sigset_t stop_signals = block_stop_signals();
 
   Log log;
@@ -346,7 +349,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   if (!file) return report(file.error());
   if (!file->has_value()) return kExitOk;
   JournalOnDisk journal(std::move(**file));
-  // Not before: what lies there is the one's that serves.
+  // Only now: until the journal is open, these folders belong to the previous agent.
   if (auto made = make_folders_for(options, !node_agent); !made) return report(made.error());
   auto cgroups = open_cgroups(options, node_agent);
   NvmlClient gpu(worker_options(options), clock, log);
@@ -372,7 +375,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     if (error.code == Code::kDataLoss) error.what += journal_remedy(options.state_dir + "/journal.d");
     return report(error);
   }
-  // By `carve run` and `carve slice create` a machine's own users have mounts in scripts that nobody sees.
+  // Not on a single machine: scripts around `carve run` and `carve slice create` may have mounts that no agent sees.
   if (node_agent) remove_old_libraries(options, library, specs, log);
   auto server = api::Server::open(options.agent_socket(), agent, log);
   if (!server) return report(server.error());
@@ -386,7 +389,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
       auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);
-      if (!opened) log.warn("nobody can read metrics here", {{"listen", node.listen}, {"error", opened.error().what}});
+      if (!opened) log.warn("metrics are not served", {{"listen", node.listen}, {"error", opened.error().what}});
       if (opened) port = std::move(*opened);
     }
     std::atomic<bool> failed = false;
@@ -396,9 +399,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
         doors::WaitingDra* waiting = early ? &early->door() : nullptr;
         auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, waiting);
         if (!served) {
-          log.error("the kubelet's doors cannot be opened", {{"error", served.error().what}});
+          log.error("the kubelet interfaces cannot be opened", {{"error", served.error().what}});
           failed = true;
-          ::kill(::getpid(), SIGTERM);  // the DaemonSet starts it again, and shows that it failed
+          ::kill(::getpid(), SIGTERM);  // the DaemonSet restarts it, and shows the failure
         }
       });
     }
@@ -406,7 +409,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     if (early) {
       handover = std::jthread([&](const std::stop_token& stop) {
         clock.sleep_for(kHandover, stop);
-        early->close();  // the door itself stays: run_doors() has a hold of it
+        early->close();  // the WaitingDra stays: run_doors() uses it
       });
     }
     int signal = 0;
@@ -415,7 +418,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     exit_code = failed ? kExitFailed : kExitOk;
   }
   ::unlink((options.runtime_dir + "/mask").c_str());
-  if (node_agent && cgroups && *cgroups) (*cgroups)->remove_root();  // an uninstall leaves none
+  if (node_agent && cgroups && *cgroups) (*cgroups)->remove_root();  // so that an uninstall leaves no folder
   return exit_code;
 }
 

@@ -8,9 +8,9 @@
 namespace carve::cmd {
 namespace {
 
-HttpReply plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
+HttpResponse plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
 
-/// Who is asked: the node's agent, and what its keeper said of those before it.
+/// The sources of the answers: the node's agent, and the keeper's count of crashed agents.
 struct Port {
   AgentApi& agent;
   std::string node;
@@ -20,16 +20,16 @@ struct Port {
 std::string metrics_of(const AgentView& view, const std::string& node, std::uint64_t crashes) {
   codec::MetricsText process;
   process.family("carve_agent_crashes_total", codec::MetricsText::Kind::kCounter,
-                 "Agents of this pod that crashed and were followed by another, slots being kept meanwhile.");
+                 "Agents of this pod that crashed and were restarted by the keeper.");
   process.sample(crashes, {{"node", node}});
   write_process(&process);
   return node::node_metrics(view, node) + process.text();
 }
 
-HttpReply answer(const Port& port, const HttpAsk& ask) {
+HttpResponse answer(const Port& port, const HttpRequest& ask) {
   const bool metrics = ask.path == "/metrics";
   if (!metrics && ask.path != "/v1/node" && ask.path != "/healthz") return plain(404, "there is nothing at this path");
-  if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not know that method");
+  if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not support this method");
   if (ask.path == "/healthz") return plain(200, "ok");
   auto view = port.agent.view({});
   if (!view) return plain(503, view.error().what);
@@ -43,12 +43,12 @@ Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen,
                                                       const std::string& node, std::uint64_t crashes, Log& log) {
   http::ServerOptions options;
   options.listen = listen;
-  options.limits.body = 1UL << 10U;  // nobody has anything to tell
+  options.limits.body = 1UL << 10U;  // no request has a body
   options.limits.connections = 64;
   options.limits.threads = 1;
   options.limits.waiting_threads = 1;
   return http::Server::open(
-      options, [port = Port{agent, node, crashes}](const HttpAsk& ask) { return answer(port, ask); }, log);
+      options, [port = Port{agent, node, crashes}](const HttpRequest& ask) { return answer(port, ask); }, log);
 }
 
 }  // namespace carve::cmd

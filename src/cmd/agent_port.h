@@ -11,9 +11,9 @@
 
 namespace carve::cmd {
 
-/// What a node's agent tells over plain HTTP, to whoever reaches it; nothing can be changed there:
-///   /metrics   for a collector   /v1/node   its view, as JSON, without its processes' names   /healthz
-/// `crashes`: of agents that this one follows.
+/// The agent's port over plain HTTP, read-only and without authentication:
+///   /metrics   for a collector   /v1/node   the node's view, as JSON, without its processes' names   /healthz
+/// `crashes`: agents of this pod that crashed before this one.
 ///   errors  kInvalidArgument: `listen`; kUnavailable: the port is taken
 [[nodiscard]] Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen, AgentApi& agent,
                                                                     const std::string& node, std::uint64_t crashes,

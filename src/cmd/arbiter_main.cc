@@ -31,7 +31,7 @@ int run_arbiter(const HostOptions& options, const std::string& trace) {
     if (auto spelled = Cgroup2::spelled(options.cgroup_root); spelled) {
       arbiter.groups_folder = options.cgroup_root;
       arbiter.groups_path = std::move(*spelled);
-    } else {  // the agent makes no slice that would have a group there
+    } else {  // the agent creates no slice that would need a cgroup there
       log.warn("slices cannot have cgroups of their own", {{"error", spelled.error().what}});
     }
   }

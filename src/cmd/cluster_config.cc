@@ -44,17 +44,31 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
   return {};
 }
 
-/// What is legal line by line and would leave nvidia.com/gpu without a door: its pods would wait for ever.
+/// Refuses settings that are legal one by one but leave nvidia.com/gpu without an interface that serves it: its pods
+/// would never start.
 Result<void> check_together(const ClusterConfig& config) {
   if (config.nvidia == NvidiaDoor::kDra && config.doors == "slots")
     return fail(Code::kInvalidArgument,
-                "dialects.nvidia = dra with doors = slots: nobody serves claims; legal with it are doors = dra and "
-                "dra,slots, or dialects.nvidia = slots and off");
+                "dialects.nvidia = dra with doors = slots: no agent serves claims; set doors = dra or dra,slots, or "
+                "dialects.nvidia = slots or off");
   if (config.nvidia == NvidiaDoor::kSlots && config.doors == "dra")
     return fail(Code::kInvalidArgument,
-                "dialects.nvidia = slots with doors = dra: nobody serves slots; legal with it are doors = slots and "
-                "dra,slots, or dialects.nvidia = dra and off");
+                "dialects.nvidia = slots with doors = dra: no agent serves slots; set doors = slots or dra,slots, or "
+                "dialects.nvidia = dra or off");
   return {};
+}
+
+/// Applies every legal line. The errors name the others.
+Result<void> apply_lines(const std::string& text, const std::string& source, ClusterConfig* config) {
+  bool nvidia_said = false;
+  auto applied = each_setting(text, source, [&](const std::string& key, const std::string& value) {
+    nvidia_said = nvidia_said || key == "dialects.nvidia";
+    auto line = apply(key, value, config);
+    if (!line && (key == "dialects.nvidia" || key == "doors")) config->nvidia = NvidiaDoor::kOff;
+    return line;
+  });
+  if (!nvidia_said && config->doors == "dra") config->nvidia = NvidiaDoor::kDra;
+  return applied;
 }
 
 }  // namespace
@@ -73,14 +87,16 @@ Result<ClusterConfig> read_cluster_config(const std::string& path) {
 
 Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source) {
   ClusterConfig config;
-  bool nvidia_said = false;
-  CARVE_TRY_VOID(each_setting(text, source, [&](const std::string& key, const std::string& value) {
-    nvidia_said = nvidia_said || key == "dialects.nvidia";
-    return apply(key, value, &config);
-  }));
-  if (!nvidia_said && config.doors == "dra") config.nvidia = NvidiaDoor::kDra;
+  CARVE_TRY_VOID(apply_lines(text, source, &config));
   if (auto fits = check_together(config); !fits)
     return fail(Code::kInvalidArgument, fmt::format("configuration:\n  {}: {}", source, fits.error().what));
+  return config;
+}
+
+ClusterConfig legal_lines(const std::string& text) {
+  ClusterConfig config;
+  static_cast<void>(apply_lines(text, "", &config));
+  if (!check_together(config)) config.nvidia = NvidiaDoor::kOff;
   return config;
 }
 

@@ -4,7 +4,7 @@
 
 #include "cmd/cluster_config.h"
 
-// Whatever cluster.conf says: settings of which each is legal, or an error that names file and line.
+// Any text of cluster.conf results in legal settings, or in an error that names the file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto config = carve::cmd::parse_cluster_config(text, "cluster.conf");

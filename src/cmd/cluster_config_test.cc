@@ -24,7 +24,7 @@ class ClusterConfigFile : public ::testing::Test {
   }
 };
 
-TEST_F(ClusterConfigFile, SaysWhatControlAndAgentsAgreeOn) {
+TEST_F(ClusterConfigFile, SetsWhatControlAndAgentsShare) {
   const auto config = read("doors = dra,slots  # both\n\ndialects.nvidia = dra\ndialects.gpushare-unit = MiB\n"
                            "dialects.gpushare-http = on\n"
                            "placement.policy = spread\nscheduler.name =\nadmission.visible-devices = refuse\n");
@@ -39,16 +39,16 @@ TEST_F(ClusterConfigFile, SaysWhatControlAndAgentsAgreeOn) {
   EXPECT_THAT(config->totals(), Not(Contains("nvidia.com/gpu")));
 }
 
-TEST_F(ClusterConfigFile, AnEmptyOneIsTheDefault) {
+TEST_F(ClusterConfigFile, IsTheDefaultWhenItIsEmpty) {
   const auto config = read("");
   ASSERT_TRUE(config);
   EXPECT_EQ(config->doors, "slots");
-  EXPECT_FALSE(config->gpushare_http) << "who wants it open to everybody says so";
+  EXPECT_FALSE(config->gpushare_http) << "a port without authentication must be enabled explicitly";
   EXPECT_EQ(config->visible, control::VisibleDevices::kVoid);
   EXPECT_THAT(config->totals(), Contains("nvidia.com/gpu"));
 }
 
-TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
+TEST_F(ClusterConfigFile, NamesEveryErrorWithItsLine) {
   const auto config = read("doors = window\nnonsense\nplacement.policy = bestfit\ncolour = red\n"
                            "admission.visible-devices = leave\ndialects.gpushare-http = yes\n");
   ASSERT_FALSE(config);
@@ -60,12 +60,12 @@ TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
                     HasSubstr(":6: dialects.gpushare-http: \"yes\"; legal are off and on")));
 }
 
-TEST_F(ClusterConfigFile, NvidiaNeedsADoorThatServesIt) {
+TEST_F(ClusterConfigFile, RequiresAnInterfaceThatServesNvidia) {
   EXPECT_THAT(read("doors = slots\ndialects.nvidia = dra\n").error().what,
-              HasSubstr(".conf: dialects.nvidia = dra with doors = slots: nobody serves claims"));
+              HasSubstr(".conf: dialects.nvidia = dra with doors = slots: no agent serves claims"));
   EXPECT_THAT(read("doors = dra\ndialects.nvidia = slots\n").error().what,
-              HasSubstr("dialects.nvidia = slots with doors = dra: nobody serves slots"));
-  EXPECT_EQ(read("doors = dra\n")->nvidia, NvidiaDoor::kDra) << "where nothing is said, the door that there is";
+              HasSubstr("dialects.nvidia = slots with doors = dra: no agent serves slots"));
+  EXPECT_EQ(read("doors = dra\n")->nvidia, NvidiaDoor::kDra) << "the default is the interface that is served";
   for (const char* doors : {"dra", "slots", "dra,slots"}) {
     for (const char* nvidia : {"dra", "slots", "off"}) {
       const std::string_view served = doors;
@@ -76,7 +76,20 @@ TEST_F(ClusterConfigFile, NvidiaNeedsADoorThatServesIt) {
   }
 }
 
-TEST(ClusterConfig, NoFileIsToldApart) {
+TEST(ClusterConfig, LegalLinesAreReadBesideIllegalOnes) {
+  const auto config = legal_lines("doors = dra,slots\nnonsense\ndialects.gpushare-unit = MiB\ncolour = red\n");
+  EXPECT_EQ(config.doors, "dra,slots");
+  EXPECT_EQ(config.gpushare_unit, Bytes::mib(1));
+  EXPECT_THAT(config.totals(), Contains("nvidia.com/gpu"));
+}
+
+/// Another plugin may serve nvidia.com/gpu then, so its total is not Carve's to remove.
+TEST(ClusterConfig, AnIllegalLineOnNvidiaCountsAsOff) {
+  for (const char* text : {"dialects.nvidia = slot\n", "doors = window\n", "doors = dra\ndialects.nvidia = slots\n"})
+    EXPECT_THAT(legal_lines(text).totals(), Not(Contains("nvidia.com/gpu"))) << text;
+}
+
+TEST(ClusterConfig, ReportsAMissingFileAsNotFound) {
   EXPECT_EQ(read_cluster_config(::testing::TempDir() + "/none.conf").error().code, Code::kNotFound);
 }
 

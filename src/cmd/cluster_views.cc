@@ -22,7 +22,7 @@
 #include "cmd/live.h"
 #include "cmd/options.h"
 
-// The views of a whole cluster: `carve inspect --cluster`, `carve explain`, and the same as `kubectl carve …`.
+// The views of a whole cluster: `carve inspect --cluster`, `carve explain` and others, also as `kubectl carve …`.
 namespace carve::cmd {
 namespace {
 
@@ -32,7 +32,7 @@ std::string map_in(const std::string& space, const std::string& name) {
   return "/api/v1/namespaces/" + space + "/configmaps/" + name;
 }
 
-/// As kubectl: the files of $KUBECONFIG, else ~/.kube/config. What is given is one file, whatever its name holds.
+/// Like kubectl: the files of $KUBECONFIG, else ~/.kube/config. `given` is one file, even if its name contains a colon.
 std::vector<std::string> kubeconfigs_of(const std::string& given) {
   if (!given.empty()) return {given};
   if (const char* list = std::getenv("KUBECONFIG"); list != nullptr && *list != '\0') {
@@ -42,7 +42,7 @@ std::vector<std::string> kubeconfigs_of(const std::string& given) {
   return {std::string(home == nullptr ? "" : home) + "/.kube/config"};
 }
 
-/// The API server; an error says by which files.
+/// The API server. An error names the kubeconfig files.
 Result<std::unique_ptr<KubeApi>> api_of(const ClusterOptions& options, Clock& clock, Log& log) {
   std::string all;
   const auto files = kubeconfigs_of(options.kubeconfig);
@@ -52,16 +52,18 @@ Result<std::unique_ptr<KubeApi>> api_of(const ClusterOptions& options, Clock& cl
   return api;
 }
 
-/// There is no such ConfigMap where Carve serves DRA alone; without the namespace it is somewhere else.
+/// Warns if the namespace does not exist: then Carve is installed in another one. If the namespace exists without the
+/// ConfigMap, Carve serves DRA alone.
 void tell_of_no_namespace(KubeApi& api, const std::string& space) {
   const auto object = api.get("/api/v1/namespaces/" + space);
   if (!object && object.error().code == Code::kNotFound)
     std::fprintf(stderr,
-                 "carve: there is no namespace %s; --carve-namespace says where Carve is; defaults are assumed\n",
+                 "carve: namespace %s does not exist; set --carve-namespace to Carve's namespace; assuming defaults\n",
                  space.c_str());
 }
 
-/// How this installation reads requests. Who may not read that is told so, and the defaults are used.
+/// How this installation reads requests. If the user may not read the ConfigMap, a warning says so and the defaults are
+/// used.
 ClusterConfig config_of(KubeApi& api, const std::string& space) {
   const auto object = api.get(map_in(space, "carve-cluster"));
   if (!object) {
@@ -78,7 +80,7 @@ ClusterConfig config_of(KubeApi& api, const std::string& space) {
   return {};
 }
 
-/// Who is placed how; the same.
+/// The placement rules. If they cannot be read, a warning says so and `otherwise` is used.
 PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, const PolicyRow& otherwise) {
   const std::string name = control::PolicyWatcher::kConfigMap;
   const auto object = api.get(map_in(space, name));
@@ -90,13 +92,13 @@ PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, cons
   auto rules = control::placement_rules_from(text, otherwise);
   if (rules) return *rules;
   std::fprintf(stderr,
-               "carve: ConfigMap %s/%s: %s\ncarve control goes on with the last good ones, which are not "
-               "known here; the cluster's policy is assumed everywhere\n",
+               "carve: ConfigMap %s/%s: %s\ncarve control keeps the last valid rules, which this command does not "
+               "know; the cluster's policy is assumed everywhere\n",
                space.c_str(), name.c_str(), rules.error().what.c_str());
   return control::rules_of(otherwise);
 }
 
-/// Opens the API server and learns how this installation reads requests and chooses cards; `use` gets both.
+/// Opens the API server, reads how this installation reads requests and chooses cards, and calls `use` with both.
 template <class Use>
 int with_cluster(const ClusterOptions& options, const Use& use) {
   SystemClock clock;
@@ -111,7 +113,7 @@ int with_cluster(const ClusterOptions& options, const Use& use) {
   return use(cli::ClusterAccess{**api, clock, log, config.dialects(), placement, space}, config);
 }
 
-/// Asks and prints. `ask` gets the access, `render` the answer and the output's name.
+/// Prints the answer of `ask`: as a document, or as `render` formats it.
 template <class Ask, class Render>
 int answer(const ClusterOptions& options, const Ask& ask, const Render& render) {
   return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig&) {

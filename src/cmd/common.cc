@@ -36,7 +36,7 @@ Result<std::chrono::milliseconds> parse_duration(const std::string& field, const
     return std::chrono::milliseconds(std::stoull(number) * row.ms);
   }
   return fail(Code::kInvalidArgument,
-              fmt::format("{}: \"{}\" is no duration; legal are whole numbers with ms, s, m or "
+              fmt::format("{}: \"{}\" is not a duration; legal are whole numbers with ms, s, m or "
                           "h, such as 60s",
                           field, text.substr(0, 64)));
 }
@@ -48,7 +48,7 @@ Result<AllocateRequest> request_of(const AskOptions& ask) {
     if (words.memory || words.cores || words.share) {
       return fail(
           Code::kInvalidArgument,
-          "--whole: a whole card has all its memory and compute; leave out --memory, --cores and --share");
+          "--whole: a whole card includes all its memory and compute; omit --memory, --cores and --share");
     }
     if (!words.cards) words.cards = "1";
   }
@@ -73,7 +73,7 @@ int report(const Error& error, int otherwise) {
 Result<void> flush_output() {
   const int error = std::fflush(stdout) == 0 ? 0 : errno;
   if (error == 0 && std::ferror(stdout) == 0) return {};
-  if (error == 0) return fail(Code::kUnavailable, "standard output: not all of it could be written");
+  if (error == 0) return fail(Code::kUnavailable, "standard output: the output was not written completely");
   return tl::unexpected(errno_error(error, "standard output"));
 }
 

@@ -5,13 +5,13 @@
 
 namespace carve::cmd {
 
-/// One command of the tree that completion knows.
+/// One command, for completion.
 struct CompletionNode {
   std::string path;                // "run", "slice create"
   std::vector<std::string> words;  // sub-commands and flags
 };
 
-/// A script for the shell: "bash" or "zsh"; empty for others.
+/// The completion script for "bash" or "zsh"; empty for other shells.
 [[nodiscard]] std::string completion_script(const std::string& shell,
                                             const std::vector<CompletionNode>& nodes);
 

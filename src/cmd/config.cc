@@ -12,8 +12,8 @@
 #include "cmd/config_lines.h"
 #include "codec/quantity.h"
 
-// The configuration file: lines of `key = value`, # begins a comment. Keys are the flags' names; `allow`,
-// `deny` and `driver-mount` may stand many times.
+// The configuration file: lines of `key = value`. # begins a comment. The keys are the flags' names. `allow`, `deny`
+// and `driver-mount` may be repeated.
 namespace carve::cmd {
 namespace {
 
@@ -53,7 +53,7 @@ Result<void> apply_ceiling(const std::string& word, AccessRule* rule) {
   } else {
     return fail(Code::kInvalidArgument,
                 "\"" + word +
-                    "\" is no ceiling; legal are max-memory=4Gi, max-cores=30, max-cards=2, "
+                    "\" is not a limit; legal are max-memory=4Gi, max-cores=30, max-cards=2, "
                     "max-slices=3 and no-online");
   }
   return {};
@@ -73,7 +73,7 @@ Result<AccessRule> access_rule(const std::string& text, bool allow) {
     CARVE_TRY(rule.gid, group_id(who.substr(6)));
   } else if (who != "everyone") {
     return fail(Code::kInvalidArgument,
-                "\"" + who + "\" is nobody; legal are user:NAME, group:NAME and everyone");
+                "\"" + who + "\" names no user or group; legal are user:NAME, group:NAME and everyone");
   }
   for (std::string word; words >> word;) CARVE_TRY_VOID(apply_ceiling(word, &rule));
   return rule;
@@ -83,7 +83,7 @@ Result<BreachAction> breach_action(const std::string& key, const std::string& va
   if (value == "kill") return BreachAction::kKill;
   if (value == "throttle" && key == "on-compute-breach") return BreachAction::kThrottle;
   if (value == "report") return BreachAction::kReport;
-  return fail(Code::kInvalidArgument, "\"" + value + "\" is no action; legal are kill, " +
+  return fail(Code::kInvalidArgument, "\"" + value + "\" is not an action; legal are kill, " +
                                           (key == "on-compute-breach" ? "throttle, " : "") + "report");
 }
 
@@ -99,16 +99,16 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
       {"cgroup-root", &o->cgroup_root}, {"host-root", &o->host_root}};
   if (const auto found = folders.find(key); found != folders.end()) {
     if (value.empty() || value[0] != '/') {
-      return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+      return fail(Code::kInvalidArgument, "\"" + value + "\" is not an absolute path");
     }
     if (!flag_wins) *found->second = value;
   } else if (key == "health-policy") {
     if (value.empty() || value[0] != '/')
-      return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+      return fail(Code::kInvalidArgument, "\"" + value + "\" is not an absolute path");
     if (!flag_wins) o->health_policy = value;
   } else if (key == "driver-mount") {
     if (value.empty() || value[0] != '/')
-      return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+      return fail(Code::kInvalidArgument, "\"" + value + "\" is not an absolute path");
     o->driver_mounts.push_back(value);
   } else if (key == "driver-libraries") {
     CARVE_TRY(o->driver_uses, cdi::parse_uses(value));
@@ -172,16 +172,16 @@ Result<void> check_folders(const HostOptions& host) {
         value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;
     if (value->empty() && may_be_empty) continue;
     if (value->empty() || value->front() != '/') {
-      return fail(Code::kInvalidArgument, std::string(flag) + ": \"" + *value + "\" is no absolute path");
+      return fail(Code::kInvalidArgument, std::string(flag) + ": \"" + *value + "\" is not an absolute path");
     }
     if (value->size() > 80) {
       return fail(Code::kInvalidArgument,
-                  std::string(flag) + ": longer than 80 bytes: sockets below it would have too long names");
+                  std::string(flag) + ": longer than 80 bytes; the paths of sockets below it would be too long");
     }
   }
   for (const auto& path : host.driver_mounts) {
     if (path.empty() || path.front() != '/') {
-      return fail(Code::kInvalidArgument, "--driver-mount: \"" + path + "\" is no absolute path");
+      return fail(Code::kInvalidArgument, "--driver-mount: \"" + path + "\" is not an absolute path");
     }
   }
   return {};

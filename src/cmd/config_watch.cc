@@ -29,23 +29,23 @@ bool ConfigWatch::ends_for(const std::optional<std::string>& text, const Tell& t
   const auto good = text == first_ ? Result<void>() : check_(text);
   good_ = good.has_value();
   if (text == first_) {
-    log_.info("the settings are again what this process began with", {{"file", path_}});
+    log_.info("the settings are again those with which this process started", {{"file", path_}});
     return false;
   }
   if (!good) {
-    log_.error("the new settings cannot be used: going on with what was set before",
+    log_.error("the new settings are invalid; this process keeps the previous ones",
                {{"file", path_}, {"error", good.error().what}});
     if (tell) tell(good.error());
     return false;
   }
-  log_.warn("the settings are others now: ending, to be started again with them", {{"file", path_}});
+  log_.warn("the settings changed; this process ends, to be restarted with them", {{"file", path_}});
   return true;
 }
 
 void ConfigWatch::run(const Tell& tell, const std::stop_token& stop) {
   while (!path_.empty() && clock_.sleep_for(kEvery, stop)) {
     auto read = read_text(path_);
-    if (!read && read.error().code != Code::kNotFound) continue;  // what cannot be read says nothing
+    if (!read && read.error().code != Code::kNotFound) continue;  // a failed read is no change
     std::optional<std::string> text;
     if (read) text = std::move(*read);
     if (text == last_) continue;

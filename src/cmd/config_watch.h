@@ -12,39 +12,39 @@
 
 namespace carve::cmd {
 
-/// Ends this process in order (SIGTERM to itself) when a file of settings is there, is gone or is different from what
-/// it was at the beginning: whoever started it starts it again, with what is set now. A mounted ConfigMap may come
-/// after its pod, and changes under it.
+/// Ends this process in order (SIGTERM to itself) when a settings file appears, disappears or differs from its content
+/// at the start. The process's supervisor then restarts it with the new settings. A mounted ConfigMap may appear after
+/// its pod has started, and changes while the pod runs.
 ///
-/// Settings that it could not start with change nothing: it says so and goes on with those it has. Everybody who mounts
-/// them would end with it, and nobody would come back.
+/// Settings with which the process cannot start change nothing: it reports them and keeps the settings that it has.
+/// Otherwise all processes that mount the file would end, and none could start again.
 class ConfigWatch {
  public:
-  /// Whether this process can start with that text; nullopt: there is no file.
+  /// Whether this process can start with the text; nullopt: there is no file.
   using Check = std::function<Result<void>(const std::optional<std::string>& text)>;
-  /// Is told of settings that cannot be used, of each text once. May be empty.
+  /// Called for settings that cannot be used, once per text. May be empty.
   using Tell = std::function<void(const Error& why)>;
 
-  /// Reads the file: to be made before the process reads it. Empty path: nothing is watched. `clock` and `log` outlive
-  /// this.
+  /// Reads the file. Construct it before the process reads the file. Empty path: nothing is watched. `clock` and `log`
+  /// outlive this object.
   ConfigWatch(std::string path, Check check, Clock& clock, Log& log);
-  /// For a process that has read it already: `first` is what it read; nullopt: there was no file.
+  /// For a process that has read the file already: `first` is what it read; nullopt: there was no file.
   ConfigWatch(std::string path, std::optional<std::string> first, Check check, Clock& clock, Log& log);
-  /// Looks each second, until `stop` or until it has ended the process.
+  /// Checks once a second, until `stop` or until it has ended the process.
   void run(const Tell& tell, const std::stop_token& stop);
-  /// Whether this process could start with what it saw last. Safe from any thread.
+  /// Whether this process could start with the settings that it read last. Safe from any thread.
   [[nodiscard]] bool good() const { return good_; }
 
  private:
-  /// Whether this text is the process's end.
+  /// Whether this text ends the process.
   bool ends_for(const std::optional<std::string>& text, const Tell& tell);
 
   const std::string path_;
   const Check check_;
   Clock& clock_;
   Log& log_;
-  std::optional<std::string> first_;  // what the process began with
-  std::optional<std::string> last_;   // what it was when looked at last
+  std::optional<std::string> first_;  // the text at the start of the process
+  std::optional<std::string> last_;   // the text at the last check
   std::atomic<bool> good_ = true;
 };
 

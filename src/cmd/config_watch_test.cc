@@ -26,7 +26,7 @@ class ConfigWatched : public ::testing::Test {
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
   void TearDown() override { std::remove(path_.c_str()); }
-  /// Whether this process was told to end after one more look.
+  /// Whether this process got SIGTERM after one more check.
   bool told() {
     clock_.wait_for_sleepers(1);
     clock_.advance(std::chrono::seconds(1));
@@ -44,7 +44,7 @@ class ConfigWatched : public ::testing::Test {
     });
   }
   sigset_t term_{};
-  // Tests run beside each other, each in a process of its own.
+  // Tests run concurrently, each in a process of its own.
   const std::string path_ = ::testing::TempDir() + "/watched-" + std::to_string(::getpid()) + ".conf";
   ManualClock clock_;
   std::string logged_;
@@ -52,7 +52,7 @@ class ConfigWatched : public ::testing::Test {
   std::vector<std::string> told_of_;
 };
 
-TEST_F(ConfigWatched, AFileThatComesLaterEndsTheProcess) {
+TEST_F(ConfigWatched, EndsTheProcessWhenTheFileAppears) {
   ConfigWatch watch(path_, check, clock_, log_);
   {
     const auto looking = watching(watch);
@@ -60,10 +60,10 @@ TEST_F(ConfigWatched, AFileThatComesLaterEndsTheProcess) {
     write("doors = slots\n");
     EXPECT_TRUE(told());
   }
-  EXPECT_THAT(logged_, HasSubstr("the settings are others now"));
+  EXPECT_THAT(logged_, HasSubstr("the settings changed"));
 }
 
-TEST_F(ConfigWatched, TheSameContentDoesNot) {
+TEST_F(ConfigWatched, IgnoresARewriteWithTheSameContent) {
   write("doors = slots\n");
   ConfigWatch watch(path_, check, clock_, log_);
   const auto looking = watching(watch);
@@ -74,7 +74,7 @@ TEST_F(ConfigWatched, TheSameContentDoesNot) {
   EXPECT_TRUE(told());
 }
 
-TEST_F(ConfigWatched, WhatItWasBeforeTheThreadBeganCounts) {
+TEST_F(ConfigWatched, ComparesWithTheContentAtConstruction) {
   write("doors = slots\n");
   ConfigWatch watch(path_, check, clock_, log_);
   write("doors = dra\n");
@@ -82,22 +82,22 @@ TEST_F(ConfigWatched, WhatItWasBeforeTheThreadBeganCounts) {
   EXPECT_TRUE(told());
 }
 
-TEST_F(ConfigWatched, WhatTheProcessReadCountsAndNotWhatItIsWhenTheWatchBegins) {
+TEST_F(ConfigWatched, ComparesWithTheContentThatTheProcessHasRead) {
   write("doors = dra\n");
   ConfigWatch watch(path_, "doors = slots\n", check, clock_, log_);
   const auto looking = watching(watch);
   EXPECT_TRUE(told());
 }
 
-TEST_F(ConfigWatched, AFileThatCameAfterItWasLookedForCounts) {
+TEST_F(ConfigWatched, NoticesAFileThatAppearedBeforeTheWatchBegan) {
   write("doors = dra\n");
   ConfigWatch watch(path_, std::nullopt, check, clock_, log_);
   const auto looking = watching(watch);
   EXPECT_TRUE(told());
 }
 
-// All of an installation would end, and could not start again.
-TEST_F(ConfigWatched, SettingsThatItCannotStartWithAreSaidAndChangeNothing) {
+// Otherwise all processes of an installation would end, and could not start again.
+TEST_F(ConfigWatched, ReportsInvalidSettingsAndKeepsRunning) {
   write("doors = slots\n");
   ConfigWatch watch(path_, check, clock_, log_);
   {
@@ -105,10 +105,10 @@ TEST_F(ConfigWatched, SettingsThatItCannotStartWithAreSaidAndChangeNothing) {
     EXPECT_FALSE(told());
     write("dors = slots\n");
     EXPECT_FALSE(told());
-    EXPECT_FALSE(told()) << "nor later";
+    EXPECT_FALSE(told()) << "at a later check";
     EXPECT_FALSE(watch.good());
     write("doors = slots\n");
-    EXPECT_FALSE(told()) << "put right again";
+    EXPECT_FALSE(told()) << "the settings are corrected";
     EXPECT_TRUE(watch.good());
     write("dors = slots\n");
     EXPECT_FALSE(told());
@@ -116,8 +116,8 @@ TEST_F(ConfigWatched, SettingsThatItCannotStartWithAreSaidAndChangeNothing) {
     EXPECT_TRUE(told());
   }
   EXPECT_THAT(told_of_, ElementsAre(HasSubstr("dors: unknown key"), HasSubstr("dors: unknown key")));
-  EXPECT_THAT(logged_, HasSubstr("the new settings cannot be used"));
-  EXPECT_THAT(logged_, HasSubstr("the settings are again what this process began with"));
+  EXPECT_THAT(logged_, HasSubstr("the new settings are invalid"));
+  EXPECT_THAT(logged_, HasSubstr("the settings are again those with which this process started"));
 }
 
 }  // namespace

@@ -48,21 +48,23 @@
 #include "codec/record.h"
 #include "codec/views/gpushare_inspect.h"
 
-// carve control: everything wired, until SIGTERM.
+// carve control: wires the parts of control and runs them until SIGTERM.
 namespace carve::cmd {
 namespace {
 
 using codec::MetricsText;
 
-// After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers, each
-// on a connection that ends with it. As long as kube-proxy may need to send new ones elsewhere.
+// After SIGTERM: the time for the Service's clients to learn that this replica ends. The replica reports "not ready",
+// answers every request and closes its connection. It is as long as kube-proxy may need to route new connections
+// elsewhere.
 constexpr std::chrono::seconds kNotice{5};
-constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind: one that hangs is soon replaced
-constexpr unsigned kBindsPerSecond = 1000;  // what follows pods must not be slower than the scheduler that sends them
-constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
-constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
+constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind; a leader that hangs is soon replaced
+constexpr unsigned kBindsPerSecond = 1000;  // binds must not be slower than the scheduler that sends them
+constexpr std::chrono::seconds kLeaseCall{2};  // a read of the Lease, or its renewal
+constexpr std::chrono::seconds kGrace{6};  // for the requests that have arrived; the pod has 15 s
 
-/// Ours in the Lease. A process that is started again is another one: what its forerunner was promised is not its own.
+/// This process's identity in the Lease. A restarted process gets another one, because the leadership of the previous
+/// process is not its own.
 std::string identity_of(const ControlOptions& options) {
   char host[256] = "";
   if (options.identity.empty() && ::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
@@ -72,17 +74,17 @@ std::string identity_of(const ControlOptions& options) {
       options.advertise);
 }
 
-/// All of one replica.
+/// One replica of control.
 class Control {
  public:
   struct Apis {
     std::unique_ptr<KubeApi> watches;  // lists, watches, certificates
-    std::unique_ptr<KubeApi> lease;    // of its own: a renewal stands behind nothing else
+    std::unique_ptr<KubeApi> lease;    // separate: a renewal never queues behind another call
     std::unique_ptr<KubeApi> bind;     // kube-scheduler waits for its answers
   };
   Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, ConfigWatch& settings,
           Apis apis, Clock& clock, Log& log);
-  ///   errors  kUnavailable, kInvalidArgument: a port
+  ///   errors  kUnavailable, kInvalidArgument: a port cannot be opened
   Result<void> run(const sigset_t& stop_signals);
 
  private:
@@ -92,8 +94,8 @@ class Control {
   void write_ports(MetricsText* text) const;
   void filtered(const Owner& owner, const FitView& fit);
   std::string turned_away_elsewhere(std::string_view call);
-  void tell_leader(const codec::UnschedulablePodsNote& note);
-  std::string wished(std::string_view call) const;
+  void notify_leader(const codec::UnschedulablePodsNote& note);
+  std::string with_chosen_cards(std::string_view call) const;
   Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
   [[nodiscard]] std::function<const PolicyRow&(const control::PodEntry&, const std::string&)> card_policy() const;
 
@@ -127,7 +129,7 @@ class Control {
   control::Routes plain_routes_;
   SecurePort secure_;
   std::atomic<bool> leaving_ = false;
-  std::atomic<const http::Server*> counted_ = nullptr;  // plain_: it is asked for metrics before run() has it
+  std::atomic<const http::Server*> counted_ = nullptr;  // plain_: metrics may be requested before run() sets it
   std::unique_ptr<http::Server> plain_;
 };
 
@@ -167,7 +169,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
                    [this](const std::string& address, std::string_view call) {
-                     return ask_peer(address, control::kBindHere, wished(call));
+                     return ask_peer(address, control::kBindHere, with_chosen_cards(call));
                    }}),
       static_pod_binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
@@ -180,7 +182,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       preemptor_({model_, leader_, *apis_.bind, clock, log, unschedulable_,
                   card_policy(),
                   [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-                  [this](const codec::UnschedulablePodsNote& note) { tell_leader(note); }, &node_nominator_}),
+                  [this](const codec::UnschedulablePodsNote& note) { notify_leader(note); }, &node_nominator_}),
       preempt_verb_({model_, config.dialects(), [this] { return placement_.rules(); },
                      [this] { return control::read_budgets(*apis_.bind); },
                      [this](const Owner& owner) { unschedulable_.forget(owner.uid); }, log}),
@@ -188,11 +190,12 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       plain_routes_(control::plain_routes(answers(), options.gpushare_http || config.gpushare_http), {}, metrics_,
                     clock),
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {
-  // Which cards a pod got is told when no Binding waits: of a burst's time on the API server events took a part.
+  // The events with a pod's cards wait until no Binding waits, because in a burst they delayed the Bindings.
   notices_.yield_to([this] { return binder_.busy(); });
 }
 
-/// kube-scheduler asked about nodes that passed everything but cards; those that may come to have room are remembered.
+/// After a filter call. kube-scheduler sends nodes that passed all its own filters. The nodes that may have room later
+/// are remembered.
 void Control::filtered(const Owner& owner, const FitView& fit) {
   metrics_.observe_filter(fit);
   if (!fit.nodes.empty()) return unschedulable_.forget(owner.uid);
@@ -210,16 +213,16 @@ std::string Control::turned_away_elsewhere(std::string_view call) {
   return codec::binding_result("");
 }
 
-void Control::tell_leader(const codec::UnschedulablePodsNote& note) {
+void Control::notify_leader(const codec::UnschedulablePodsNote& note) {
   const auto address = control::address_in(leader_.holder());
   if (address.empty()) return;
   const auto told = ask_peer(address, control::kUnschedulablePods, codec::encode_turned_away(note));
-  if (!told) log_.warn("the leader cannot be told of a pod that waits", {{"error", told.error().what}});
+  if (!told) log_.warn("the leader cannot be notified of an unschedulable pod", {{"error", told.error().what}});
 }
 
-/// A bind call for the leader, with what this replica sent the pod there for: what the others of a burst were told is
-/// known here alone.
-std::string Control::wished(std::string_view call) const {
+/// A bind call for the leader, with the cards that this replica chose for the pod. Only this replica knows which cards
+/// it chose for the other pods of a burst.
+std::string Control::with_chosen_cards(std::string_view call) const {
   const auto args = codec::parse_binding_args(call);
   if (!args) return std::string(call);
   const auto slices = extender_.sent_for({OwnerKind::kPod, args->uid}, args->node);
@@ -247,12 +250,12 @@ std::function<const PolicyRow&(const control::PodEntry&, const std::string&)> Co
 control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter_to_place(call); };
-  answers.look = [this](std::string_view call) { return extender_.filter(call); };
+  answers.filter_readonly = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
   answers.choose = [this](std::string_view call) { return extender_.choose(call); };
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };
   answers.preempt = [this](std::string_view call) { return preempt_verb_.answer(call); };
-  answers.turned_away = [this](std::string_view call) { return turned_away_elsewhere(call); };
+  answers.unschedulable = [this](std::string_view call) { return turned_away_elsewhere(call); };
   answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
@@ -267,10 +270,10 @@ control::Answers Control::answers() {
 }
 
 std::string Control::why_not_ready() const {
-  if (leaving_) return "this replica is told to end";
-  if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not come";
-  if (!placement_.heard()) return "the placement rules have not come";
-  if (!unhealthy_.heard()) return "the lists of unhealthy cards have not come";
+  if (leaving_) return "this replica is shutting down";
+  if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not arrived";
+  if (!placement_.answered()) return "the placement rules have not arrived";
+  if (!unhealthy_.answered()) return "the lists of unhealthy cards have not arrived";
   if (!secure_.open()) return "there is no certificate yet";
   return {};
 }
@@ -282,27 +285,27 @@ void Control::write_ports(MetricsText* text) const {
   text->family("carve_control_connections", MetricsText::Kind::kGauge, "Open connections.");
   for (const auto& [port, counts] : ports) text->sample(std::uint64_t{counts.open}, {{"port", port}});
   text->family("carve_control_connections_total", MetricsText::Kind::kCounter,
-               "Connections, ever: accepted, refused because there were too many, idle ones that made room.");
+               "Connections: accepted, refused because too many were open, evicted because they were idle.");
   for (const auto& [port, counts] : ports) {
     text->sample(counts.accepted, {{"port", port}, {"what", "accepted"}});
     text->sample(counts.refused, {{"port", port}, {"what", "refused"}});
     text->sample(counts.evicted, {{"port", port}, {"what", "evicted"}});
   }
   text->family("carve_control_malformed_requests_total", MetricsText::Kind::kCounter,
-               "Requests that were none, too large or too slow.");
+               "Requests that were malformed, too large or too slow.");
   for (const auto& [port, counts] : ports) text->sample(counts.malformed, {{"port", port}});
 }
 
 std::string Control::metrics_text() {
   MetricsText text;
-  text.family("carve_control_ready", MetricsText::Kind::kGauge, "1: this replica can serve.");
+  text.family("carve_control_ready", MetricsText::Kind::kGauge, "1: this replica is ready to serve.");
   text.sample(std::uint64_t{why_not_ready().empty() ? 1U : 0U});
   text.family("carve_control_certificate_expiry_timestamp_seconds", MetricsText::Kind::kGauge,
-              "Until when the certificate is good that is served with.");
+              "Expiry time of the serving certificate.");
   text.sample(std::chrono::duration<double>(certificates_.good_until().time_since_epoch()).count());
-  text.family("carve_control_leader", MetricsText::Kind::kGauge, "1: this replica leads now.");
+  text.family("carve_control_leader", MetricsText::Kind::kGauge, "1: this replica is the leader.");
   text.sample(std::uint64_t{leader_.leads_until(clock_.now()) ? 1U : 0U});
-  text.family("carve_control_terms_total", MetricsText::Kind::kCounter, "How often this replica began to lead.");
+  text.family("carve_control_terms_total", MetricsText::Kind::kCounter, "Times that this replica became the leader.");
   text.sample(leader_.terms());
   metrics_.write(&text);
   control::write_cluster_stats(model_.stats(), &text);
@@ -313,7 +316,7 @@ std::string Control::metrics_text() {
   control::write_preemptions(preemptor_.stats(), &text);
   control::write_node_nominator(node_nominator_.stats(), &text);
   text.family("carve_control_notices_dropped_total", MetricsText::Kind::kCounter,
-              "Events that were never written, because more than a thousand waited.");
+              "Events that were dropped because more than 1,024 writes waited.");
   text.sample(notices_.dropped());
   write_ports(&text);
   write_process(&text);
@@ -323,8 +326,9 @@ std::string Control::metrics_text() {
 Result<void> Control::run(const sigset_t& stop_signals) {
   http::ServerOptions plain;
   plain.listen = options_.plain_listen;
-  plain.waits = [this](const HttpAsk& ask) { return plain_routes_.waits(ask); };
-  auto opened = http::Server::open(plain, [this](const HttpAsk& ask) { return plain_routes_.answer(ask); }, log_);
+  plain.waits = [this](const HttpRequest& ask) { return plain_routes_.waits(ask); };
+  auto opened = http::Server::open(
+      plain, [this](const HttpRequest& ask) { return plain_routes_.answer(ask); }, log_);
   if (!opened) return fail_in("--plain-listen", opened.error());
   plain_ = std::move(*opened);
   counted_ = plain_.get();
@@ -338,7 +342,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   const auto unhealthy = unhealthy_.sink();
   const std::string rules_in = "/api/v1/namespaces/" + options_.space + "/configmaps";
   using Stop = const std::stop_token&;
-  std::jthread telling([&](Stop stop) { notices_.run(stop); });  // the last: the others tell
+  std::jthread telling([&](Stop stop) { notices_.run(stop); });  // stopped last: the other threads record events
   std::vector<std::jthread> threads;
   const auto start = [&threads](const char* name, auto work) {
     const NamesThreads named(name);
@@ -367,7 +371,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   leaving_ = true;
   secure_.drain();
   const timespec notice = {kNotice.count(), 0};
-  if (!secure_.failed()) ::sigtimedwait(&stop_signals, nullptr, &notice);  // a second signal: at once
+  if (!secure_.failed()) ::sigtimedwait(&stop_signals, nullptr, &notice);  // a second signal ends the wait
   secure_.stop(kGrace);
   for (auto& thread : threads) thread.request_stop();
   threads.clear();
@@ -379,7 +383,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
 }
 
 Result<void> can_serve_with(const std::optional<std::string>& text) {
-  if (!text) return fail(Code::kNotFound, "there are none");
+  if (!text) return fail(Code::kNotFound, "there is no such file");
   const auto config = parse_cluster_config(*text, "cluster.conf");
   return config ? Result<void>() : tl::unexpected(config.error());
 }

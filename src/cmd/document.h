@@ -6,11 +6,11 @@
 
 namespace carve::cmd {
 
-/// Whether -o asks for what programs read: json or yaml.
+/// Whether -o selects a format for programs: json or yaml.
 [[nodiscard]] bool is_document(const std::string& output);
 
-/// The document as -o json or -o yaml prints it, with its last line's end.
-///   errors  codec::yaml_of_json()'s
+/// The document as -o json or -o yaml prints it, with a newline at its end.
+///   errors  those of codec::yaml_of_json()
 [[nodiscard]] Result<std::string> document(const std::string& json, const std::string& output);
 
 }  // namespace carve::cmd

@@ -7,9 +7,9 @@
 
 #include "adapter/cdi/container_cache.h"
 
-// carve-hook: the program that container devices name as their createContainer hook. A container runtime of the host
-// executes it in the namespaces of a container that it is creating, before that container's own file system becomes the
-// root. It is static, since nothing is known of that host's libraries, and reads no variable of its environment.
+// carve-hook: the program that container devices name as their createContainer hook. The host's container runtime
+// executes it in the namespaces of a container that it creates, before the container's file system becomes the root. It
+// is static, because the host's libraries are not known, and it reads no environment variable.
 namespace carve {
 namespace {
 
@@ -43,8 +43,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: carve-hook loader-cache LIBRARY… (for container runtimes: docs/containers.md)\n");
     return 2;
   }
-  // A container without an entry in a cache starts and finds the driver in the usual folders: no reason to refuse it.
+  // An error does not fail the container: without entries in the loader's cache it finds the driver in the usual
+  // folders.
   if (const auto done = carve::update_loader_cache({words.begin() + 1, words.end()}); !done)
-    std::fprintf(stderr, "carve-hook: the loader's cache stays as it is: %s\n", done.error().what.c_str());
+    std::fprintf(stderr, "carve-hook: the loader's cache is not updated: %s\n", done.error().what.c_str());
   return 0;
 }

@@ -11,25 +11,25 @@
 
 namespace carve::cmd {
 
-/// Folders of this host. Empty: the default, or found out.
+/// Folders of this host. Empty: the default, or detected.
 struct HostOptions {
   std::string config;                        // file; empty: /etc/carve/carve.conf when it exists
-  std::optional<std::string> config_text;    // what was read of it; nullopt: there is none
+  std::optional<std::string> config_text;    // its text as read; nullopt: there is no file
   std::string runtime_dir = "/run/carve";    // sockets, pages, slices
   std::string state_dir = "/var/lib/carve";  // journal
   std::string lib_dir;                       // <state_dir>/lib
-  std::string lib_source;                    // folder of libcarve-*.so; beside the executable
-  std::string driver_root;                   // where the driver's libraries are; the loader's search
+  std::string lib_source;                    // folder of libcarve-*.so; empty: next to the executable
+  std::string driver_root;                   // folder of the driver's libraries; empty: the loader's search path
   std::string cdi_dir = "/var/run/cdi";
-  std::string host_root;                   // where the host's files are seen; empty: at their own paths
+  std::string host_root;                   // where the host's / is mounted; empty: at /
   std::string cgroup_root;                 // <cgroup2 mount>/carve
-  std::vector<cdi::DriverUse> driver_uses;  // kinds of driver libraries besides those for compute
-  std::vector<std::string> driver_mounts;  // what the driver needs in containers besides
-  std::vector<AccessRule> access;          // who may ask; without any: group carve
-  std::uint32_t slices_for_root = kUsualSlicesForRoot;  // of each card's; no ordinary user takes them
+  std::vector<cdi::DriverUse> driver_uses;  // kinds of driver libraries, in addition to those for compute
+  std::vector<std::string> driver_mounts;  // additional paths that the driver needs in containers
+  std::vector<AccessRule> access;          // users who may request slices; empty: root and group carve
+  std::uint32_t slices_for_root = kUsualSlicesForRoot;  // slices of each card that only root may take
   std::string health_policy;               // file: what XIDs mean; empty: the built-in table
   bool own_devices = false;                // the cards' device files belong to Carve while it is up
-  std::string own_devices_group;           // its members may open them outside slices, too; empty: root alone
+  std::string own_devices_group;           // members can open them outside slices; empty: only root can
   BreachAction on_memory = BreachAction::kKill;
   BreachAction on_compute = BreachAction::kThrottle;
 

@@ -18,7 +18,7 @@
 namespace carve::cmd {
 namespace {
 
-/// The door as the kubelet sees it, from the first agent that serves until the last one's end.
+/// The device plugin as the kubelet sees it, from the first agent that serves until the end of the last one.
 struct Served {
   std::unique_ptr<kubelet::KubeletServer> server;
   std::jthread serving;
@@ -32,12 +32,12 @@ struct Served {
     return {};
   }
   void close() {
-    serving = std::jthread();  // its socket first: no new calls
+    serving = std::jthread();  // the socket first: no new calls
     server.reset();
   }
 };
 
-/// True: a signal came.
+/// Whether a signal arrived.
 bool told(int fd) {
   std::array<char, 8 * sizeof(signalfd_siginfo)> words = {};
   return ::read(fd, words.data(), words.size()) > 0;

@@ -8,12 +8,13 @@
 
 namespace carve::cmd {
 
-/// The keeper of an agent that serves slots: this process is the one that the kubelet talks to, and does nothing else;
-/// the agent is its child. Between two children what the kubelet asks waits, where without a keeper it would refuse
-/// the pod for good. Returns the exit code when all is over.
-///   options  where the slots' door is
-///   stop     readable, of whole words of eight bytes, not blocking: told to end (a signalfd, an eventfd)
-///   errors   the system's, before anything was started
+/// Runs the keeper of an agent that serves the device plugin. The kubelet talks to this process, which only forwards
+/// the calls. The agent is its child. Between two children the kubelet's calls wait. Without a keeper the kubelet would
+/// fail the pod permanently. Returns the exit code when the keeper ends.
+///   options  the socket of the device plugin
+///   stop     a non-blocking descriptor with reads of multiples of 8 bytes (a signalfd, an eventfd): readable means
+///            stop
+///   errors   the system's, before any child was started
 [[nodiscard]] Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, const Clock& clock,
                                      Log& log);
 

@@ -7,10 +7,11 @@
 
 namespace carve::cmd {
 
-/// Makes the plain files of a folder stand in another one too, each replaced whole, readable by root alone. Names that
-/// begin with a dot are left out: a mounted Secret keeps its generations there. What `from` has no more stays in `to`.
-///   returns  the names of those that were missing or different
-///   errors   kNotFound: `from`; kInternal: `to` cannot be written, what was written by then stays
+/// Copies the plain files of a folder to another one, each replaced atomically and readable by root only. Names that
+/// begin with a dot are skipped, because a mounted Secret keeps its generations there. A file that `from` no longer has
+/// stays in `to`.
+///   returns  the names of the files that were missing or different
+///   errors   kNotFound: `from`; kInternal: `to` cannot be written, files that were written before stay
 ///   cost     reads every file of both folders
 [[nodiscard]] Result<std::vector<std::string>> copy_changed_files(const std::string& from, const std::string& to);
 

@@ -27,7 +27,7 @@ struct KeepFiles : ::testing::Test {
     files::create_directories(from + "/..2026");
     generation("..2026", "a", "1");
     generation("..2026", "b", "2");
-    // As the kubelet mounts a Secret: each name a link through ..data, which is turned over at once.
+    // Like a Secret that the kubelet mounts: each name is a link through ..data, which is replaced atomically.
     files::create_symlink("..2026", from + "/..data");
     files::create_symlink("..data/a", from + "/a");
     files::create_symlink("..data/b", from + "/b");
@@ -40,7 +40,7 @@ struct KeepFiles : ::testing::Test {
   }
 };
 
-TEST_F(KeepFiles, WhatIsMissingOrDifferentIsWrittenAndNothingElse) {
+TEST_F(KeepFiles, WritesOnlyMissingAndChangedFiles) {
   EXPECT_THAT(copy_changed_files(from, to).value(), UnorderedElementsAre("a", "b"));
   EXPECT_EQ(read_text(to + "/a").value(), "1");
   EXPECT_THAT(copy_changed_files(from, to).value(), IsEmpty());
@@ -54,14 +54,14 @@ TEST_F(KeepFiles, WhatIsMissingOrDifferentIsWrittenAndNothingElse) {
   EXPECT_EQ(files::exists(to + "/..data"), false);
 }
 
-TEST_F(KeepFiles, OnlyRootReadsThem) {
+TEST_F(KeepFiles, WritesFilesThatOnlyRootCanRead) {
   ASSERT_TRUE(copy_changed_files(from, to));
   struct stat found {};
   ASSERT_EQ(::stat((to + "/a").c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0600U);
 }
 
-TEST_F(KeepFiles, AFolderThatIsNotThereIsSaid) {
+TEST_F(KeepFiles, ReportsAMissingFolder) {
   EXPECT_FALSE(copy_changed_files(root + "/none", to));
 }
 

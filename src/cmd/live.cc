@@ -15,7 +15,7 @@ constexpr std::string_view kScreenBefore = "\x1b[?25h\x1b[?1049l";
 
 volatile std::sig_atomic_t own_screen = 0;
 
-/// At once, whatever a picture waits for: it only looks, and leaves nothing half done.
+/// Ends the process immediately, even while `picture` waits: it only reads, so nothing is left half done.
 void end(int) {
   if (own_screen != 0) static_cast<void>(!::write(STDOUT_FILENO, kScreenBefore.data(), kScreenBefore.size()));
   ::_exit(kExitOk);
@@ -56,7 +56,7 @@ int show_live(const ViewOptions& options, const std::function<Result<std::string
     if (live) {
       static_cast<void>(show("\x1b[H\x1b[2J" + (text ? *text : text.error().what + "\n")));
     } else {
-      ::sigprocmask(SIG_BLOCK, &held, nullptr);  // who reads it as JSON gets no half of one
+      ::sigprocmask(SIG_BLOCK, &held, nullptr);  // so that a reader gets whole JSON documents
       const auto shown = show(*text);
       ::sigprocmask(SIG_UNBLOCK, &held, nullptr);
       if (!shown) return report(shown.error());

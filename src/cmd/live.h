@@ -7,10 +7,10 @@
 
 namespace carve::cmd {
 
-/// Shows a picture every `options.every`: on a terminal in its place, a failure included; else one after the other,
-/// until a failure. Once with `options.once`; else SIGINT and SIGTERM end the process at once with code 0, also in the
-/// middle of a picture.
-///   picture  the text, or what went wrong
+/// Prints `picture` every `options.every`. On a terminal each text or error replaces the previous one. Otherwise the
+/// texts follow each other until an error. With `options.once` it prints one text. Without it, SIGINT and SIGTERM end
+/// the process immediately with code 0, even while `picture` runs.
+///   picture  the text, or the error
 ///   returns  an exit code
 int show_live(const ViewOptions& options, const std::function<Result<std::string>()>& picture);
 

@@ -11,7 +11,7 @@
 #include "cmd/config.h"
 #include "cmd/options.h"
 
-// The one binary. Every flag there is stands in this file.
+// The main binary. This file defines every flag.
 namespace carve::cmd {
 namespace {
 
@@ -48,75 +48,76 @@ struct Everything {
 };
 
 void host_flags(CLI::App* app, HostOptions* host, bool server) {
-  app->add_option("--runtime-dir", host->runtime_dir, "sockets, pages and slices of this instance")
+  app->add_option("--runtime-dir", host->runtime_dir, "folder of this instance's sockets, pages and slices")
       ->type_name("FOLDER")
       ->capture_default_str();
-  app->add_option("--config", host->config,
-                  "configuration file (default /etc/carve/carve.conf when it exists)")
+  app->add_option("--config", host->config, "configuration file (default /etc/carve/carve.conf when it exists)")
       ->type_name("FILE");
   if (!server) return;
-  app->add_option("--state-dir", host->state_dir, "the journal")->type_name("FOLDER")->capture_default_str();
+  app->add_option("--state-dir", host->state_dir, "folder of the journal")->type_name("FOLDER")->capture_default_str();
   app->add_option("--lib-dir", host->lib_dir,
-                  "where libcarve is installed for slices (default <state-dir>/lib)")
+                  "folder into which libcarve is installed for slices (default <state-dir>/lib)")
       ->type_name("FOLDER");
   app->add_option("--lib-source", host->lib_source,
-                  "where libcarve-cuda.so and libcarve-nvml.so come from "
-                  "(default: beside the executable)")
+                  "folder from which libcarve-cuda.so and libcarve-nvml.so are installed "
+                  "(default: next to the executable)")
       ->type_name("FOLDER");
   app->add_option("--driver-root", host->driver_root,
-                  "where the driver's libraries are (default: the loader's search)")
+                  "folder of the driver's libraries (default: the loader's search path)")
       ->type_name("FOLDER");
   app->add_option("--host-root", host->host_root,
-                  "in a container: where the host's / is mounted; the driver is looked for there, and what is "
-                  "written for container runtimes names the host's paths")
+                  "in a container: the folder where the host's / is mounted; the driver is searched there, and files "
+                  "for container runtimes name the host's paths")
       ->type_name("FOLDER");
-  app->add_option("--cdi-dir", host->cdi_dir, "container devices")
+  app->add_option("--cdi-dir", host->cdi_dir, "folder of the container devices (CDI files)")
       ->type_name("FOLDER")
       ->capture_default_str();
-  app->add_option("--cgroup-root", host->cgroup_root, "the slices' cgroups (default <cgroup2 mount>/carve)")
+  app->add_option("--cgroup-root", host->cgroup_root, "folder of the slices' cgroups (default <cgroup2 mount>/carve)")
       ->type_name("FOLDER");
   app->add_option("--health-policy", host->health_policy,
-                  "what the driver's error codes (XIDs) mean for a card; lines over the built-in table, see "
-                  "docs/health.md")
+                  "file that says what the driver's error codes (XIDs) mean for a card; its lines override the "
+                  "built-in table (docs/health.md)")
       ->type_name("FILE");
   app->add_option("--driver-mount", host->driver_mounts,
-                  "a path that the driver needs in containers besides; may be "
-                  "given several times")
+                  "an additional path that the driver needs in containers; may be given several times")
       ->type_name("PATH");
 }
 
 void device_flags(CLI::App* app, HostOptions* host) {
   app->add_option_function<std::string>(
          "--own-devices", [host](const std::string& word) { host->own_devices = word == "on"; },
-         "on: /dev/nvidia0, … belong to Carve while it is up, and no process outside slices opens them; off")
+         "on: /dev/nvidia0, … belong to Carve while it is up, and processes outside slices cannot open them; off")
       ->type_name("on|off")
       ->check(CLI::IsMember({"on", "off"}));
   app->add_option("--own-devices-group", host->own_devices_group,
-                  "with --own-devices on: members of this group may open them outside slices, too")
+                  "with --own-devices on: members of this group can open them outside slices too")
       ->type_name("GROUP");
 }
 
 void ask_flags(CLI::App* app, AskOptions* ask) {
-  app->add_option("--memory", ask->words.memory, "device memory of each card: 4Gi, 4096Mi, 50%")
+  app->add_option("--memory", ask->words.memory, "device memory of each card, such as 4Gi, 4096Mi or 50%")
       ->type_name("SIZE");
   app->add_option("--cores", ask->words.cores,
-                  "compute of each card in hundredths: 1 to 100; 100, 200, … alone are whole cards")
+                  "compute of each card in hundredths: 1 to 100; without --memory and --cards, a multiple of 100 "
+                  "requests whole cards")
       ->type_name("N");
-  app->add_option("--cards", ask->words.cards, "how many cards: 1 to 16")->type_name("N");
+  app->add_option("--cards", ask->words.cards, "number of cards: 1 to 16")->type_name("N");
   app->add_option("--share", ask->words.share,
-                  "fixed (a cap even on an idle card), burst (a guarantee, and what is idle) or besteffort")
+                  "fixed (capped even on an idle card), burst (guaranteed, plus idle compute) or besteffort (idle "
+                  "compute only)")
       ->type_name("CLASS");
   app->add_option("--priority", ask->words.priority, "online, standard or offline")->type_name("CLASS");
-  app->add_option("--model", ask->words.model, "only cards whose model has this word: H200")
+  app->add_option("--model", ask->words.model, "only cards whose model contains this word, such as H200")
       ->type_name("WORD");
   app->add_option("--card", ask->words.card, "only this card, by UUID; may be given several times")
       ->type_name("UUID");
-  app->add_flag("--exclusive", ask->words.exclusive, "nobody else on the card");
-  app->add_flag("--whole", ask->whole, "whole cards, without any library in between");
-  app->add_option("--policy", ask->policy, "binpack (keep whole cards whole) or spread (few neighbours)")
+  app->add_flag("--exclusive", ask->words.exclusive, "no other slice on the card");
+  app->add_flag("--whole", ask->whole, "whole cards, without libcarve");
+  app->add_option("--policy", ask->policy,
+                  "binpack (fill cards that are in use first) or spread (use the emptiest cards first)")
       ->type_name("NAME")
       ->capture_default_str();
-  app->add_option("--wait", ask->wait, "wait until it fits: for ever, or --wait=60s")
+  app->add_option("--wait", ask->wait, "wait for free capacity: without a limit, or at most a time, such as --wait=60s")
       ->type_name("[TIME]")
       ->expected(0, 1)
       ->default_str("");
@@ -131,100 +132,103 @@ void output_flag(CLI::App* app, std::string* output, const std::vector<std::stri
       ->check([legal, words](const std::string& value) {
         return std::find(legal.begin(), legal.end(), value) != legal.end()
                    ? std::string()
-                   : "\"" + value + "\" is no output format; legal are " + words;
+                   : "\"" + value + "\" is not an output format; legal are " + words;
       });
 }
 
 void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
-  app->add_option("--node-name", node->name, "the Node's name: serve the kubelet of this node")
+  app->add_option("--node-name", node->name, "name of the Node object; serve the kubelet of that node")
       ->type_name("NAME")
       ->excludes(standalone);
-  app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server; without: as a pod of the cluster")
+  app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server (default: as a pod of the cluster)")
       ->type_name("FILE");
   app->add_option("--doors", node->doors,
-                  "how containers reach their slices: dra, slots, dra,slots, or dra,slots,shared (claims get cards "
-                  "that slots use, too); without: as --cluster-config says, else dra")
+                  "kubelet interfaces to serve: dra (the DRA driver), slots (the device plugin), dra,slots, or "
+                  "dra,slots,shared (claims may get cards that slots use); default: as --cluster-config says, else dra")
       ->type_name("LIST");
   app->add_option("--cluster-config", node->cluster_config,
-                  "what control and agents of this installation agree on; where there is no such file there is no "
-                  "control")
+                  "settings that control and agents of this installation share; if the file does not exist, control "
+                  "is not installed")
       ->type_name("FILE");
   app->add_option("--kubelet-dir", node->kubelet_dir, "the kubelet's --root-dir")
       ->type_name("FOLDER")
       ->capture_default_str();
-  app->add_option("--runtime-socket", node->runtime_socket, "the container runtime's CRI socket; where it usually is")
+  app->add_option("--runtime-socket", node->runtime_socket,
+                  "CRI socket of the container runtime (default: the usual paths)")
       ->type_name("FILE");
   app->add_option("--totals", node->totals,
-                  "extended resources to keep on the Node, only where admission turns them into slots; without: as "
-                  "--cluster-config says, else none")
+                  "extended resources to keep on the Node object; use only where admission turns them into slots "
+                  "(default: as --cluster-config says, else none)")
       ->type_name("LIST");
   app->add_option("--listen", node->listen,
-                  "where metrics and `carve top --cluster` are answered, over plain HTTP and to read only; without: "
-                  "nowhere")
+                  "address for metrics and `carve top --cluster`, over plain HTTP and read-only (default: none)")
       ->type_name("[ADDRESS]:PORT");
-  app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
+  app->add_option("--instance", node->instance, "unique word for this agent's socket names, such as the pod's UID")
       ->type_name("WORD");
-  // By a keeper, for its child (keep_agent.h): in no help, so an error has to bring the name itself.
+  // A keeper passes these to its child (keep_agent.h). The help hides them, so the error text must name the flag.
   app->add_option_function<std::string>("--kept-by", [node](const std::string& text) {
        if (!whole_number(text, &node->kept_by) || !is_packet_socket(node->kept_by))
-         throw CLI::ValidationError("--kept-by", '"' + text + "\" is no line to a keeper; only a keeper gives one");
+         throw CLI::ValidationError("--kept-by",
+                                    '"' + text + "\" is not a socket to a keeper; only a keeper sets this flag");
      })->group("");
   app->add_option_function<std::string>("--crashes", [node](const std::string& text) {
        if (!whole_number(text, &node->crashes))
-         throw CLI::ValidationError("--crashes", '"' + text + "\" is no count; only a keeper gives one");
+         throw CLI::ValidationError("--crashes", '"' + text + "\" is not a count; only a keeper sets this flag");
      })->group("");
 }
 
 void control_command(CLI::App& app, Everything& all) {
-  auto* control = app.add_subcommand("control", "what places pods of a whole cluster (started by its Deployment)");
-  control->add_option("--kubeconfig", all.control.kubeconfig, "how to reach the API server; without: as a pod of it")
+  auto* control = app.add_subcommand("control", "place the pods of a cluster (started by its Deployment)");
+  control->add_option("--kubeconfig", all.control.kubeconfig, "how to reach the API server (default: as a pod of it)")
       ->type_name("FILE");
-  control->add_option("--namespace", all.control.space, "where its Lease, Secrets and Service are")
+  control->add_option("--namespace", all.control.space,
+                      "namespace of its coordination.k8s.io Lease, Secrets and Service")
       ->type_name("NAME")
       ->capture_default_str();
   control->add_option("--cluster-config", all.control.cluster_config,
-                      "what control and agents of this installation agree on: dialects, policy, scheduler")
+                      "settings that control and agents of this installation share: dialects, policy, scheduler")
       ->type_name("FILE");
-  control->add_option("--identity", all.control.identity, "this replica's name in the Lease (default: the host's)")
+  control->add_option("--identity", all.control.identity, "this replica's name in the Lease (default: the host name)")
       ->type_name("NAME");
   control->add_option("--advertise", all.control.advertise,
-                      "where other replicas reach --listen: the one that leads is asked for binds by the others")
+                      "address where other replicas reach --listen; they forward bind calls to the leader")
       ->type_name("ADDRESS:PORT");
-  control->add_option("--listen", all.control.listen, "over TLS: the scheduler, the webhook, the read API")
+  control->add_option("--listen", all.control.listen, "port over TLS: scheduler extender, webhook, read API")
       ->type_name("ADDRESS:PORT")
       ->capture_default_str();
-  control->add_option("--plain-listen", all.control.plain_listen, "health and metrics")
+  control->add_option("--plain-listen", all.control.plain_listen, "port over plain HTTP: health and metrics")
       ->type_name("ADDRESS:PORT")
       ->capture_default_str();
   control->add_flag("--gpushare-http", all.control.gpushare_http,
-                    "on the plain port also /gpushare-scheduler/filter and /inspect, as programs of gpushare expect: "
-                    "they change nothing, and ask nobody who he is; so does dialects.gpushare-http = on");
+                    "also serve gpushare's /gpushare-scheduler/filter and /inspect on the plain port, read-only and "
+                    "without authentication; the setting dialects.gpushare-http = on does the same");
   control->footer("Examples:\n  carve control --cluster-config /etc/carve-cluster/cluster.conf\n"
                   "  carve control --kubeconfig ~/.kube/config --listen 127.0.0.1:8443 --plain-listen 127.0.0.1:8080");
 }
 
 void node_down_flags(CLI::App* down, DownOptions* options) {
   auto* node = down->add_option("--node-name", options->node,
-                                "a node of Kubernetes whose agent is gone: take away what is left of it on the Node "
-                                "object and on the disk");
+                                "a Kubernetes node whose agent is removed: delete what Carve left on the Node object "
+                                "and on the disk");
   node->type_name("NAME");
   const auto of_node = [&](const char* flag, std::string* value, const char* text, const char* type) {
     down->add_option(flag, *value, text)->type_name(type)->needs(node);
   };
-  of_node("--host-root", &options->host.host_root, "in a container: where the host's / is mounted", "FOLDER");
-  of_node("--kubeconfig", &options->kubeconfig, "how to reach the API server; without: as a pod of it", "FILE");
-  of_node("--cluster-config", &options->cluster_config, "as the agent had it: which totals are ours", "FILE");
+  of_node("--host-root", &options->host.host_root, "in a container: folder where the host's / is mounted", "FOLDER");
+  of_node("--kubeconfig", &options->kubeconfig, "how to reach the API server (default: as a pod of it)", "FILE");
+  of_node("--cluster-config", &options->cluster_config,
+          "the agent's --cluster-config, which says which totals are Carve's", "FILE");
   of_node("--kubelet-dir", &options->kubelet_dir, "the kubelet's --root-dir", "FOLDER");
-  down->add_flag("--stay", options->stay, "then wait for SIGTERM: for a DaemonSet")->needs(node);
+  down->add_flag("--stay", options->stay, "when done, wait for SIGTERM, as a DaemonSet needs")->needs(node);
 }
 
 void keep_files_command(CLI::App& app, KeepFilesOptions* options) {
-  auto* keep = app.add_subcommand("keep-files", "keep the files of a mounted Secret on the host");
-  keep->add_option("--from", options->from, "where the Secret is mounted")->type_name("FOLDER")->required();
-  keep->add_option("--to", options->to, "where its files are to stand, readable by root alone")
+  auto* keep = app.add_subcommand("keep-files", "copy the files of a mounted Secret to the host and keep them current");
+  keep->add_option("--from", options->from, "folder where the Secret is mounted")->type_name("FOLDER")->required();
+  keep->add_option("--to", options->to, "folder for the copies, which only root can read")
       ->type_name("FOLDER")
       ->required();
-  keep->add_option("--every", options->every, "seconds between two looks: 1 to 3600")
+  keep->add_option("--every", options->every, "seconds between two checks: 1 to 3600")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
@@ -236,28 +240,27 @@ void server_commands(CLI::App& app, Everything& all) {
   host_flags(up, &all.up.host, true);
   device_flags(up, &all.up.host);
   up->add_option("--simulate", all.up.simulate,
-                 "a simulated driver instead of a real one: h200x2, t4x1, a100x8")
+                 "use a simulated driver with these cards, such as h200x2, t4x1 or a100x8")
       ->type_name("PROFILE");
   up->add_flag("--check-config", all.up.check_config,
-               "read the configuration, say what is wrong with it, and exit");
+               "check the configuration, print its errors, and exit");
   up->footer(
       "Examples:\n  carve up\n  carve up --simulate h200x2\n  carve up --config /etc/carve/carve.conf "
       "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
       "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
-      "= "
-      "throttle    # or kill, report\n  own-devices = on                # only slices open the cards\n"
-      "  slices-for-root = 16            # of each card's 128");
-  auto* down = app.add_subcommand("down", "stop it and remove what it made");
+      "= throttle    # or kill, report\n  own-devices = on                # only slices open the cards\n"
+      "  slices-for-root = 16            # of the 128 of each card");
+  auto* down = app.add_subcommand("down", "stop Carve on this machine and remove what it created");
   host_flags(down, &all.down.host, false);
   down->add_option("--cgroup-root", all.down.host.cgroup_root, "as given to `carve up`")->type_name("FOLDER");
   down->add_option("--state-dir", all.down.host.state_dir, "as given to `carve up`")
       ->type_name("FOLDER")
       ->capture_default_str();
-  down->add_flag("--force", all.down.force, "end all slices, with their processes");
+  down->add_flag("--force", all.down.force, "end all slices and kill their processes");
   node_down_flags(down, &all.down);
   down->footer("Examples:\n  carve down\n  carve down --force\n  carve down --node-name n1 --kubeconfig admin.conf");
   auto* agent = app.add_subcommand("agent", "the agent process (started by `carve up`)");
-  auto* standalone = agent->add_flag("--standalone", all.standalone, "without a kubelet: as `carve up` starts it");
+  auto* standalone = agent->add_flag("--standalone", all.standalone, "run without a kubelet, as `carve up` starts it");
   host_flags(agent, &all.agent, true);
   device_flags(agent, &all.agent);
   node_flags(agent, &all.node, standalone);
@@ -268,19 +271,19 @@ void server_commands(CLI::App& app, Everything& all) {
   host_flags(arbiter, &all.arbiter, false);
   arbiter
       ->add_option("--cgroup-root", all.arbiter.cgroup_root,
-                   "where slices have cgroups of their own, as the agent's: such a slice is joined from within only")
+                   "folder of the slices' cgroups, as given to the agent; only a process in its cgroup joins a slice")
       ->type_name("FOLDER");
   arbiter
       ->add_option("--trace", all.arbiter_trace,
-                   "write every decision to PREFIX.<card's UUID>; carve-trace-replay plays it again")
+                   "write every decision to PREFIX.<card's UUID>, for carve-trace-replay")
       ->type_name("PREFIX");
   arbiter->footer("Example:\n  carve arbiter --runtime-dir /run/carve");
   keep_files_command(app, &all.keep_files);
   auto* worker =
       app.add_subcommand("nvml-worker", "the process that loads the vendor's library (started by the agent)");
-  worker->add_option("--driver-root", all.worker_root, "where the driver's libraries are")
+  worker->add_option("--driver-root", all.worker_root, "folder of the driver's libraries")
       ->type_name("FOLDER");
-  worker->add_option("--host-root", all.worker_host, "where the host's / is mounted")->type_name("FOLDER");
+  worker->add_option("--host-root", all.worker_host, "folder where the host's / is mounted")->type_name("FOLDER");
 }
 
 void client_commands(CLI::App& app, Everything& all) {
@@ -289,118 +292,119 @@ void client_commands(CLI::App& app, Everything& all) {
   host_flags(run, &all.run.host, false);
   ask_flags(run, &all.run.ask);
   run->footer(
-      "The command comes after --. It is not wrapped: signals, terminal and exit code are its own.\n"
-      "Exit codes of carve itself: 2 bad flags, 125 no slice, 126 cannot execute, 127 not "
-      "found.\n\nExamples:\n"
+      "The command follows --. `carve run` becomes the command: signals, terminal and exit code are its own.\n"
+      "Exit codes of carve itself: 2 bad flags, 125 no slice, 126 the command cannot be executed, 127 the command is "
+      "not found.\n\nExamples:\n"
       "  carve run --memory 4Gi --cores 30 -- python train.py\n"
       "  carve run --memory 50% --cores 50 --share fixed --priority online -- ./serve\n"
       "  carve run --cards 2 --memory 8Gi --cores 25 --wait=10m -- torchrun job.py\n"
       "  carve run --whole -- nvidia-smi");
   auto* slice = app.add_subcommand("slice", "slices for containers: create, delete, list");
   slice->require_subcommand(1);
-  auto* create = slice->add_subcommand("create", "make a slice and a container device (CDI) for it");
+  auto* create = slice->add_subcommand("create", "create a slice and a container device (CDI) for it");
   host_flags(create, &all.create.host, false);
   ask_flags(create, &all.create.ask);
-  create->add_option("--cdi-dir", all.create.host.cdi_dir, "container devices")
+  create->add_option("--cdi-dir", all.create.host.cdi_dir, "folder of the container devices (CDI files)")
       ->type_name("FOLDER")
       ->capture_default_str();
   output_flag(create, &all.create.output, {"text", "json", "id", "docker", "nvidia-runtime"});
   create->footer(
       "Examples:\n  carve slice create --memory 4Gi --cores 30\n  podman run --device "
       "carve.elasticgpu.io/slice=$(carve slice create --memory 4Gi --cores 30 -o id) IMAGE\n"
-      "For engines that know no container devices:\n"
+      "For engines that do not support container devices:\n"
       "  docker run $(carve slice create --memory 4Gi --cores 30 -o docker) IMAGE\n"
       "  docker run --runtime=nvidia --env-file <(carve slice create --whole -o nvidia-runtime) IMAGE");
   auto* remove = slice->add_subcommand("delete", "end a slice");
   host_flags(remove, &all.remove.host, false);
-  remove->add_option("ID", all.remove.id, "as `carve slice list` prints it")->required();
-  remove->add_flag("--force", all.remove.force, "even while processes use it");
+  remove->add_option("ID", all.remove.id, "ID of the slice, as `carve slice list` prints it")->required();
+  remove->add_flag("--force", all.remove.force, "end the slice even if processes use it");
   remove->footer("Example:\n  carve slice delete dev-1a2b3c-1");
-  auto* list = slice->add_subcommand("list", "all slices of this machine");
+  auto* list = slice->add_subcommand("list", "list all slices of this machine");
   host_flags(list, &all.list.host, false);
   output_flag(list, &all.list.output, {"text", "json"});
   list->footer("Example:\n  carve slice list");
 }
 
-/// Which cluster, and where in it Carve is.
+/// Which cluster, and in which of its namespaces Carve is installed.
 void access_flags(CLI::App* app, ClusterOptions* cluster) {
   app->add_option("--kubeconfig", cluster->kubeconfig,
-                  "how to reach the API server; without: the files of $KUBECONFIG, else ~/.kube/config")
+                  "how to reach the API server (default: the files of $KUBECONFIG, else ~/.kube/config)")
       ->type_name("FILE");
-  app->add_option("--carve-namespace", cluster->carve, "where Carve is installed; without: carve-system")
+  app->add_option("--carve-namespace", cluster->carve, "namespace where Carve is installed (default: carve-system)")
       ->type_name("NAME")
       ->check([](const std::string& value) {
         const bool name = !value.empty() && value.size() <= 63 &&
                           value.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-        return name ? std::string() : "\"" + value + "\" is no name of a namespace";
+        return name ? std::string() : "\"" + value + "\" is not the name of a namespace";
       });
 }
 
 void cluster_commands(CLI::App& app, Everything& all) {
-  auto* inspect = app.add_subcommand("inspect", "cards and slices: granted, free, whose; of this machine or a cluster");
+  auto* inspect = app.add_subcommand("inspect", "show cards, slices and free capacity of this machine or a cluster");
   host_flags(inspect, &all.inspect.host, false);
   output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide", "gpushare"});
-  inspect->add_flag("--cluster", all.cluster.wanted, "the whole cluster; `kubectl carve inspect` means that anyway");
-  inspect->add_flag("-d,--details", all.cluster.details, "with -o gpushare: a line per pod");
+  inspect->add_flag("--cluster", all.cluster.wanted, "show the whole cluster; the default of `kubectl carve inspect`");
+  inspect->add_flag("-d,--details", all.cluster.details, "with -o gpushare: one line per pod");
   access_flags(inspect, &all.cluster);
-  inspect->add_option("NODE", all.cluster.name, "with --cluster: only this node's cards");
+  inspect->add_option("NODE", all.cluster.name, "with --cluster: only the cards of this node");
   inspect->footer(
       "Examples:\n  carve inspect\n  carve inspect -o json\n  carve inspect --cluster -o wide\n"
       "  kubectl carve inspect n1\n  kubectl carve inspect -o gpushare -d          (the tables of `kubectl inspect "
       "gpushare -d`)");
-  auto* explain = app.add_subcommand("explain", "why a pod waits, and what would have to change; or what it got");
+  auto* explain = app.add_subcommand("explain", "show why a pod waits and what must change, or which cards it has");
   output_flag(explain, &all.explain.output, {"text", "json", "yaml"});
   access_flags(explain, &all.explain);
   explain->add_option("-n,--namespace", all.explain.space, "the pod's namespace")
       ->type_name("NAME")
       ->capture_default_str();
-  explain->add_option("POD", all.explain.name, "the pod; NAMESPACE/POD works too")->required();
+  explain->add_option("POD", all.explain.name, "name of the pod, or NAMESPACE/POD")->required();
   explain->footer(
       "Examples:\n  carve explain train-0\n  kubectl carve explain -n ml train-0\n  carve explain ml/train-0 -o json");
 }
 
 void view_commands(CLI::App& app, Everything& all) {
-  auto* top = app.add_subcommand("top", "who uses what now: wanted and delivered memory and compute");
+  auto* top = app.add_subcommand("top", "show what each slice uses now: granted and used memory and compute");
   host_flags(top, &all.top.host, false);
   output_flag(top, &all.top.output, {"text", "json", "yaml"});
-  top->add_flag("--cluster", all.top_of.wanted, "the whole cluster; `kubectl carve top` means that anyway");
+  top->add_flag("--cluster", all.top_of.wanted, "show the whole cluster; the default of `kubectl carve top`");
   access_flags(top, &all.top_of);
-  top->add_option("NODE", all.top_of.name, "with --cluster: only this node's cards");
+  top->add_option("NODE", all.top_of.name, "with --cluster: only the cards of this node");
   top->add_flag("--once", all.top.once, "print once and exit");
-  top->add_option("--every", all.top.every, "time between two pictures")
+  top->add_option("--every", all.top.every, "time between two updates")
       ->type_name("TIME")
       ->capture_default_str();
   top->footer(
       "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster\n"
       "  kubectl carve top n1 --once");
   auto* doctor = app.add_subcommand(
-      "doctor", "what is wrong on this host, why, and what helps; exit code 1 if anything");
+      "doctor", "show what is wrong on this host, why, and how to fix it; exit code 1 if anything is wrong");
   host_flags(doctor, &all.doctor.host, true);
   output_flag(doctor, &all.doctor.output, {"text", "json", "yaml"});
   doctor->add_flag("--node", all.doctor.node,
-                   "this is a node of Kubernetes: driver, engines, kubelet and container devices too");
+                   "also check what a Kubernetes node needs: driver, engines, kubelet and container devices");
   doctor->add_flag("--cluster", all.doctor_of.wanted,
-                   "Carve in a whole cluster, as the API server shows it; `kubectl carve doctor` means that anyway");
+                   "check Carve in a whole cluster, from the API server; the default of `kubectl carve doctor`");
   access_flags(doctor, &all.doctor_of);
   doctor->footer(
       "Examples:\n  carve doctor\n  carve doctor --node\n  carve doctor --node --host-root /host -o json\n"
       "  carve doctor --cluster\n  kubectl carve doctor");
-  auto* probe = app.add_subcommand("probe", "whether agent or arbiter answers, for a pod's probes; exit code 1 if not");
+  auto* probe = app.add_subcommand("probe",
+                                   "check that agent or arbiter answers, for probes of pods; exit code 1 if not");
   host_flags(probe, &all.probe.host, false);
   probe->add_option("PROCESS", all.probe.what, "agent or arbiter")->required()->check([](const std::string& value) {
     return value == "agent" || value == "arbiter"
                ? std::string()
-               : "\"" + value + "\" is nobody who can be asked; legal are agent and arbiter";
+               : "\"" + value + "\" is not a process that answers probes; legal are agent and arbiter";
   });
   probe->footer("Examples:\n  carve probe agent\n  carve probe arbiter");
-  auto* version = app.add_subcommand("version", "version, commit and page ABI");
+  auto* version = app.add_subcommand("version", "print version, commit and page ABI");
   host_flags(version, &all.version.host, false);
   version->footer("Example:\n  carve version");
   auto* completion = app.add_subcommand("completion", "print a completion script: bash or zsh");
   completion->add_option("SHELL", all.shell, "bash or zsh")->required()->check([](const std::string& value) {
     return value == "bash" || value == "zsh"
                ? std::string()
-               : "\"" + value + "\" is no shell that is known; legal are bash and zsh";
+               : "\"" + value + "\" is not a supported shell; legal are bash and zsh";
   });
   completion->footer(
       "Examples:\n  carve completion bash > /etc/bash_completion.d/carve\n  source <(carve completion zsh)");
@@ -435,12 +439,12 @@ Result<void> apply_config(const CLI::App* used, HostOptions* host) {
 
 int inspect_here_or_there(Everything& all) {
   if (all.cluster.details && all.cluster.output != "gpushare")
-    return report({Code::kInvalidArgument, "inspect: --details is for -o gpushare"}, kExitUsage);
+    return report({Code::kInvalidArgument, "inspect: --details needs -o gpushare"}, kExitUsage);
   if (all.cluster.of_cluster()) return inspect_cluster(all.cluster);
   if (!all.cluster.name.empty())
-    return report({Code::kInvalidArgument, "inspect: a node is named, but not --cluster"}, kExitUsage);
+    return report({Code::kInvalidArgument, "inspect: NODE needs --cluster"}, kExitUsage);
   if (all.cluster.output == "wide" || all.cluster.output == "gpushare") {
-    return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " is for --cluster"}, kExitUsage);
+    return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " needs --cluster"}, kExitUsage);
   }
   all.inspect.output = all.cluster.output;
   return inspect(all.inspect);
@@ -449,14 +453,14 @@ int inspect_here_or_there(Everything& all) {
 int top_here_or_there(Everything& all) {
   if (all.top_of.of_cluster()) return top_cluster(all.top_of, all.top);
   if (!all.top_of.name.empty())
-    return report({Code::kInvalidArgument, "top: a node is named, but not --cluster"}, kExitUsage);
+    return report({Code::kInvalidArgument, "top: NODE needs --cluster"}, kExitUsage);
   return top(all.top);
 }
 
 int doctor_here_or_there(Everything& all) {
   if (!all.doctor_of.of_cluster()) return doctor(all.doctor);
   if (all.doctor.node)
-    return report({Code::kInvalidArgument, "doctor: --node is this host, --cluster is all of them: one of the two"},
+    return report({Code::kInvalidArgument, "doctor: --node (this host) and --cluster exclude each other"},
                   kExitUsage);
   all.doctor_of.output = all.doctor.output;
   return doctor_cluster(all.doctor_of);
@@ -467,12 +471,13 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
     const char* name;
     HostOptions* host;
     std::function<int()> run;
+    bool serves = false;  // it runs by the configuration, so it does not start with a mistake in it
   };
   const Row rows[] = {
-      {"up", &all.up.host, [&] { return run_up(all.up); }},
+      {"up", &all.up.host, [&] { return run_up(all.up); }, true},
       {"down", &all.down.host, [&] { return all.down.node.empty() ? run_down(all.down) : run_node_down(all.down); }},
-      {"agent", &all.agent, [&] { return run_agent(all.agent, all.node); }},
-      {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }},
+      {"agent", &all.agent, [&] { return run_agent(all.agent, all.node); }, true},
+      {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }, true},
       {"run", &all.run.host, [&] { return run_command(all.run); }},
       {"create", &all.create.host, [&] { return slice_create(all.create); }},
       {"delete", &all.remove.host, [&] { return slice_delete(all.remove); }},
@@ -495,14 +500,20 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   }
   for (const auto& row : rows) {
     if (name != row.name) continue;
-    if (auto applied = apply_config(used, row.host); !applied) return report(applied.error(), kExitUsage);
+    if (auto applied = apply_config(used, row.host); !applied) {
+      // Only a process that serves needs the whole file. The others need folders: a mistake elsewhere must not fail a
+      // pod's probe, nor keep an operator from looking.
+      if (row.serves || applied.error().code != Code::kInvalidArgument) return report(applied.error(), kExitUsage);
+      std::fprintf(stderr, "carve: warning: %s\n", applied.error().what.c_str());
+    }
     if (auto checked = check_folders(*row.host); !checked) return report(checked.error(), kExitUsage);
     return row.run();
   }
   return kExitUsage;
 }
 
-/// The first word that should be a command and is none: CLI11 would only say that one is missing.
+/// An error about the first word that is in a command's place and is not a command. CLI11 would only report that a
+/// command is missing.
 std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   const CLI::App* level = &app;
   for (int i = 1; i < argc && level->get_subcommands(nullptr).size() > 0; ++i) {
@@ -514,7 +525,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
     if (found == subs.end()) {
       std::string legal;
       for (const auto* sub : subs) legal += (legal.empty() ? "" : ", ") + sub->get_name();
-      return "\"" + word + "\" is no command; legal are " + legal;
+      return "\"" + word + "\" is not a command; legal are " + legal;
     }
     level = *found;
   }
@@ -526,8 +537,8 @@ int usage_error(const std::string& text) {
   return kExitUsage;
 }
 
-/// A link to this program may have the name of a plug-in of kubectl: `kubectl carve …` is `carve … --cluster`, and
-/// `kubectl inspect gpushare …` goes on as it was before Carve.
+/// A link to this program may have the name of a kubectl plug-in: `kubectl carve …` is `carve … --cluster`, and
+/// `kubectl inspect gpushare …` prints what gpushare's plug-in prints.
 std::vector<std::string> words_of(int argc, char** argv, bool* of_kubectl) {
   std::vector<std::string> words(argv, argv + argc);
   const std::string called = words.empty() ? "" : words.front().substr(words.front().rfind('/') + 1);
@@ -549,7 +560,7 @@ int carve_main(int argc_given, char** argv_given) {
   CLI::App app("Carve cuts GPUs into fractions and makes the fractions real.", "carve");
   app.require_subcommand(1);
   app.footer(
-      "Start here:\n  carve up --simulate h200x2                       (or on a real card: carve up)\n"
+      "Start here:\n  carve up --simulate h200x2                       (on real cards: carve up)\n"
       "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
   all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = of_kubectl;
@@ -558,7 +569,7 @@ int carve_main(int argc_given, char** argv_given) {
   control_command(app, all);
   cluster_commands(app, all);
   view_commands(app, all);
-  // What comes after the first -- is the command, word by word, and no flag of ours.
+  // The words after the first -- are the command. carve does not parse flags among them.
   int ours = argc;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) != "--") continue;
@@ -578,7 +589,7 @@ int carve_main(int argc_given, char** argv_given) {
   const std::string name = used->get_name();
   if (name == "run" && all.run.command.empty()) {
     return usage_error(
-        "run: no command; it comes after --: carve run --memory 4Gi --cores 30 -- python train.py");
+        "run: no command; it follows --, as in: carve run --memory 4Gi --cores 30 -- python train.py");
   }
   if (name != "run" && ours != argc) return usage_error(name + ": takes no command after --");
   return dispatch(name, used, app, all);

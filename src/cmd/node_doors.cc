@@ -63,9 +63,9 @@ std::vector<std::string> open_doors(const DoorOptions& options) {
   return open;
 }
 
-/// Tells the kubelet's health stream at once what is new; by itself it repeats what it has every ten seconds.
-void tell_health(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clock& clock,
-                 const std::stop_token& stop) {
+/// Sends a change of health to the kubelet within 500 ms. Otherwise the server repeats the health every ten seconds.
+void send_health_changes(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clock& clock,
+                         const std::stop_token& stop) {
   auto told = dra.health();
   while (clock.sleep_for(std::chrono::milliseconds(500), stop)) {
     auto now = dra.health();
@@ -79,39 +79,40 @@ void serve_dra(doors::SlicePublisher& publisher, const doors::DraDoor& dra, kube
                Clock& clock, std::vector<std::jthread>* threads) {
   threads->emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
   threads->emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
-  threads->emplace_back([&](const std::stop_token& end) { tell_health(dra, server, clock, end); });
+  threads->emplace_back([&](const std::stop_token& end) { send_health_changes(dra, server, clock, end); });
 }
 
-/// The kubelet is told of slots of which it can give some out (at first those alone are well that somebody holds), or
-/// there is nothing to give out for a reason that the Node tells by itself.
+/// Whether the kubelet knows of free healthy slots (at the start only slots in use are healthy), or there are none for
+/// a reason that the Node's conditions state.
 bool offers_slots(const doors::SlotDoor& door, const NodeSlices& slices, const std::string& shut) {
   if (door.offers()) return true;
   const auto gpu = slices.troubles().gpu;
-  if (gpu == GpuState::kStarting) return false;  // the cards are those of the file, and none is well yet
+  if (gpu == GpuState::kStarting) return false;  // the cards come from the file, and none is healthy yet
   const auto cards = slices.cards().cards;
   return gpu != GpuState::kOk || !shut.empty() ||
          std::none_of(cards.begin(), cards.end(), [](const Card& card) { return card.health.ok; });
 }
 
-/// Told to end: what was sent here is begun first, and nobody else is sent. By DRA alone there is nothing to wait for:
-/// the next agent's door is open already, and a call that fails is made again.
-void depart(const DoorOptions& options, const doors::SlotDoor& slots, node::NodeReport& report, Clock& clock,
-            Log& log) {
+/// After a stop signal: the agent serves until the pods that were bound here have started, and asks that no more pods
+/// are bound. With DRA alone it does not wait: the next agent has registered already, and the kubelet retries a call
+/// that fails.
+void finish_starts(const DoorOptions& options, const doors::SlotDoor& slots, node::NodeReport& report, Clock& clock,
+                   Log& log) {
   if (!options.slots || options.leaves_within == Clock::Duration::zero()) return;
-  if (!options.wakes_pods) report.leave();  // without a control there is nobody to heed it
+  if (!options.wakes_pods) report.leave();  // only control reads the condition
   const auto begun = clock.now();
   const node::Departure departure{[&] { return report.said_leaving(); }, [&] { return slots.unfinished(); },
                                   !options.wakes_pods, options.leaves_within};
   const auto left = departure.wait(clock);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - begun).count();
-  log.info("this agent leaves the node", {{"said", report.said_leaving()}, {"ms", ms}});
-  for (const auto& one : left) log.warn("not waited for any longer", {{"what", one}});
+  log.info("this agent ends", {{"said", report.said_leaving()}, {"ms", ms}});
+  for (const auto& one : left) log.warn("this agent ends before a pod has started", {{"what", one}});
 }
 
-/// Where the kubelet's calls come in: our own sockets, and for slots the keeper's line where there is a keeper. Filled
-/// before anybody steps.
-struct Entrances {
-  std::unique_ptr<kubelet::KubeletServer> server;  // nullptr: there is nothing but the line
+/// Where the kubelet's calls arrive: the agent's own sockets and, for the device plugin, the socket to the keeper if
+/// there is one. Filled before any thread starts.
+struct KubeletEndpoints {
+  std::unique_ptr<kubelet::KubeletServer> server;  // nullptr: there is only the socket to the keeper
   std::unique_ptr<kubelet::KeptSlots> kept;
 
   Result<void> open(const DoorOptions& options, doors::DraDoor* dra, doors::SlotDoor* slots,
@@ -139,7 +140,7 @@ struct Entrances {
 
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
                        const std::stop_token& stop, doors::WaitingDra* early) {
-  Entrances* in = nullptr;  // set before anybody steps
+  KubeletEndpoints* in = nullptr;  // set before any thread starts
   const auto registered = [&in] { return in != nullptr && in->dra_registered(); };
   doors::EventRecorder notices(api, options.node, clock, log);
   doors::NodePods pods(options.node, api);
@@ -149,7 +150,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     return kubelet.registered().value_or(std::map<std::string, std::size_t>());
   };
   doors::SlicePublisher* cards = nullptr;
-  std::function<bool()> serves;  // as `in`
+  std::function<bool()> serves;  // set at the same time as `in`
   node::NodeReport report(
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
@@ -158,7 +159,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlotCards slot_cards;
-  constexpr Clock::Duration kPodsWithin = std::chrono::seconds(30);  // else claims may go on without them
+  constexpr Clock::Duration kPodsWithin = std::chrono::seconds(30);  // then cards are offered without the pods' use
   const auto begun = clock.now();
   const auto by_slots = [&] {
     const bool known = pods.synced();
@@ -177,17 +178,17 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
                              {options.gpushare_unit, true}});
   if (options.slots) slot_door.restore();
   const auto settled = [&] { return offers_slots(slot_door, slices, report.shut()); };
-  Entrances entrances;
-  CARVE_TRY_VOID(entrances.open(options, &dra, &slot_door, settled, log));
-  in = &entrances;
-  serves = [&] { return !options.slots || (entrances.slots_listened_to() && settled()); };
+  KubeletEndpoints endpoints;
+  CARVE_TRY_VOID(endpoints.open(options, &dra, &slot_door, settled, log));
+  in = &endpoints;
+  serves = [&] { return !options.slots || (endpoints.slots_listened_to() && settled()); };
 
-  // These threads are the last to be stopped: the server's destructor waits for calls that the doors answer, and the
-  // keeper is told that they are closed when they are.
+  // These threads stop last: the server's destructor waits for calls that the DRA driver and the device plugin answer,
+  // and the keeper is notified only after both have stopped.
   std::optional<std::jthread> line;
-  if (entrances.kept) line.emplace([&](const std::stop_token& end) { entrances.kept->run(end); });
+  if (endpoints.kept) line.emplace([&](const std::stop_token& end) { endpoints.kept->run(end); });
   std::optional<std::jthread> sockets;
-  if (entrances.server) sockets.emplace([&](const std::stop_token& end) { entrances.server->run(end); });
+  if (endpoints.server) sockets.emplace([&](const std::stop_token& end) { endpoints.server->run(end); });
   {
     const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
     std::vector<std::jthread> threads;
@@ -199,16 +200,16 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
       if (options.slots && !options.shares_cards) publisher.poke();
     };
     threads.emplace_back([&](const std::stop_token& end) { pods.run(pods_changed, end); });
-    if (options.dra) serve_dra(publisher, dra, *entrances.server, clock, &threads);
+    if (options.dra) serve_dra(publisher, dra, *endpoints.server, clock, &threads);
     if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }
-    depart(options, slot_door, report, clock, log);
+    finish_starts(options, slot_door, report, clock, log);
     if (early != nullptr) early->give_up();
-    sockets.reset();  // no new calls; those that wait are answered by the doors' own end, just below
+    sockets.reset();  // no new calls; waiting calls are answered when `threads` stop, just below
   }
-  if (entrances.kept) entrances.kept->leave();
+  if (endpoints.kept) endpoints.kept->leave();
   return {};
 }
 

@@ -17,40 +17,41 @@
 
 namespace carve::cmd {
 
-/// What the kubelet's doors need besides the node itself.
+/// The options of the kubelet interfaces, the DRA driver and the device plugin.
 struct DoorOptions {
   std::string node;  // the Node's name; also the pool's
   bool dra = true;
   bool slots = true;
-  bool shares_cards = false;  // cards that slots use are offered to new claims, too
+  bool shares_cards = false;  // cards that slots use are also offered to new claims
   std::string kubelet_dir =
       "/var/lib/kubelet";  // plugins, plugins_registry, pod-resources below it
-  // Compiled into the kubelet: it does not follow its --root-dir. Another one for tests only.
+  // Compiled into the kubelet, independent of its --root-dir. Only tests set another folder.
   std::string device_plugins = "/var/lib/kubelet/device-plugins";
-  std::string cdi_dir = "/var/run/cdi";      // as the runtime sees it
-  std::vector<std::string> runtime_sockets;  // of the container runtime, as this process sees them
+  std::string cdi_dir = "/var/run/cdi";      // the runtime's path
+  std::vector<std::string> runtime_sockets;  // of the container runtime, as paths of this process
   std::vector<std::string> totals;           // extended resources to keep on the Node
   Bytes gpushare_unit = Bytes::gib(1);       // of aliyun.com/gpu-mem
-  bool wakes_pods = true;  // by a touch of the Node when slices are free; false: control does
-  // Told to end: how long it goes on for pods that were sent here before. 0: it ends at once, as one that is killed.
+  bool wakes_pods = true;  // updates the Node when slices become free, so that pods are requeued; false: control does
+  // After a stop signal: how long it serves pods that were bound here before. 0: it ends immediately, as if killed.
   Clock::Duration leaves_within = node::Departure::kMost;
   std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
-  // Descriptor of the keeper's line (keep_agent.h): by it come the kubelet's calls for slots. -1: by an own socket.
+  // Descriptor of the socket to the keeper (keep_agent.h), which carries the device plugin's calls. -1: the agent has
+  // its own socket for them.
   int kept_by = -1;
-  std::uint64_t crashes = 0;  // of agents that the keeper had before this one
+  std::uint64_t crashes = 0;  // agents of this keeper that crashed before this one
 };
 
-/// Where the kubelet finds the slots' door.
+/// The socket of the device plugin.
 [[nodiscard]] kubelet::SlotSocketOptions slot_socket(const DoorOptions& options);
 
 /// "dra,slots", "dra,slots,shared", "dra" or "slots".
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<void> parse_doors(const std::string& words, DoorOptions* options);
 
-/// Opens the doors and serves until `stop`, and where slots are served on until what was sent to this node is begun, at
-/// most `leaves_within` longer. Everything it is given outlives the call.
-///   errors  a socket or a folder that cannot be made
-///   early   what was asked while another agent served this node: answered from now on, until the call returns
+/// Opens the kubelet interfaces and serves until `stop`. With the device plugin it then serves until the pods that were
+/// bound to this node have started, at most `leaves_within`. All arguments outlive the call.
+///   errors  a socket or a folder that cannot be created
+///   early   the calls that arrived while another agent served this node: answered from now on, until the call returns
 [[nodiscard]] Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api,
                                      Clock& clock, Log& log, const std::stop_token& stop,
                                      doors::WaitingDra* early = nullptr);

@@ -13,6 +13,7 @@
 #include "adapter/api/client.h"
 #include "adapter/files/journal_file.h"
 #include "adapter/kube/kube_client.h"
+#include "adapter/process/text_file.h"
 #include "app/node/leave.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,17 +21,17 @@
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 
-// carve down --node-name: what an uninstall leaves on a node of Kubernetes is taken away, on the Node object and on the
-// disk. deploy/jobs/down.yaml runs it on every node when agent and arbiter are gone.
+// carve down --node-name: removes what an uninstall leaves on a Kubernetes node, from the Node object and from the
+// disk. deploy/jobs/down.yaml runs it on every node after the agent and the arbiter have ended.
 namespace carve::cmd {
 namespace {
 
 namespace files = std::filesystem;
 
-// Pods that were told to end have 30, and their nodes something else to do.
+// Pods that are being deleted have 30 s. Their nodes may be busy.
 constexpr std::chrono::seconds kPatience{90};
 
-/// The agent's folders on the host, as this process sees them. The last one is written by `carve keep-files`.
+/// The agent's folders on the host, as paths of this process. `carve keep-files` writes the last one.
 std::vector<std::string> folders_of(const DownOptions& options) {
   const auto& host = options.host;
   return {host.host_root + host.state_dir, host.host_root + host.runtime_dir,
@@ -38,10 +39,10 @@ std::vector<std::string> folders_of(const DownOptions& options) {
           host.host_root + "/var/lib/carve-scheduler"};
 }
 
-/// Files of ours in folders of others, by folder and how their names begin: an agent that was killed leaves them.
+/// Carve's files in folders of others: the folder and the prefix of the names. An agent that was killed leaves them.
 std::vector<std::pair<std::string, std::string>> files_of(const DownOptions& options) {
   std::string cdi = options.host.cdi_dir;
-  if (cdi.rfind("/var/run/", 0) == 0) cdi.erase(0, 4);  // where that link leads to; below host_root there is no link
+  if (cdi.rfind("/var/run/", 0) == 0) cdi.erase(0, 4);  // the link's target; below host_root the link does not work
   const auto& root = options.host.host_root;
   const auto kubelet = root + options.kubelet_dir;
   return {{root + cdi, "carve-slice-"},
@@ -49,23 +50,24 @@ std::vector<std::pair<std::string, std::string>> files_of(const DownOptions& opt
           {kubelet + "/plugins_registry", "gpu.elasticgpu.io-"}};
 }
 
-/// Until no agent is on this node, and none can begin while the lock is held. One that does not answer may be stopped:
-/// only its journal's lock says that it has ended. No lock: no agent ever kept a journal there.
+/// Waits until no agent runs on this node. No agent can start while the returned lock is held. An agent that does not
+/// answer may be stopped: only the lock of its journal shows that it has ended. nullopt: no agent ever kept a journal
+/// there.
 Result<std::optional<Fd>> wait_for_agents_end(const std::string& socket, const std::string& journal) {
   SystemClock clock;
   const auto start = clock.now();
   for (;;) {
-    std::string who = "an agent answers at " + socket;
+    std::string reason = "an agent answers at " + socket;
     if (!api::Client(socket).view({})) {
       auto lock = lock_journal(journal);
       if (lock) return std::optional<Fd>(std::move(*lock));
       if (lock.error().code == Code::kNotFound) return std::nullopt;
       if (lock.error().code != Code::kFailedPrecondition) return tl::unexpected(lock.error());
-      who = lock.error().what;
+      reason = lock.error().what;
     }
     if (clock.now() - start >= kPatience) {
-      return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; delete DaemonSet carve-agent first",
-                                                         kPatience.count(), who));
+      return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; first delete DaemonSet carve-agent",
+                                                         kPatience.count(), reason));
     }
     clock.sleep_for(std::chrono::seconds(1), {});
   }
@@ -75,8 +77,22 @@ Result<void> no_holders(KubeApi& api, const std::string& node) {
   CARVE_TRY(const auto pods, node::holders_on(api, node));
   if (pods.empty()) return {};
   return fail(Code::kFailedPrecondition,
-              fmt::format("{} pod(s) with cards of Carve are on node {} ({}, …); delete them first, or --force",
+              fmt::format("{} pod(s) with cards of Carve are on node {} ({}, …); first delete them, or use --force",
                           pods.size(), node, pods.front()));
+}
+
+/// The extended resources that Carve wrote to this node. A ConfigMap with a mistake must not keep anything installed.
+Result<std::vector<std::string>> totals_of(const std::string& path) {
+  if (path.empty()) return std::vector<std::string>();
+  const auto text = read_text(path);
+  if (!text && text.error().code == Code::kNotFound) return std::vector<std::string>();
+  if (!text) return tl::unexpected(text.error());
+  const auto config = parse_cluster_config(*text, path);
+  if (config) return config->totals();
+  const auto legal = legal_lines(*text);
+  std::fprintf(stderr, "carve: %s\ncarve: down goes on with the legal lines%s\n", config.error().what.c_str(),
+               legal.nvidia == NvidiaDoor::kSlots ? "" : "; the total of nvidia.com/gpu on the Node is left as it is");
+  return legal.totals();
 }
 
 Result<void> leave_cluster(const DownOptions& options) {
@@ -84,11 +100,7 @@ Result<void> leave_cluster(const DownOptions& options) {
   Log log;
   const auto api = kube::open(options.kubeconfig, clock, log);
   if (!api) return fail_in("API server", api.error());
-  std::vector<std::string> totals;
-  const auto config = read_cluster_config(options.cluster_config);
-  if (config) totals = config->totals();
-  if (!config && !options.cluster_config.empty() && config.error().code != Code::kNotFound)
-    return tl::unexpected(config.error());
+  CARVE_TRY(const auto totals, totals_of(options.cluster_config));
   if (!options.force) CARVE_TRY_VOID(no_holders(**api, options.node));
   const auto gone = node::leave_node(**api, options.node, totals);
   if (!gone) return fail_in("Node " + options.node, gone.error());

@@ -4,20 +4,20 @@
 #include "cmd/arbiter_main.h"
 #include "cmd/options.h"
 
-// carve probe: does a process of this node still answer? For the probes of pods, so it asks for no more than an answer:
-// what the process thinks of cards, driver and API server is no reason to start it again.
+// carve probe: checks that a process of this node still answers, for the probes of pods. It checks nothing else: the
+// state of the cards, the driver or the API server is no reason to restart the process.
 namespace carve::cmd {
 namespace {
 
-/// The agent answers from what its last round saw, and waits for nobody: not for the vendor's library, which may hang
-/// for hours, and not for the disk.
+/// The agent answers from its last round. It waits neither for the vendor's library, which may hang for hours, nor for
+/// the disk.
 Result<void> ask_agent(const HostOptions& host) {
   CARVE_TRY(const auto view, api::Client(host.agent_socket()).view({}));
   static_cast<void>(view);
   return {};
 }
 
-/// Its list of slices: made by the thread that serves everything but time itself.
+/// The arbiter's list of slices. The thread that answers also serves all other calls, but grants no GPU time.
 Result<void> ask_arbiter(const HostOptions& host) {
   CARVE_TRY(const auto slices, make_pages(host)->list());
   static_cast<void>(slices);

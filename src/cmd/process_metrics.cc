@@ -18,7 +18,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-/// The second word of /proc/self/statm, in bytes; 0 where it cannot be read.
+/// The second field of /proc/self/statm, in bytes; 0 if it cannot be read.
 std::uint64_t resident_bytes() {
   const auto statm = read_text("/proc/self/statm");
   const auto blank = statm ? statm->find(' ') : std::string::npos;
@@ -35,7 +35,7 @@ void write_process(codec::MetricsText* text) {
   text->sample(seconds(used.ru_utime) + seconds(used.ru_stime));
   text->family("process_resident_memory_bytes", Kind::kGauge, "Resident memory of this process.");
   text->sample(resident_bytes());
-  text->family("carve_build_info", Kind::kGauge, "1; what runs here.");
+  text->family("carve_build_info", Kind::kGauge, "1; the labels name this build.");
   text->sample(std::uint64_t{1}, {{"version", kVersion}, {"commit", kCommit}});
 }
 

@@ -4,8 +4,8 @@
 
 namespace carve::cmd {
 
-/// Of the calling process, by the names of Prometheus' client libraries: CPU seconds, resident bytes; and which Carve
-/// it is.
+/// Writes metrics of the calling process: CPU seconds and resident bytes, by the names of Prometheus' client libraries,
+/// and the build of Carve.
 void write_process(codec::MetricsText* text);
 
 }  // namespace carve::cmd

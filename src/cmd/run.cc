@@ -10,9 +10,8 @@
 #include "adapter/mountns/enclosure.h"
 #include "cmd/options.h"
 
-// carve run: this process asks for the slice, moves into its cgroup and its view of the machine, and becomes
-// the command. So signals, terminal, job control and exit code are the command's own, and nothing of ours
-// stays in between.
+// carve run: this process requests the slice, joins its cgroup and its mount namespace, and executes the command in its
+// own place. So signals, terminal, job control and exit code are the command's own. No process of Carve stays between.
 namespace carve::cmd {
 namespace {
 
@@ -26,8 +25,8 @@ Result<Grant> ask_for_slice(AgentApi& agent, AllocateRequest request) {
   return agent.allocate({}, request, {});
 }
 
-/// An agent that was ended after the grant is started again within seconds, and still has the slice. A second join of
-/// the same process changes nothing.
+/// Joins the slice. An agent that ended after the grant is restarted within seconds and still has the slice, so the
+/// call is retried. A second join of the same process changes nothing.
 Result<void> join(AgentApi& agent, const std::string& slice) {
   constexpr std::chrono::seconds kAnotherAgent{10};
   constexpr std::chrono::milliseconds kAgain{100};
@@ -64,7 +63,7 @@ int run_command(const RunOptions& options) {
     static_cast<void>(agent.release({}, grant->slice, true));
     return report(joined.error(), kExitRunFailed);
   }
-  // From here on the slice ends with this process.
+  // From here on the slice ends when this process ends.
   const auto plan = mountns::plan_for(*grant, ::geteuid() != 0);
   if (const auto entered = mountns::enter(plan); !entered) return report(entered.error(), kExitRunFailed);
   become(options.command);

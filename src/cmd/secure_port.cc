@@ -9,12 +9,12 @@ namespace carve::cmd {
 
 SecurePort::SecurePort(http::ServerOptions options, const control::Routes& routes, Log& log)
     : options_(std::move(options)), routes_(routes), log_(log) {
-  options_.waits = [this](const HttpAsk& ask) { return routes_.waits(ask); };
+  options_.waits = [this](const HttpRequest& ask) { return routes_.waits(ask); };
 }
 
 void SecurePort::serve_with(const tls::Serving& serving) {
   const http::Identity identity{serving.pair.certificate, serving.pair.key, serving.authorities,
-                                tls::CertificateNames{}.service};  // kube-scheduler calls us so (scheduler.yaml)
+                                tls::CertificateNames{}.service};  // kube-scheduler uses this name (scheduler.yaml)
   const std::lock_guard lock(mutex_);
   if (stopped_) return;
   if (server_) {
@@ -23,7 +23,8 @@ void SecurePort::serve_with(const tls::Serving& serving) {
     return;
   }
   options_.identity = identity;
-  auto made = http::Server::open(options_, [this](const HttpAsk& ask) { return routes_.answer(ask); }, log_);
+  auto made = http::Server::open(
+      options_, [this](const HttpRequest& ask) { return routes_.answer(ask); }, log_);
   if (made) {
     server_ = std::move(*made);
     log_.info("control serves", {{"listen", options_.listen}, {"port", server_->port()}});

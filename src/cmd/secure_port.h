@@ -12,19 +12,19 @@
 
 namespace carve::cmd {
 
-/// Control's port over TLS. It opens with the first certificate, and is told of each new one without a gap. Safe from
-/// any thread.
+/// Control's port over TLS. It opens with the first certificate and takes each new one without an interruption. Safe
+/// from any thread.
 class SecurePort {
  public:
   /// `routes` and `log` live longer.
   SecurePort(http::ServerOptions options, const control::Routes& routes, Log& log);
 
-  /// Opens the port, or lets the open one go on with these certificates. A port that cannot be opened ends the process
-  /// by SIGTERM (failed()): the Deployment starts it again, and shows that it failed.
+  /// Opens the port, or gives the open port these certificates. If the port cannot be opened, the process ends by
+  /// SIGTERM (failed()). The Deployment restarts it and shows the failure.
   void serve_with(const tls::Serving& serving);
-  /// Before stop(): whoever asks is answered, and told to connect anew.
+  /// Before stop(): requests are answered, and clients are told to reconnect.
   void drain();
-  /// No connection is accepted any more; requests that have come are answered for at most `grace`.
+  /// Accepts no more connections. Requests that have arrived are answered for at most `grace`.
   void stop(std::chrono::milliseconds grace);
 
   [[nodiscard]] bool open() const;

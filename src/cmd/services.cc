@@ -11,7 +11,7 @@ namespace carve::cmd {
 namespace {
 constexpr std::chrono::milliseconds kFirstBackOff{100};
 constexpr std::chrono::milliseconds kLongestBackOff{5000};
-constexpr std::chrono::seconds kProvenAfter{10};  // lived so long: the next death starts the back-off anew
+constexpr std::chrono::seconds kProvenAfter{10};  // a process that ran this long resets the back-off
 constexpr off_t kLogLimit = 4 << 20;
 }  // namespace
 
@@ -35,7 +35,7 @@ Result<bool> Service::adopt() {
   if (started_with && *started_with != words()) {
     return fail(Code::kFailedPrecondition,
                 name_ + " (process " + std::to_string(holder->pid) +
-                    ") still runs with other options: `carve down` first, or start with "
+                    ") still runs with other options; run `carve down` first, or start with "
                     "the same options");
   }
   child_ = std::move(*holder);
@@ -83,7 +83,7 @@ void Service::stop(std::chrono::milliseconds grace) {
 std::string Service::last_words() const {
   const auto text = read_text(runtime_dir_ + "/log/" + name_ + ".log", 64U << 20U);
   if (!text) return {};
-  // Of this start only. The beginning tells of bad flags, the end of what went wrong later.
+  // Only the log since the last start. Its beginning shows bad flags, its end later errors.
   std::string tail = text->size() > log_start_ ? text->substr(log_start_) : std::string();
   while (!tail.empty() && tail.back() == '\n') tail.pop_back();
   if (tail.size() > 1000) tail = tail.substr(0, 400) + "\n…\n" + tail.substr(tail.size() - 500);

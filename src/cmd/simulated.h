@@ -7,16 +7,16 @@
 
 namespace carve::cmd {
 
-/// What `--simulate` comes to: a daemon to start, and a driver folder to look into. Nothing else in src/
-/// knows.
+/// What `--simulate` sets up: a daemon to start, and the folder of its driver libraries. No other code in src/ knows
+/// it.
 struct SimulatedDriver {
   std::string program;      // carve-simd
-  std::string socket;       // where it listens
-  std::string driver_root;  // its client libraries, copied to where every user can read them
-  std::string mount;        // what a container needs to reach it
+  std::string socket;       // the daemon's socket
+  std::string driver_root;  // folder of its client libraries, which every user can read
+  std::string mount;        // the folder that a container needs to reach the daemon
 };
 
-/// Finds the daemon and its libraries beside this executable and copies the latter into the state folder.
+/// Finds the daemon and its libraries next to this executable, and copies the libraries into the state folder.
 ///   errors  kNotFound names the file that is missing
 [[nodiscard]] Result<SimulatedDriver> prepare_simulated(const HostOptions& options);
 

@@ -12,7 +12,7 @@ namespace carve::cmd {
 
 namespace {
 
-/// The slice for an engine that reads no container devices, one argument or variable a line.
+/// Prints the slice for an engine that does not support container devices, one argument or variable per line.
 ///   devices  the folder of container devices
 Result<void> print_form(const std::string& form, const Grant& grant, const std::string& devices) {
   std::vector<std::string> lines;
@@ -29,7 +29,7 @@ Result<void> print_form(const std::string& form, const Grant& grant, const std::
   return {};
 }
 
-/// Where the agent that made the slice puts its file: it may have been started with other flags than this command.
+/// The folder of the agent's CDI files. The agent may have been started with other flags than this command.
 std::string folder_of_devices(AgentApi& agent, const HostOptions& host) {
   const auto view = agent.view({});
   return view && !view->device_folder.empty() ? view->device_folder : host.cdi_dir;
@@ -42,8 +42,8 @@ int slice_create(const SliceOptions& options) {
   if (!request) return report(request.error());
   if (options.output == "nvidia-runtime" && !request->request.whole) {
     return report({Code::kInvalidArgument,
-                   "--output: nvidia-runtime is for whole cards: that runtime mounts the driver over the library that "
-                   "holds a fraction; legal here are text, json, id and docker"});
+                   "--output: nvidia-runtime needs --whole: that runtime mounts the driver over libcarve, which "
+                   "enforces a fraction's limits; legal for a fraction are text, json, id and docker"});
   }
   request->keep = true;
   request->name = "device";
@@ -62,7 +62,7 @@ int slice_create(const SliceOptions& options) {
   }
   if (printed) printed = flush_output();
   if (!printed) {
-    static_cast<void>(agent.release({}, grant->slice, true));  // nobody learned of it
+    static_cast<void>(agent.release({}, grant->slice, true));  // the caller did not get its ID
     return report(printed.error());
   }
   return kExitOk;

@@ -4,8 +4,9 @@
 
 namespace carve::cmd {
 
-/// Blocks SIGTERM and SIGINT for this thread and all that it starts, so that one place waits for them, and ignores
-/// SIGPIPE: a peer that hung up is an error of a write. Call before any thread is started. Returns what was blocked.
+/// Blocks SIGTERM and SIGINT for this thread and all threads that it starts, so that one thread waits for them. Ignores
+/// SIGPIPE: a closed connection is an error of the write. Call it before any thread is started. Returns the blocked
+/// set.
 [[nodiscard]] inline sigset_t block_stop_signals() {
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);

@@ -18,12 +18,12 @@ Result<std::unique_ptr<TakeOver>> TakeOver::open(const DoorOptions& options, Log
 }
 
 void TakeOver::close() {
-  serving_ = std::jthread();  // its sockets first: no new calls
+  serving_ = std::jthread();  // the sockets first: no new calls
   server_.reset();
 }
 
 TakeOver::~TakeOver() {
-  door_.give_up();  // before the server, which waits for the calls that wait in it
+  door_.give_up();  // before the server, whose destructor waits for the calls that wait in door_
   close();
 }
 

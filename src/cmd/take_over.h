@@ -11,17 +11,17 @@
 
 namespace carve::cmd {
 
-/// While an agent waits for the one that serves its node to end: it is registered with the kubelet's DRA side already,
-/// by sockets of its own, and what the kubelet asks waits. Ends when the agent's own doors are open.
+/// The DRA driver of an agent that waits for the previous agent of its node to end. It is registered with the kubelet
+/// already, by sockets of its own, and the kubelet's calls wait. It ends when the agent's own DRA driver is open.
 class TakeOver {
  public:
-  /// nullptr: no DRA door is wanted.
+  /// nullptr: the options do not include the DRA driver.
   static Result<std::unique_ptr<TakeOver>> open(const DoorOptions& options, Log& log);
   ~TakeOver();
   TakeOver(const TakeOver&) = delete;
   TakeOver& operator=(const TakeOver&) = delete;
   [[nodiscard]] doors::WaitingDra& door() { return door_; }
-  /// Takes the sockets away; the door stays, for who still holds it.
+  /// Closes the sockets. door() stays valid, because run_doors() may still use it.
   void close();
 
  private:

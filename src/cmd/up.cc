@@ -8,8 +8,8 @@
 #include <cstdio>
 
 #include "abi/hello.h"
-#include "adapter/cdi/card_files.h"
 #include "adapter/api/client.h"
+#include "adapter/cdi/card_files.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/views.h"
 #include "cmd/config.h"
@@ -17,8 +17,8 @@
 #include "cmd/services.h"
 #include "cmd/simulated.h"
 
-// carve up: starts arbiter, agent and (simulated) driver, starts them again when they die, and may itself be
-// killed: they go on, and the next `carve up` takes them over. carve down: the clean end.
+// carve up: starts the arbiter, the agent and the simulated driver if requested, and restarts them when they end. If
+// `carve up` itself is killed, they keep running, and the next `carve up` takes them over. carve down ends all of them.
 namespace carve::cmd {
 namespace {
 
@@ -70,7 +70,7 @@ bool wait_for_path(const std::string& path, const Service& service, std::chrono:
   return false;
 }
 
-/// Until the agent and the arbiter answer and the cards are known, or somebody died, or the time is over.
+/// Waits until the agent and the arbiter answer and the cards are known, a process has ended, or the time is over.
 Result<AgentView> wait_ready(const HostOptions& host, const std::vector<Service>& services) {
   api::Client agent(host.agent_socket());
   const SystemClock clock;
@@ -82,15 +82,15 @@ Result<AgentView> wait_ready(const HostOptions& host, const std::vector<Service>
     if (view && view->arbiter_state == "ok" && driver_known) return view;
     for (const auto& service : services) {
       if (service.lives()) continue;
-      return fail(Code::kUnavailable, service.name() + " died at once:\n" + service.last_words());
+      return fail(Code::kUnavailable, service.name() + " ended at its start:\n" + service.last_words());
     }
     ::poll(nullptr, 0, 25);
   }
-  if (view) return view;  // it runs; what is missing is shown
+  if (view) return view;  // the agent runs; the view shows what is missing
   return fail(Code::kDeadlineExceeded, "not ready after 30 s: " + view.error().what);
 }
 
-/// Slices that still live: by the agent's word, or where it is away by their cgroups.
+/// The slices that still exist, from the agent or, if it does not answer, from their cgroups.
 std::vector<std::string> living_slices(const HostOptions& host) {
   std::vector<std::string> ids;
   if (const auto view = api::Client(host.agent_socket()).view({})) {
@@ -107,7 +107,7 @@ std::vector<std::string> living_slices(const HostOptions& host) {
   return ids;
 }
 
-/// Everything that was made and is not needed for looking back: sockets, locks, empty folders. Logs stay.
+/// Removes sockets, locks and empty folders. The logs stay.
 void clean(const HostOptions& host, std::vector<Service>& services) {
   for (auto& service : services) service.forget();
   for (const char* name : {"/agent.sock", "/mask", "/up.lock"}) ::unlink((host.runtime_dir + name).c_str());
@@ -120,28 +120,29 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   ::unlink((arbiter + "/control").c_str());
   ::rmdir(arbiter.c_str());
   if (const auto folder = cgroup_folder(host)) ::rmdir(folder->c_str());
-  // abi::kDriverFolder stays, empty: it belongs to every instance on this host, and removing a folder takes
-  // away, in all mount namespaces, what other instances' slices have mounted there (seen: a slice that lost
-  // libnvidia-ml.so.1 while another instance went down).
+  // abi::kDriverFolder stays, empty: all instances on this host share it. Removing a folder removes, in all mount
+  // namespaces, what the slices of other instances have mounted there (observed: a slice lost libnvidia-ml.so.1 while
+  // another instance ended).
 }
 
-/// What own-devices closed is as it was before; when the agent has ended, which would close it again.
-Result<void> give_back_devices(const HostOptions& host) {
+/// Restores the device files that own-devices closed. Call it after the agent has ended; a running agent closes them
+/// again.
+Result<void> restore_devices(const HostOptions& host) {
   CARVE_TRY(const auto group, device_group(host));
   const auto boot = read_text("/proc/sys/kernel/random/boot_id");
   const auto left = cdi::restore_card_files(
       {cdi::card_file_record(host.state_dir), boot ? boot->substr(0, boot->find('\n')) : std::string(), group});
   if (!left) return fail_in("device files", left.error());
-  for (const auto& text : *left) std::fprintf(stderr, "carve: %s: it is left as it is\n", text.c_str());
+  for (const auto& text : *left) std::fprintf(stderr, "carve: %s: it is not changed\n", text.c_str());
   return {};
 }
 
 void stop_all(std::vector<Service>& services) {
-  // The agent first: it tells the arbiter nothing more; the driver last.
+  // The agent first, so that it sends the arbiter no more calls. The driver last.
   for (auto it = services.rbegin(); it != services.rend(); ++it) it->stop(kGrace);
 }
 
-/// Runs until a signal to stop; starts again what dies.
+/// Runs until a stop signal, and restarts processes that end.
 void supervise(std::vector<Service>& services, int signal_fd) {
   const SystemClock clock;
   for (;;) {
@@ -149,8 +150,8 @@ void supervise(std::vector<Service>& services, int signal_fd) {
     bool waiting = false;
     for (auto& service : services) {
       if (service.tend(clock.now())) {
-        std::fprintf(stderr, "carve: %s died, %s\n", service.name().c_str(),
-                     service.lives() ? "it is started again" : "it will be started again");
+        std::fprintf(stderr, "carve: %s ended; %s\n", service.name().c_str(),
+                     service.lives() ? "it is restarted" : "it will be restarted");
       }
       waiting = waiting || !service.lives();
       if (service.pidfd() >= 0) items.push_back({service.pidfd(), POLLIN, 0});
@@ -173,7 +174,7 @@ Result<void> start_all(std::vector<Service>& services, const SimulatedDriver& si
   for (auto& service : services) {
     CARVE_TRY(const bool adopted, service.adopt());
     if (adopted) {
-      std::fprintf(stderr, "carve: takes over the %s that still runs (process %d)\n", service.name().c_str(),
+      std::fprintf(stderr, "carve: takes over the running %s (process %d)\n", service.name().c_str(),
                    static_cast<int>(service.pid()));
       continue;
     }
@@ -190,20 +191,20 @@ int end_of_up(const HostOptions& host, std::vector<Service>& services) {
   if (living.empty()) {
     stop_all(services);
     clean(host, services);
-    if (auto given = give_back_devices(host); !given) return report(given.error());
+    if (auto restored = restore_devices(host); !restored) return report(restored.error());
     std::printf("carve: stopped\n");
     return kExitOk;
   }
   std::printf(
-      "carve: %zu slice(s) still run (%s, …): arbiter and agent go on for them. `carve up` takes over again, "
-      "`carve down --force` ends them.\n",
+      "carve: %zu slice(s) still run (%s, …); arbiter and agent keep running for them. `carve up` takes over, "
+      "`carve down --force` ends the slices.\n",
       living.size(), living.front().c_str());
   return kExitOk;
 }
 
 tl::unexpected<Error> needs_root(const char* what) {
   return fail(Code::kPermissionDenied,
-              std::string(what) + " needs root: it makes cgroups, mount points and sockets");
+              std::string(what) + " needs root: it creates cgroups, mount points and sockets");
 }
 
 }  // namespace
@@ -243,7 +244,7 @@ int run_up(const UpOptions& options) {
     if (living_slices(host).empty() && started.error().code != Code::kFailedPrecondition) {
       stop_all(services);
       clean(host, services);
-      if (auto given = give_back_devices(host); !given) report(given.error());
+      if (auto restored = restore_devices(host); !restored) report(restored.error());
     }
     return code;
   }
@@ -251,7 +252,7 @@ int run_up(const UpOptions& options) {
               host.agent_socket().c_str(), host.runtime_dir.c_str(),
               view->library_error.empty() && view->cgroup_error.empty()
                   ? ""
-                  : "; something is wrong: see `carve doctor`");
+                  : "; something is wrong, run `carve doctor`");
   std::fflush(stdout);
   supervise(services, signals.get());
   return end_of_up(host, services);
@@ -261,13 +262,13 @@ int run_down(const DownOptions& options) {
   if (::geteuid() != 0) return report(needs_root("carve down").value());
   HostOptions host = options.host;
   if (const auto view = api::Client(host.agent_socket()).view({}); view && !view->state_folder.empty()) {
-    host.state_dir = view->state_folder;  // it may have been started with other flags than this command
+    host.state_dir = view->state_folder;  // the agent may have been started with other flags
   }
   auto living = living_slices(host);
   if (!living.empty() && !options.force) {
     return report(
         {Code::kFailedPrecondition,
-         fmt::format("{} slice(s) still live ({}, …): end them first (`carve slice list`), or --force kills "
+         fmt::format("{} slice(s) still run ({}, …): end them first (`carve slice list`), or use --force to kill "
                      "them",
                      living.size(), living.front())});
   }
@@ -288,17 +289,17 @@ int run_down(const DownOptions& options) {
                      fmt::format("`carve up` (process {}) did not stop within 30 s", process->pid)});
     }
   }
-  // What a killed supervisor left behind.
+  // Processes that a killed supervisor left behind.
   std::vector<Service> left;
   std::vector<std::string> locks;
   for (const char* name : {"driver", "arbiter", "agent"}) {
     locks.push_back(host.runtime_dir + "/" + name + ".lock");
     left.emplace_back(name, "", std::vector<std::string>(), host.runtime_dir);
   }
-  // Of what still runs nothing is cleaned away: the lock is all that tells of it.
+  // The lock of a process that still runs is not removed, because only the lock identifies the process.
   if (auto stopped = stop_holders(locks, kGrace); !stopped) return report(stopped.error());
   clean(host, left);
-  if (auto given = give_back_devices(host); !given) return report(given.error());
+  if (auto restored = restore_devices(host); !restored) return report(restored.error());
   std::printf("carve: down\n");
   return kExitOk;
 }

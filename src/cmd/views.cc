@@ -61,14 +61,15 @@ bool folder_writable(const std::string& folder, std::string* why) {
   return true;
 }
 
-/// Whether a process of ours holds its lock; nullopt: that is not ours to see.
+/// Whether a process of Carve holds its lock; nullopt: this user may not see that.
 std::optional<bool> lives(const HostOptions& options, const char* name) {
   const auto holder = LockFile::holder(options.runtime_dir + "/" + name + ".lock");
   if (!holder && holder.error().code == Code::kPermissionDenied) return std::nullopt;
-  return !holder || *holder;  // held by one who is not named there: it is held
+  return !holder || *holder;  // an error: the lock is held by a process that the file does not name
 }
 
-/// Whether slices can have a cgroup: by the agent's word where one runs, which may see another mount than this command.
+/// Finds out whether slices can have a cgroup. A running agent's answer counts, because it may see another mount than
+/// this command.
 void look_at_cgroups(const std::optional<AgentView>& view, cli::HostFacts* facts) {
   const auto mount = Cgroup2::find_mount();
   if (mount) facts->cgroup_mount = *mount;
@@ -83,7 +84,7 @@ void look_at_cgroups(const std::optional<AgentView>& view, cli::HostFacts* facts
   }
 }
 
-/// Why an agent could not begin with its journal; empty: it could, there is none, or only root can read it.
+/// Why an agent could not start with its journal; empty: it could, there is no journal, or only root can read it.
 std::string journal_error(const std::string& state_folder) {
   const std::string path = state_folder + "/journal.d/journal";
   const auto text = read_text(path, 256U << 20U);
@@ -92,7 +93,7 @@ std::string journal_error(const std::string& state_folder) {
   return replay ? std::string() : path + ": " + replay.error().what;
 }
 
-/// The cards' device files: which are missing, and whose the others are.
+/// Collects the facts about the cards' device files: the missing ones, and owner and mode of the others.
 void look_at_card_files(const AgentView& view, cli::HostFacts* facts) {
   for (const auto& card : view.cards) {
     if (card.card.minor < 0) continue;
@@ -112,7 +113,7 @@ void look_at_card_files(const AgentView& view, cli::HostFacts* facts) {
 cli::HostFacts look_at_host(const HostOptions& options, const std::optional<AgentView>& view) {
   cli::HostFacts facts;
   facts.runtime_folder = options.runtime_dir;
-  // Where the agent that runs has them: it may have been started with other flags than this command.
+  // The folders of the running agent, which may have been started with other flags than this command.
   facts.state_folder = view && !view->state_folder.empty() ? view->state_folder : options.state_dir;
   facts.library_folder = view && !view->library_folder.empty() ? view->library_folder : options.libraries();
   facts.supervisor_lives = lives(options, "up");

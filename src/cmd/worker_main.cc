@@ -12,11 +12,11 @@ namespace carve::cmd {
 
 namespace {
 
-// A driver that a container installs keeps its files below this folder (its own /).
+// A driver that a container installed has its files below this folder, the container's /.
 constexpr char kDriverContainer[] = "/run/nvidia/driver";
 
-/// After the host's / was entered: the loader of this process knows nothing of the host's cache of libraries, so
-/// that the usual folders are looked into by name.
+/// The driver root after this process has entered the host's /. The loader of this process does not use the host's
+/// loader cache, so the usual folders are searched by name.
 std::string driver_of_host() {
   return ::access((std::string(kDriverContainer) + "/usr").c_str(), F_OK) == 0 ? kDriverContainer : "/";
 }

@@ -44,7 +44,7 @@ Result<std::string> decode_base64(std::string_view text) {
     bits = 0;
     have = 0;
   }
-  if (have != 0) return fail(Code::kInvalidArgument, "expected base64: cut short");
+  if (have != 0) return fail(Code::kInvalidArgument, "expected base64: truncated");
   return out;
 }
 

@@ -7,10 +7,10 @@
 
 namespace carve::codec {
 
-/// Standard base64 with padding; white space between is skipped.
+/// Decodes standard base64 with padding; white space is skipped.
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<std::string> decode_base64(std::string_view text);
-/// The same way back, without line ends.
+/// Encodes standard base64 with padding, without line breaks.
 [[nodiscard]] std::string encode_base64(std::string_view bytes);
 
 }  // namespace carve::codec

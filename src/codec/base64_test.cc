@@ -8,7 +8,7 @@
 namespace carve::codec {
 namespace {
 
-TEST(Base64, GoesBothWays) {
+TEST(Base64, EncodesAndDecodes) {
   const std::string texts[] = {"", "M", "Ma", "Man", "Many", std::string("\0\xff\x80", 3)};
   for (const auto& text : texts) {
     EXPECT_EQ(decode_base64(encode_base64(text)), text);
@@ -17,7 +17,7 @@ TEST(Base64, GoesBothWays) {
   EXPECT_EQ(encode_base64("Ma"), "TWE=");
 }
 
-TEST(Base64, EveryLetterOfTheAlphabetStandsForItsNumber) {
+TEST(Base64, EveryCharacterOfTheAlphabetHasItsValue) {
   const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string bytes;
   for (unsigned i = 0; i < 64; i += 4) {
@@ -28,7 +28,7 @@ TEST(Base64, EveryLetterOfTheAlphabetStandsForItsNumber) {
   EXPECT_EQ(decode_base64(alphabet), bytes);
 }
 
-TEST(Base64, BlanksAreNothingAndAnythingElseIsRefused) {
+TEST(Base64, BlanksAreSkippedAndOtherCharactersAreRefused) {
   EXPECT_EQ(decode_base64(" TWF\r\n\tu\n"), "Man");
   for (const std::string& text : std::vector<std::string>{"T",
                                                           "TW",

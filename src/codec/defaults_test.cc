@@ -1,4 +1,4 @@
-// What a value says before anything is known: readers are tolerant, so this is what an absent member means.
+// The default values. The readers are tolerant, so these are also the values of absent members.
 #include <gtest/gtest.h>
 
 #include "codec/admission/review.h"
@@ -33,7 +33,7 @@ TEST(Defaults, OfAPodOnItsWayToANode) {
                pod.mirror);
   EXPECT_EQ(pod.priority, 0);
   EXPECT_EQ(pod.started_at, 0);
-  EXPECT_EQ(pod.grace, 30) << "as Kubernetes gives";
+  EXPECT_EQ(pod.grace, 30) << "the default of Kubernetes";
   const NodePod there;
   EXPECT_FALSE(there.ended || there.pending);
   const ReviewedContainer container;
@@ -53,10 +53,10 @@ TEST(Defaults, OfACallOfTheScheduler) {
   EXPECT_EQ(PreemptionArgs::Victims().violations, 0);
 }
 
-TEST(Defaults, OfWhatAnInstallationHas) {
+TEST(Defaults, OfAnInstallation) {
   const Workload workload;
   EXPECT_EQ(workload.wanted + workload.ready + workload.updated, 0);
-  EXPECT_EQ(ServerVersion().minor, -1) << "not known";
+  EXPECT_EQ(ServerVersion().minor, -1) << "unknown";
   EXPECT_EQ(Lease().seconds + Lease().transitions, 0);
   EXPECT_FALSE(Budget().selects);
   EXPECT_EQ(Budget().allowed, 0);
@@ -72,7 +72,7 @@ TEST(Defaults, OfWhatAnInstallationHas) {
 TEST(Defaults, OfCardsAndClaims) {
   EXPECT_TRUE(DialectSettings().nvidia_by_slots);
   EXPECT_FALSE(Dialect().together);
-  EXPECT_EQ(CountedCard().index, -1) << "not known";
+  EXPECT_EQ(CountedCard().index, -1) << "unknown";
   EXPECT_FALSE(ClaimConfig().from_class);
   EXPECT_FALSE(Claim().allocated);
   EXPECT_TRUE(DeviceStatus().ready);
@@ -90,12 +90,12 @@ TEST(Defaults, OfCardsAndClaims) {
   EXPECT_EQ(GpushareNode().total + GpushareNode().used, 0U);
 }
 
-TEST(Defaults, OfWhatIsToldAndReplayed) {
+TEST(Defaults, OfEventsAndReplays) {
   const Explanation explanation;
   EXPECT_FALSE(explanation.ended || explanation.final);
   EXPECT_EQ(explanation.epoch + explanation.nodes, 0U);
   const Replay replay;
-  EXPECT_EQ(replay.next_number, 1U) << "a journal begins with 1";
+  EXPECT_EQ(replay.next_number, 1U) << "a journal starts with 1";
   EXPECT_EQ(replay.good_bytes + replay.torn_bytes + replay.lines, 0U);
   EXPECT_EQ(kJournalVersion, 1);
 }

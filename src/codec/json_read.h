@@ -7,8 +7,7 @@
 
 #include "base/result.h"
 
-// Tolerant reading of other people's JSON: a member that is missing or of another type reads as
-// nothing.
+// Tolerant reading of foreign JSON: a member that is missing or has another type reads as empty.
 namespace carve::codec::json_read {
 
 namespace json = boost::json;
@@ -16,14 +15,14 @@ namespace json = boost::json;
 /// A std::string_view as Boost.JSON's own type.
 [[nodiscard]] inline json::string_view json_text(std::string_view text) { return {text.data(), text.size()}; }
 
-/// `what` ("Pod") stands before the error.
-///   errors  kInvalidArgument: no JSON, or nested deeper than `depth`
+/// Errors begin with `what` ("Pod").
+///   errors  kInvalidArgument: not JSON, or nested deeper than `depth`
 [[nodiscard]] inline Result<json::value> parse(std::string_view text, std::string_view what, std::size_t depth = 64) {
   json::parse_options options;
   options.max_depth = depth;
   json::error_code error;
   auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": not JSON: " + error.message());
   return value;
 }
 
@@ -53,7 +52,7 @@ namespace json = boost::json;
   return text_of(at(value, path));
 }
 
-/// The member of that very name, dots and all: annotations, labels, resource names.
+/// The member of exactly that name, including dots: annotations, labels, resource names.
 [[nodiscard]] inline std::string text_named(const json::value* value, std::string_view key) {
   return value == nullptr ? std::string() : text_of(member(*value, key));
 }

@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t kEach = 0x0101010101010101ULL;
 constexpr std::uint64_t kHigh = 0x8080808080808080ULL;
 
-/// How many of eight bytes, from the lowest, stand before the first that ends a string's plain run: a quote, a
-/// backslash, a control character, no ASCII. A borrow reaches bytes above the first such alone.
+/// The number of bytes, from the lowest of eight, before the first one that ends a plain run of a string: a quote, a
+/// backslash, a control character or a non-ASCII byte. A borrow only affects bytes above the first of them.
 unsigned plain_bytes(std::uint64_t eight) {
   const auto zero_in = [](std::uint64_t x) { return (x - kEach) & ~x; };
   const std::uint64_t odd = zero_in(eight ^ (kEach * '"')) | zero_in(eight ^ (kEach * '\\')) |
@@ -26,7 +26,7 @@ unsigned plain_bytes(std::uint64_t eight) {
 
 bool plain(unsigned char c) { return c >= 0x20 && c < 0x80 && c != '"' && c != '\\'; }
 
-/// How many bytes from `at` on stand before the first that ends a string's plain run; all of them where none does.
+/// The number of bytes from `at` before the first one that ends a plain run of a string; all of them if none does.
 std::size_t plain_run(std::string_view text, std::size_t at) {
   const std::size_t begin = at;
 #ifdef __SSE2__
@@ -35,7 +35,7 @@ std::size_t plain_run(std::string_view text, std::size_t at) {
   const __m128i blank = _mm_set1_epi8(' ');
   for (; at + 16 <= text.size(); at += 16) {
     const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + at));
-    // As signed bytes what is no ASCII is below a blank, too.
+    // As signed bytes, non-ASCII values are also less than a blank.
     const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(some, quote), _mm_cmpeq_epi8(some, slash));
     const __m128i odd = _mm_or_si128(marks, _mm_cmplt_epi8(some, blank));
     const auto which = static_cast<unsigned>(_mm_movemask_epi8(odd));
@@ -132,7 +132,7 @@ bool JsonWalk::number() {
   if (!has("eE")) return true;
   ++at_;
   if (has("+-")) ++at_;
-  // A power that no double has is one reader's infinity and another's error.
+  // An exponent that exceeds a double is infinity for some parsers and an error for others.
   const auto power = at_;
   return (digits() && at_ - power <= 2) || fail();
 }

@@ -6,19 +6,19 @@
 
 namespace carve::codec {
 
-/// Steps over JSON text and builds nothing of it: values are the pieces of text that they are. Careful, not complete:
-/// what it takes whole is JSON (RFC 8259), and no two readers differ about it; what it does not take may be JSON still
-/// (letters beyond ASCII, \u escapes of surrogates, numbers that no double has, names of members with escapes where
-/// they are asked for): then the whole reader (json_read.h) decides. Once it has failed it goes on failing.
-///   cost    some two instructions per byte, no memory
+/// Scans JSON text without building a document: values are pieces of the text. It is strict but incomplete. Text that
+/// it accepts is JSON (RFC 8259) that every parser reads in the same way. Text that it rejects may still be JSON
+/// (non-ASCII characters, \u escapes of surrogates, numbers that do not fit a double, escapes in member names that are
+/// requested); then the complete parser (json_read.h) decides. After a failure all further calls fail.
+///   cost    about two instructions per byte, no memory
 class JsonWalk {
  public:
-  static constexpr std::size_t kMostDigits = 200;  // in a row: with the largest power still a double
+  static constexpr std::size_t kMostDigits = 200;  // in a row: still a double with the largest exponent
 
   explicit JsonWalk(std::string_view text, std::size_t depth = 64) : text_(text), left_(depth) {}
 
-  /// Here an object begins: `take(name)` for each member, which takes the value by one call of ours and says whether
-  /// that went well.
+  /// An object begins here. Calls `take(name)` for each member; it consumes the value by one call of this class and
+  /// returns whether that succeeded.
   template <class Take>
   bool object(Take take) {
     return list('{', '}', [&] {
@@ -26,16 +26,16 @@ class JsonWalk {
       return name && symbol(':') && take(*name);
     });
   }
-  /// Here a list begins: `take()` for each of its values, likewise.
+  /// A list begins here. Calls `take()` for each of its values, as above.
   template <class Take>
   bool array(Take take) {
     return list('[', ']', take);
   }
-  /// A string without escapes, without its quotes.
+  /// A string without escapes; returns it without its quotes.
   std::optional<std::string_view> plain_text();
-  /// Any value; its text.
+  /// Any value; returns its text.
   std::optional<std::string_view> value();
-  /// What begins here: '{', '[', '"', another value's first letter; '\0': nothing does.
+  /// The first character of the next value: '{', '[', '"' or another one; '\0': there is none.
   char next() {
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
@@ -43,9 +43,9 @@ class JsonWalk {
     }
     return '\0';
   }
-  /// Only blanks are left.
+  /// True when only white space is left.
   bool over();
-  /// Bytes that were taken.
+  /// The number of consumed bytes.
   [[nodiscard]] std::size_t at() const { return at_; }
 
  private:
@@ -61,14 +61,14 @@ class JsonWalk {
     ++left_;
     return symbol(close);
   }
-  /// Nothing is left to be taken any more.
+  /// Makes all further calls fail.
   bool fail() {
     failed_ = true;
     text_ = {};
     at_ = 0;
     return false;
   }
-  bool symbol(char wanted) {  // no blank, and not '\0'
+  bool symbol(char wanted) {  // must not be white space or '\0'
     if (next() != wanted) return fail();
     ++at_;
     return true;
@@ -82,7 +82,7 @@ class JsonWalk {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  std::size_t left_;  // how much deeper it may go
+  std::size_t left_;  // how much deeper the text may be nested
   bool failed_ = false;
 };
 

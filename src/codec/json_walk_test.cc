@@ -15,7 +15,7 @@ bool takes(std::string_view text, std::size_t depth = 64) {
   return walk.value() && walk.over();
 }
 
-TEST(JsonWalk, ValuesAreThePiecesOfTextThatTheyAre) {
+TEST(JsonWalk, ValuesArePiecesOfTheText) {
   const std::string text = R"( {"a" : {"x":[1,2 , {"y":"}"}]}, "b":"t\"x", "c" : null ,"d":"plain"} )";
   JsonWalk walk(text);
   std::vector<std::string> seen;
@@ -28,14 +28,14 @@ TEST(JsonWalk, ValuesAreThePiecesOfTextThatTheyAre) {
   EXPECT_EQ(seen, (std::vector<std::string>{R"(a={"x":[1,2 , {"y":"}"}]})", R"(b="t\"x")", "c=null", "d=plain"}));
 }
 
-TEST(JsonWalk, WhatIsPlainIsWhatStandsThereLetterByLetter) {
+TEST(JsonWalk, PlainTextHasNoEscapes) {
   for (const std::string text : {R"("")", R"("a")", R"("sixteen letters.")", R"("twenty-three letters here")"})
     EXPECT_EQ(JsonWalk(text).plain_text(), text.substr(1, text.size() - 2));
   for (const std::string text : {R"("a\n")", R"("12345678\u0041")", "1", "{}", R"("not ended)", "\"\xc3\xa9\""})
     EXPECT_FALSE(JsonWalk(text).plain_text()) << text;
 }
 
-TEST(JsonWalk, RubbishIsNotTaken) {
+TEST(JsonWalk, TextThatIsNotJsonIsRejected) {
   for (const std::string text :
        {"", " ", "{", "}", "[1,]", "{\"a\":1,}", "{\"a\"}", "{a:1}", "[1 2]", "tru", "truee", "nul", "01", "-", "1.",
         ".5", "1e", "1e+", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\t\"", "\"a\nb\"", "[1]]", "{} x", "+1"})
@@ -45,25 +45,25 @@ TEST(JsonWalk, RubbishIsNotTaken) {
     EXPECT_TRUE(takes(text)) << text;
 }
 
-// One reader takes it for infinity, another for an error.
-TEST(JsonWalk, ANumberThatNoDoubleHasIsLeftToTheWholeReader) {
+// Some parsers read it as infinity, others report an error.
+TEST(JsonWalk, ANumberThatExceedsADoubleIsLeftToTheCompleteParser) {
   const std::string most(JsonWalk::kMostDigits, '9');
   for (const auto& text : {most + "e99", "-" + most + "." + most, "0." + most + "e-99"}) EXPECT_TRUE(takes(text));
   for (const auto& text : {most + "9", "0." + most + "9", std::string("1e100"), std::string("1e-100")})
     EXPECT_FALSE(takes(text)) << text;
 }
 
-TEST(JsonWalk, GoesNoDeeperThanItIsTold) {
+TEST(JsonWalk, StopsAtTheDepthLimit) {
   EXPECT_TRUE(takes("[[[]]]", 3));
   EXPECT_FALSE(takes("[[[]]]", 2));
   EXPECT_FALSE(takes(std::string(1'000'000, '[')));
 }
 
-TEST(JsonWalk, OnceItHasFailedItGoesOnFailing) {
+TEST(JsonWalk, AfterAFailureAllCallsFail) {
   for (const char* text : {"x 1", "[1 2]", "[[]5]", "{\"a\" 7}"}) {
     JsonWalk walk(text);
     EXPECT_FALSE(walk.value()) << text;
-    EXPECT_FALSE(walk.value()) << text << ": also where a value stands behind";
+    EXPECT_FALSE(walk.value()) << text << ": even if a value follows";
     EXPECT_FALSE(walk.plain_text()) << text;
     EXPECT_FALSE(walk.over()) << text;
     EXPECT_EQ(walk.next(), '\0') << text;
@@ -92,7 +92,7 @@ std::string some_json(std::mt19937& random, int depth) {
   }
 }
 
-TEST(JsonWalk, TakesJsonAndWhatItTakesIsJson) {
+TEST(JsonWalk, AcceptsJsonAndOnlyJson) {
   std::mt19937 random(3);
   std::size_t broken = 0;
   for (int i = 0; i < 20'000; ++i) {

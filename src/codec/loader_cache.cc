@@ -59,13 +59,13 @@ Result<std::string_view> text_at(std::string_view bytes, std::size_t at) {
   return bytes.substr(at, end - at);
 }
 
-/// The part in the new format: `ldconfig` before glibc 2.32 wrote both, one behind the other.
+/// The part in the new format: `ldconfig` before glibc 2.32 wrote both formats, one after the other.
 Result<std::string_view> new_format(std::string_view file) {
   if (file.substr(0, kOldCacheMagic.size()) == kOldCacheMagic) {
-    if (file.size() < kOldHeader) return no_cache("cut off");
+    if (file.size() < kOldHeader) return no_cache("truncated");
     const std::size_t end = kOldHeader + kOldEntry * std::size_t{number_at<std::uint32_t>(file, 12)};
     const std::size_t begin = (end + 7) / 8 * 8;
-    if (begin > file.size()) return no_cache("cut off");
+    if (begin > file.size()) return no_cache("truncated");
     file.remove_prefix(begin);
   }
   if (file.size() < kCacheHeader || file.substr(0, kCacheMagic.size()) != kCacheMagic) {
@@ -80,7 +80,7 @@ Result<void> read_extension(std::string_view bytes, LoaderCache* cache) {
   if (begin % 4 != 0 || begin > bytes.size() || bytes.size() - begin < 8) return no_cache("an extension outside it");
   if (number_at<std::uint32_t>(bytes, begin) != kExtensionMagic) return no_cache("an unknown extension");
   const std::size_t count = number_at<std::uint32_t>(bytes, begin + 4);
-  if ((bytes.size() - begin - 8) / kCacheSection < count) return no_cache("an extension that is cut off");
+  if ((bytes.size() - begin - 8) / kCacheSection < count) return no_cache("a truncated extension");
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = begin + 8 + i * kCacheSection;
     const auto tag = number_at<std::uint32_t>(bytes, at);
@@ -88,7 +88,7 @@ Result<void> read_extension(std::string_view bytes, LoaderCache* cache) {
     const std::size_t size = number_at<std::uint32_t>(bytes, at + 12);
     if (from > bytes.size() || bytes.size() - from < size) return no_cache("a section outside the file");
     if (tag == kGenerator) cache->generator = bytes.substr(from, size);
-    if (tag != kCapabilities) continue;  // others would be newer than what is written here
+    if (tag != kCapabilities) continue;  // other sections are newer than this code and are not written
     for (std::size_t k = 0; k + 4 <= size; k += 4) {
       CARVE_TRY(const auto name, text_at(bytes, number_at<std::uint32_t>(bytes, from + k)));
       cache->capabilities.push_back(name);
@@ -104,7 +104,7 @@ Result<LoaderCache> read_cache(std::string_view file) {
   cache.byte_order = static_cast<std::uint8_t>(bytes[28]);
   if (cache.byte_order != 0 && cache.byte_order != kLittleEndian) return no_cache("another byte order");
   const std::size_t count = number_at<std::uint32_t>(bytes, 20);
-  if ((bytes.size() - kCacheHeader) / kCacheEntry < count) return no_cache("fewer entries than it says");
+  if ((bytes.size() - kCacheHeader) / kCacheEntry < count) return no_cache("fewer entries than its header states");
   cache.rows.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = kCacheHeader + i * kCacheEntry;
@@ -120,7 +120,7 @@ Result<LoaderCache> read_cache(std::string_view file) {
   return cache;
 }
 
-/// The file's bytes behind its entries, each text once.
+/// The file's bytes after its entries, each text once.
 class TextTable {
  public:
   explicit TextTable(std::size_t begin) : begin_(begin) {}
@@ -202,7 +202,7 @@ bool is_name(const std::string& text) { return !text.empty() && text.find('\0') 
 bool is_numeral(char c) { return c >= '0' && c <= '9'; }
 
 std::uint64_t take_number(std::string_view* text) {
-  std::uint64_t value = 0;  // of more digits than fit the order is any, but the same each time
+  std::uint64_t value = 0;  // with more digits than fit, the order is arbitrary but stable
   while (!text->empty() && is_numeral(text->front())) {
     value = value * 10 + static_cast<std::uint64_t>(text->front() - '0');
     text->remove_prefix(1);
@@ -245,7 +245,7 @@ Result<std::string> with_libraries(std::string_view cache, const std::vector<Loa
     if (!is_name(library.name) || !is_name(library.path)) return no_cache("a library without a name");
     std::erase_if(parsed.rows,
                   [&](const CacheRow& row) { return row.name == library.name && is_of_this_machine(row); });
-    // The loader's search halves a list that falls from the greatest name to the least.
+    // The loader uses a binary search over a list in descending order of names.
     const auto place = std::find_if(parsed.rows.begin(), parsed.rows.end(), [&](const CacheRow& row) {
       return compare_library_names(row.name, library.name) <= 0;
     });

@@ -28,7 +28,7 @@ void set(std::string* bytes, std::size_t offset, Number number) {
 
 std::string empty_cache() { return *with_libraries("", {}); }
 
-/// As `ldconfig` of glibc before 2.32 writes it: the old format first, with as many entries.
+/// In the form of `ldconfig` of glibc before 2.32: the old format first, with the same number of entries.
 std::string with_old_format(const std::string& cache, std::uint32_t entries) {
   std::string old = "ld.so-1.7.0";
   old.append(1, '\0');
@@ -38,7 +38,7 @@ std::string with_old_format(const std::string& cache, std::uint32_t entries) {
   return old + cache;
 }
 
-TEST(LoaderCache, ANewOneHasWhatWasAdded) {
+TEST(LoaderCache, ANewCacheHasTheAddedLibraries) {
   const auto made = with_libraries("", {kCuda, kNvml});
   ASSERT_TRUE(made) << made.error().what;
   EXPECT_EQ(made->substr(0, 20), "glibc-ld.so.cache1.1");
@@ -46,7 +46,7 @@ TEST(LoaderCache, ANewOneHasWhatWasAdded) {
   EXPECT_EQ(*loader_entries(*made), (std::vector<LoaderEntry>{kNvml, kCuda}));
 }
 
-TEST(LoaderCache, IsInTheOrderInWhichTheLoaderSearches) {
+TEST(LoaderCache, HasTheOrderOfTheLoadersSearch) {
   EXPECT_LT(compare_library_names("libcuda.so.9", "libcuda.so.10"), 0);
   EXPECT_GT(compare_library_names("libcuda.so.1", "libcuda.so"), 0);
   EXPECT_GT(compare_library_names("lib1", "liba"), 0) << "a number is greater than a letter";
@@ -56,10 +56,10 @@ TEST(LoaderCache, IsInTheOrderInWhichTheLoaderSearches) {
             (std::vector<LoaderEntry>{{"libz.so.1", "/z"}, {"liba.so.10", "/ten"}, {"liba.so.9", "/nine"}}));
 }
 
-TEST(LoaderCache, TakesThePlaceOfAnImagesOwnAndOfNothingElse) {
+TEST(LoaderCache, ReplacesOnlyTheImagesOwnEntry) {
   const LoaderEntry compat = {"libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1"};
   auto cache = *with_libraries("", {compat, {"libc.so.6", "/lib/libc"}});
-  // One of 32 bits under the same name stays.
+  // A 32-bit entry of the same name stays.
   auto both = *with_libraries(cache, {{"libcuda.so.2", "/i386/libcuda.so.1"}});
   for (std::size_t i = 0; i < 3; ++i) {
     const std::size_t entry = 48 + 24 * i;
@@ -81,7 +81,7 @@ TEST(LoaderCache, ASecondTimeChangesNothing) {
   EXPECT_EQ(*with_libraries(*once, {kNvml, kCuda}), *once);
 }
 
-TEST(LoaderCache, TheFormatBefore232IsRead) {
+TEST(LoaderCache, TheFormatBeforeGlibc232IsRead) {
   const auto cache = *with_libraries("", {{"libc.so.6", "/lib/libc"}});
   for (const std::uint32_t entries : {0U, 1U, 2U, 7U}) {
     const auto made = with_libraries(with_old_format(cache, entries), {kCuda});
@@ -91,18 +91,20 @@ TEST(LoaderCache, TheFormatBefore232IsRead) {
 }
 
 TEST(LoaderCache, CapabilitiesAndGeneratorStay) {
-  // An entry below glibc-hwcaps/x86-64-v3, and who wrote it.
+  // An entry in glibc-hwcaps/x86-64-v3, and the generator.
   auto cache = *with_libraries("", {{"libm.so.6", "/hwcaps/libm"}});
   const std::uint64_t indexed = (1ULL << 62) | 0;
   set<std::uint64_t>(&cache, 48 + 16, indexed);
   const auto name = static_cast<std::uint32_t>(cache.size());
   cache += std::string("x86-64-v3") + '\0';
+  const auto other_name = static_cast<std::uint32_t>(cache.size());
+  cache += std::string("x86-64-v4") + '\0';
   cache.append((4 - cache.size() % 4) % 4, '\0');
   const auto extension = static_cast<std::uint32_t>(cache.size());
   set<std::uint32_t>(&cache, 32, extension);
   const std::string generator = "ldconfig (test) 2.36";
-  const std::uint32_t words[] = {0xEAA42174, 2, 0, 0, extension + 44, static_cast<std::uint32_t>(generator.size()),
-                                 1,          0, extension + 40, 4,    name};
+  const std::uint32_t words[] = {0xEAA42174, 2, 0, 0, extension + 48, static_cast<std::uint32_t>(generator.size()),
+                                 1,          0, extension + 40, 8,    name, other_name};
   cache.append(reinterpret_cast<const char*>(words), sizeof words);
   cache += generator;
   const auto made = with_libraries(cache, {kCuda});
@@ -111,12 +113,13 @@ TEST(LoaderCache, CapabilitiesAndGeneratorStay) {
   EXPECT_EQ(at<std::uint32_t>(*made, 32) % 4, 0U);
   ASSERT_STREQ(made->c_str() + at<std::uint32_t>(*made, 48 + 4), "libm.so.6");
   EXPECT_EQ(at<std::uint64_t>(*made, 48 + 16), indexed);
-  // Read once more: the name of the capability is found where the section says.
+  // Parse the result again: the name of the capability is at the offset in the section.
   EXPECT_EQ(*with_libraries(*made, {kCuda}), *made);
-  EXPECT_NE(made->find(std::string("x86-64-v3") + '\0'), std::string::npos);
+  for (const char* capability : {"x86-64-v3", "x86-64-v4"})
+    EXPECT_NE(made->find(std::string(capability) + '\0'), std::string::npos) << capability;
 }
 
-TEST(LoaderCache, WhatIsNoCacheIsRefused) {
+TEST(LoaderCache, AFileThatIsNotACacheIsRefused) {
   const auto cache = *with_libraries("", {kCuda});
   for (const std::string& bytes : {std::string("x"), std::string(60, '\0'), cache.substr(0, 47), cache.substr(0, 71),
                                    cache.substr(0, cache.size() - 1), with_old_format("", 1), with_old_format("", 0)}) {
@@ -136,7 +139,7 @@ TEST(LoaderCache, WhatIsNoCacheIsRefused) {
   EXPECT_FALSE(with_libraries(cache, {{std::string("a\0b", 3), "/x"}}));
 }
 
-TEST(LoaderCache, EveryNameIsFoundByTheLoadersSearch) {
+TEST(LoaderCache, TheLoadersSearchFindsEveryName) {
   EXPECT_TRUE(rc::check("binary search as elf/dl-cache.c does it", [] {
     const auto numbers = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 40));
     std::vector<LoaderEntry> libraries;
@@ -163,12 +166,12 @@ TEST(LoaderCache, EveryNameIsFoundByTheLoadersSearch) {
   }));
 }
 
-/// A file in the new format, word for word: what the loader finds at each place.
+/// A file in the new format, word by word: what the loader finds at each offset.
 std::string words(const std::vector<std::uint32_t>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), 4 * numbers.size()};
 }
 
-TEST(LoaderCache, IsWrittenToTheByteAsTheLoaderReadsIt) {
+TEST(LoaderCache, IsWrittenExactlyAsTheLoaderReadsIt) {
 #if defined(__aarch64__)
   constexpr std::uint32_t kFlags = 0x0A03;
 #else
@@ -185,7 +188,7 @@ TEST(LoaderCache, IsWrittenToTheByteAsTheLoaderReadsIt) {
                        names);
 }
 
-/// A cache with one library, whose texts end at kExtensionAt, and behind them the extension of these words.
+/// A cache with one library whose texts end at kExtensionAt, followed by an extension of these words.
 constexpr std::uint32_t kExtensionAt = 48 + 24 + 12;
 std::string with_extension(const std::vector<std::uint32_t>& extension, const std::string& behind = "") {
   auto cache = *with_libraries("", {{"libm.so", "/mm"}});
@@ -194,20 +197,20 @@ std::string with_extension(const std::vector<std::uint32_t>& extension, const st
   return cache + words(extension) + behind;
 }
 
-TEST(LoaderCache, AnExtensionIsWrittenBehindTheTextsAtAMultipleOfFour) {
+TEST(LoaderCache, AnExtensionFollowsTheTextsAtAMultipleOfFour) {
   constexpr std::uint32_t kMagic = 0xEAA42174;
   const std::string behind = words({kExtensionAt + 8 + 32 + 4 + 4}) + "made" + "cpu" + '\0';
   const auto cache = with_extension({kMagic, 2, 1, 0, kExtensionAt + 40, 4, 0, 0, kExtensionAt + 44, 4}, behind);
   ASSERT_TRUE(loader_entries(cache));
   const auto made = with_libraries(cache, {{"libn.so", "/n"}});
   ASSERT_TRUE(made) << made.error().what;
-  // libn.so /n libm.so /mm cpu: 8 + 3 + 8 + 4 + 4 bytes, then one of nothing.
+  // libn.so /n libm.so /mm cpu: 8 + 3 + 8 + 4 + 4 bytes, then one padding byte.
   const std::uint32_t texts = 48 + 2 * 24;
   const std::uint32_t begin = texts + 28;
   EXPECT_EQ(at<std::uint32_t>(*made, 24), 27U);
   EXPECT_EQ(at<std::uint32_t>(*made, 32), begin);
   EXPECT_EQ(made->substr(begin), words({kMagic, 2, 1, 0, begin + 40, 4, 0, 0, begin + 44, 4, texts + 23}) + "made");
-  // Either of the two alone.
+  // Each of the two alone.
   const auto generator = with_libraries(with_extension({kMagic, 1, 0, 0, kExtensionAt + 24, 4}, "made"), {});
   ASSERT_TRUE(generator) << generator.error().what;
   EXPECT_EQ(generator->substr(kExtensionAt), words({kMagic, 1, 0, 0, kExtensionAt + 24, 4}) + "made");
@@ -217,21 +220,21 @@ TEST(LoaderCache, AnExtensionIsWrittenBehindTheTextsAtAMultipleOfFour) {
   EXPECT_EQ(names->substr(kExtensionAt), words({kMagic, 1, 1, 0, kExtensionAt + 24, 4, kExtensionAt - 4}));
 }
 
-TEST(LoaderCache, AnExtensionLiesWithinTheFile) {
+TEST(LoaderCache, AnExtensionMustBeWithinTheFile) {
   constexpr std::uint32_t kMagic = 0xEAA42174;
   const auto reads = [](const std::string& cache) { return loader_entries(cache).has_value(); };
   EXPECT_TRUE(reads(with_extension({kMagic, 0}))) << "without any section";
   EXPECT_TRUE(reads(with_extension({kMagic, 1, 7, 0, 0, 4}))) << "a section of another kind";
-  EXPECT_TRUE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 24, 0}))) << "an empty one at the end";
+  EXPECT_TRUE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 24, 0}))) << "an empty section at the end";
   EXPECT_FALSE(reads(with_extension({kMagic})));
   EXPECT_FALSE(reads(with_extension({kMagic, 0}).substr(0, kExtensionAt + 7)));
   EXPECT_FALSE(reads(with_extension({})));
   EXPECT_FALSE(reads(with_extension({kMagic + 1, 0}))) << "another extension";
-  EXPECT_FALSE(reads(with_extension({kMagic, 1}))) << "a section that is cut off";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1}))) << "a truncated section";
   EXPECT_FALSE(reads(with_extension({kMagic, 1, 7, 0, 0})));
   EXPECT_FALSE(reads(with_extension({kMagic, 1, 7, 0, 0, 4}).substr(0, kExtensionAt + 23)));
-  EXPECT_FALSE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 25, 0}))) << "it begins behind the end";
-  EXPECT_FALSE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 20, 5}))) << "it ends behind the end";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 25, 0}))) << "it begins after the end";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 20, 5}))) << "it ends after the end";
   EXPECT_FALSE(reads(with_extension({kMagic, 1, 1, 0, kExtensionAt + 24, 4}, words({kExtensionAt + 28}))))
       << "a name outside the file";
   for (const std::uint32_t off : {1U, 2U, 3U}) {
@@ -242,7 +245,7 @@ TEST(LoaderCache, AnExtensionLiesWithinTheFile) {
   }
 }
 
-TEST(LoaderCache, TheOldFormatEndsWithinTheFile) {
+TEST(LoaderCache, TheOldFormatMustEndWithinTheFile) {
   const std::string old = with_old_format("", 2);
   EXPECT_FALSE(loader_entries(old.substr(0, 15)));
   EXPECT_FALSE(loader_entries(old.substr(0, 16)));
@@ -250,16 +253,16 @@ TEST(LoaderCache, TheOldFormatEndsWithinTheFile) {
   EXPECT_TRUE(loader_entries(old + empty_cache()));
 }
 
-TEST(LoaderCache, EveryDigitIsANumeral) {
+TEST(LoaderCache, EveryDigitComparesAsANumber) {
   for (char digit = '0'; digit <= '9'; ++digit) {
     const std::string one(1, digit);
-    EXPECT_GT(compare_library_names(one, ":"), 0) << one << ": a number is greater than any other letter";
+    EXPECT_GT(compare_library_names(one, ":"), 0) << one << ": a number is greater than any other character";
     EXPECT_LT(compare_library_names("a", one), 0) << one;
     EXPECT_EQ(compare_library_names("lib" + one, "lib0" + one), 0) << one;
     EXPECT_LT(compare_library_names("lib" + one + ".2", "lib" + one + ".3"), 0) << one;
     EXPECT_LT(compare_library_names("lib" + one, "lib1" + one), 0) << one;
   }
-  EXPECT_LT(compare_library_names("lib/", "lib:"), 0) << "what stands beside the digits is none";
+  EXPECT_LT(compare_library_names("lib/", "lib:"), 0) << "the characters next to the digits are not digits";
   EXPECT_GT(compare_library_names("libb", "liba"), 0);
   EXPECT_LT(compare_library_names("", "a"), 0);
   EXPECT_EQ(compare_library_names("", ""), 0);

@@ -40,7 +40,7 @@ constexpr std::array<Suffix, 13> kSuffixes = {{
 }};
 
 
-/// The value as it may stand in an error text: what cannot be printed is replaced, what is long is cut.
+/// The value in a form that is safe in an error text: unprintable characters are replaced, a long value is truncated.
 std::string shown(std::string_view text) {
   std::string out = "\"";
   for (const char c : text.substr(0, kMaxText)) {
@@ -53,10 +53,10 @@ std::string shown(std::string_view text) {
 tl::unexpected<Error> refuse(std::string_view field, std::string_view text, std::string_view why,
                              std::string_view legal) {
   return fail(Code::kInvalidArgument,
-              fmt::format("{}: {} {}; legal are {}", field, shown(text), why, legal));
+              fmt::format("{}: {} {}; legal: {}", field, shown(text), why, legal));
 }
 
-/// digits [. digits], as whole and a fraction in units of 10^-18.
+/// digits [. digits], as a whole part and a fraction in units of 10^-18.
 struct Decimal {
   std::uint64_t whole = 0;
   std::uint64_t fraction = 0;
@@ -92,7 +92,7 @@ Decimal read_decimal(std::string_view text) {
   return out;
 }
 
-/// The factor that a suffix or an exponent stands for; nullopt when it is neither.
+/// The factor of a suffix or an exponent; nullopt when `suffix` is neither.
 std::optional<std::uint64_t> factor_of(std::string_view suffix) {
   for (const Suffix& known : kSuffixes) {
     if (known.text == suffix) return known.factor;
@@ -111,17 +111,17 @@ std::optional<std::uint64_t> factor_of(std::string_view suffix) {
   return factor;
 }
 
-/// What a person most likely meant by a suffix that is not one.
+/// A hint about an unknown suffix: what the user most likely meant.
 std::string suffix_hint(std::string_view suffix) {
-  if (suffix == "m") return "has suffix m, thousandths of a byte (M and Mi are the large ones)";
-  if (suffix == "%") return "is a share, but an amount is asked for";
+  if (suffix == "m") return "has suffix m, thousandths of a byte (megabytes are M or Mi)";
+  if (suffix == "%") return "is a percentage, but an amount is required";
   const bool byte_word = suffix.size() >= 2 && (suffix.back() == 'B' || suffix.back() == 'b');
   const std::string_view stem = byte_word ? suffix.substr(0, suffix.size() - 1) : suffix;
   if (byte_word && stem != "e" && factor_of(stem)) {
     return fmt::format("has unit {}: write {} without the {}", suffix, stem, suffix.back());
   }
   if (suffix == "g" || suffix == "gi" || suffix == "t" || suffix == "K") {
-    return fmt::format("has unit {}, which in this spelling is none", suffix);
+    return fmt::format("has unit {}, which does not exist in this spelling", suffix);
   }
   return fmt::format("has an unknown unit {}", shown(suffix));
 }
@@ -154,7 +154,7 @@ Result<Bytes> parse_bytes(std::string_view field, std::string_view text) {
 
 namespace {
 
-/// Nothing of a card is asked for in single bytes: who writes 0.1 or 4 left the unit out.
+/// No useful request is smaller than 1 MiB: a user who writes 0.1 or 4 forgot the unit.
 bool lacks_unit(std::string_view text, Bytes bytes) {
   constexpr Bytes kSmallest = Bytes::mib(1);
   const auto last = text.find_last_of("0123456789.");
@@ -180,14 +180,14 @@ Result<MemoryAsk> parse_memory(std::string_view field, std::string_view text) {
 
 Result<CoresAsk> parse_cores(std::string_view field, std::string_view text) {
   const std::string legal = fmt::format(
-      "1 to 100 hundredths of each card, or 200, 300, … {} for that many hundredths in whole cards",
+      "1 to 100 hundredths of each card, or 200, 300, … {} for whole cards",
       kMaxCardsPerRequest * 100);
   std::string_view digits = text;
   const bool percent = !digits.empty() && digits.back() == '%';
   if (percent) digits.remove_suffix(1);
   std::uint32_t value = 0;
   for (const char c : digits) {
-    if (!is_digit(c) || value > 100'000) return refuse(field, text, "is no such number", legal);
+    if (!is_digit(c) || value > 100'000) return refuse(field, text, "is not a legal number", legal);
     value = value * 10 + static_cast<std::uint32_t>(c - '0');
   }
   if (digits.empty()) return refuse(field, text, "is empty", legal);
@@ -195,7 +195,7 @@ Result<CoresAsk> parse_cores(std::string_view field, std::string_view text) {
   if (value <= 100) return CoresAsk{CoreShare(value), value / 100};
   if (percent || value % 100 != 0 || value > kMaxCardsPerRequest * 100) {
     return refuse(field, text,
-                  percent ? "is more than a card"
+                  percent ? "is more than one card"
                           : "is neither a share of one card "
                             "nor a number of whole cards",
                   legal);
@@ -207,7 +207,7 @@ Result<std::uint64_t> parse_count(std::string_view field, std::string_view text,
                                   std::uint64_t high, std::string_view unit) {
   const std::string legal = fmt::format("{} to {} {}", low, high, unit);
   if (text.empty()) return refuse(field, text, "is empty", legal);
-  if (text.size() > 20) return refuse(field, text, "is no such number", legal);
+  if (text.size() > 20) return refuse(field, text, "is not a legal number", legal);
   const Decimal number = read_decimal(text);
   if (number.length != text.size() || text.find('.') != std::string_view::npos) {
     return refuse(field, text, "is not a whole number", legal);
@@ -226,7 +226,7 @@ Result<std::uint64_t> parse_amount(std::string_view field, std::string_view text
   if (number.length == 0 || suffix.empty()) return parse_count(field, text, low, high, unit);
   const std::optional<std::uint64_t> factor = factor_of(suffix);
   if (!factor && suffix != "m" && suffix != "u" && suffix != "n") {
-    return refuse(field, text, "is no number of " + std::string(unit), legal);
+    return refuse(field, text, "is not a number of " + std::string(unit), legal);
   }
   constexpr std::uint64_t kOne = 1'000'000'000'000'000'000ULL;  // 10^kMaxDecimals
   const auto fraction = static_cast<unsigned __int128>(number.fraction) * factor.value_or(0);

@@ -37,7 +37,7 @@ TEST(ParseBytes, ReadsTheSuffixesOfKubernetes) {
       {"1E", 1000000000000000000},
       {"15Ei", 17293822569102704640ULL},
       {"18446744073709551615", 18446744073709551615ULL},
-      {"0.3Gi", 322122548},  // rounded up, as Kubernetes does
+      {"0.3Gi", 322122548},  // rounded up, as in Kubernetes
       {"0.000000001", 1},
   };
   for (const auto& [text, bytes] : legal) {
@@ -47,7 +47,7 @@ TEST(ParseBytes, ReadsTheSuffixesOfKubernetes) {
   }
 }
 
-TEST(ParseBytes, RefusesEverythingElseAndSaysFieldValueUnitAndWhatIsLegal) {
+TEST(ParseBytes, RefusesOtherTextWithFieldValueUnitAndLegalValues) {
   const std::vector<std::pair<std::string, std::string>> illegal = {
       {"", "is empty"},
       {"-4Gi", "has a sign"},
@@ -62,7 +62,7 @@ TEST(ParseBytes, RefusesEverythingElseAndSaysFieldValueUnitAndWhatIsLegal) {
       {"4K", "has unit K"},
       {"4 Gi", "unknown unit"},
       {"400m", "thousandths of a byte"},
-      {"50%", "is a share"},
+      {"50%", "is a percentage"},
       {"4Gi4", "unknown unit"},
       {"4e", "unknown unit"},
       {"4e-3", "unknown unit"},
@@ -86,7 +86,7 @@ TEST(ParseBytes, RefusesEverythingElseAndSaysFieldValueUnitAndWhatIsLegal) {
   }
 }
 
-TEST(ParseBytes, SaysWhatIsTooLarge) {
+TEST(ParseBytes, RefusesAmountsThatAreTooLarge) {
   for (const std::string text : {"16Ei", "18446744073709551616", "99999999999999999999999", "20E",
                                  "18446744073709551615.5"}) {
     const auto parsed = parse_bytes("--memory", text);
@@ -96,7 +96,7 @@ TEST(ParseBytes, SaysWhatIsTooLarge) {
   }
 }
 
-RC_GTEST_PROP(ParseBytes, ReadsBackWhatToCanonicalWrites, ()) {
+RC_GTEST_PROP(ParseBytes, ReadsBackTheOutputOfToCanonical, ()) {
   const auto shift = *rc::gen::inRange(0, 64);
   const auto bytes = Bytes((*rc::gen::arbitrary<std::uint64_t>() >> shift) | 1);
   const auto parsed = parse_bytes("f", to_canonical(bytes));
@@ -104,7 +104,7 @@ RC_GTEST_PROP(ParseBytes, ReadsBackWhatToCanonicalWrites, ()) {
   RC_ASSERT(*parsed == bytes);
 }
 
-RC_GTEST_PROP(ParseBytes, NeverPassesForAnotherTextThanItsOwnBytes, (std::string text)) {
+RC_GTEST_PROP(ParseBytes, AcceptsOnlyTextThatEqualsItsBytes, (std::string text)) {
   const auto parsed = parse_bytes("f", text);
   if (parsed) {
     RC_ASSERT(parsed->count() > 0u);
@@ -112,16 +112,16 @@ RC_GTEST_PROP(ParseBytes, NeverPassesForAnotherTextThanItsOwnBytes, (std::string
   }
 }
 
-TEST(ParseMemory, TakesAPercentageOfTheCardToo) {
+TEST(ParseMemory, AcceptsAPercentageOfTheCard) {
   EXPECT_EQ(parse_memory("memory", "50%").value(), MemoryAsk::of_percent(50));
   EXPECT_EQ(parse_memory("memory", "4Gi").value(), MemoryAsk::of(Bytes::gib(4)));
   EXPECT_EQ(parse_memory("memory", "1048576").value(), MemoryAsk::of(Bytes::mib(1)));
-  EXPECT_EQ(parse_memory("memory", "512Ki").value(), MemoryAsk::of(Bytes(512 * 1024))) << "a unit was written";
+  EXPECT_EQ(parse_memory("memory", "512Ki").value(), MemoryAsk::of(Bytes(512 * 1024))) << "the text has a unit";
   for (const char* text : {"0.1", "4", "4.0", ".5", "4.", "100000", "1048575"}) {
     const auto parsed = parse_memory("memory", text);
-    ASSERT_FALSE(parsed) << text << ": a unit was left out";
+    ASSERT_FALSE(parsed) << text << ": the unit is missing";
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
-    EXPECT_NE(parsed.error().what.find(std::string("write the unit; legal are ") + text + "Gi"), std::string::npos)
+    EXPECT_NE(parsed.error().what.find(std::string("write the unit; legal: ") + text + "Gi"), std::string::npos)
         << parsed.error().what;
   }
   for (const std::string text : {"0%", "101%", "%", "1.5%", "-1%", "50 %"}) {
@@ -131,11 +131,13 @@ TEST(ParseMemory, TakesAPercentageOfTheCardToo) {
   }
 }
 
-TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
+TEST(ParseCores, AcceptsSharesOfACardAndWholeCards) {
   EXPECT_EQ(parse_cores("cores", "30")->share, CoreShare(30));
   EXPECT_EQ(parse_cores("cores", "30%")->share, CoreShare(30));
   EXPECT_EQ(parse_cores("cores", "30")->whole_cards, 0u);
   EXPECT_EQ(parse_cores("cores", "100")->whole_cards, 1u);
+  ASSERT_TRUE(parse_cores("cores", "100%"));
+  EXPECT_EQ(parse_cores("cores", "100%")->whole_cards, 1u);
   EXPECT_EQ(parse_cores("cores", "200")->whole_cards, 2u);
   EXPECT_EQ(parse_cores("cores", "1600")->whole_cards, 16u);
   for (const std::string text : {"", "%", "0", "-1", "101", "150", "1700", "200%", "3.5", "abc",
@@ -144,7 +146,7 @@ TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
     ASSERT_FALSE(parsed) << text;
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
     EXPECT_THAT(parsed.error().what, HasSubstr("1 to 100 hundredths of each card")) << text;
-    EXPECT_THAT(parsed.error().what, HasSubstr("or 200, 300, … 1600 for that many hundredths")) << text;
+    EXPECT_THAT(parsed.error().what, HasSubstr("or 200, 300, … 1600 for whole cards")) << text;
   }
 }
 
@@ -158,20 +160,20 @@ TEST(Quantity, TextsAreReadUpToSixtyFourCharacters) {
   EXPECT_FALSE(parse_count("f", std::string(20, '0') + "4", 1, 5, "cards"));
 }
 
-TEST(Quantity, WhatIsShownOfATextIsCutAndPrintable) {
+TEST(Quantity, AQuotedTextIsTruncatedAndPrintable) {
   EXPECT_THAT(parse_bytes("f", std::string(65, 'x')).error().what, HasSubstr("\"" + std::string(64, 'x') + "…\""));
   EXPECT_THAT(parse_bytes("f", std::string(64, 'x')).error().what, HasSubstr("\"" + std::string(64, 'x') + "\""));
   EXPECT_THAT(parse_bytes("f", "x ~\x1f\x7f\"\xc3").error().what, HasSubstr("\"x ~????\""));
 }
 
-TEST(ParseCount, TakesWholeNumbersInItsRange) {
+TEST(ParseCount, AcceptsWholeNumbersInItsRange) {
   EXPECT_EQ(parse_count("cards", "2", 1, 16, "cards").value(), 2u);
   for (const std::string text : {"", "0", "17", "-1", "1.", "2.0", "1e1", "18446744073709551616"}) {
     EXPECT_FALSE(parse_count("cards", text, 1, 16, "cards")) << text;
   }
 }
 
-TEST(ParseAmount, ReadsWhatTheApiServerMakesOfANumber) {
+TEST(ParseAmount, ReadsTheApiServersFormsOfANumber) {
   for (const auto& [text, count] : std::vector<std::pair<std::string, std::uint64_t>>{
            {"4000", 4000}, {"4k", 4000}, {"4Ki", 4096}, {"1.5k", 1500}, {"3e2", 300}, {"7", 7}}) {
     const auto parsed = parse_amount("a/b", text, 1, 5000, "MiB");
@@ -179,11 +181,11 @@ TEST(ParseAmount, ReadsWhatTheApiServerMakesOfANumber) {
     EXPECT_EQ(*parsed, count) << text;
   }
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {"10G", "a/b: \"10G\" is 10000000000 MiB, out of range; legal are 1 to 5000 MiB"},
-           {"5500m", "\"5500m\" is not a whole number; legal are 1 to 5000 MiB"},
+           {"10G", "a/b: \"10G\" is 10000000000 MiB, out of range; legal: 1 to 5000 MiB"},
+           {"5500m", "\"5500m\" is not a whole number; legal: 1 to 5000 MiB"},
            {"5.5", "not a whole number"},
            {"1.0001k", "not a whole number"},
-           {"4GB", "\"4GB\" is no number of MiB"},
+           {"4GB", "\"4GB\" is not a number of MiB"},
            {"99Ei", "out of range"},
            {"99999999999999999999", "out of range"},
            {"0k", "is 0 MiB, out of range"},

@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Names are letters, digits and . _ : / - (validate(Record) holds them to it): no escaping is needed.
+// Names have only letters, digits and . _ : / - (checked by validate(Record)), so they need no escaping.
 std::string encode_part(const RecordPart& part) {
   std::string out = fmt::format("{{\"part\":\"{}\"", part.part);
   if (part.phase == Phase::kInit) out += ",\"init\":true";
@@ -34,7 +34,7 @@ tl::unexpected<Error> bad(std::string what) {
   return fail(Code::kInvalidArgument, "record: " + std::move(what));
 }
 
-/// Reads the members of one JSON object by name; the first thing that is wrong is kept.
+/// Reads the members of one JSON object by name and keeps the first fault.
 class Members {
  public:
   Members(const json::value& value, std::string where) : where_(std::move(where)) {
@@ -68,7 +68,7 @@ class Members {
     return *number;
   }
 
-  /// A flag stands there as true or not at all.
+  /// A flag is either true or absent.
   bool flag(std::string_view key) {
     const json::value* value = find(key, false);
     if (value == nullptr) return false;
@@ -94,7 +94,7 @@ class Members {
     return value.value_or(E{});
   }
 
-  /// To be called last: members that were not asked for are unknown.
+  /// Must be called last: members that were not read are unknown.
   Result<void> done() {
     if (wrong_.empty() && object_ != nullptr && object_->size() != seen_) {
       note("has a member that this version does not know");
@@ -215,12 +215,12 @@ Result<Record> decode_record(std::string_view text) {
   if (version == nullptr) return bad("has no version v");
   if (!version->is_int64() || version->get_int64() != kRecordVersion) {
     return fail(Code::kUnimplemented,
-                fmt::format("record: version {} is not known here; this build reads {}",
+                fmt::format("record: version {} is unknown; this build reads {}",
                             json::serialize(*version).substr(0, 32), kRecordVersion));
   }
   CARVE_TRY(Record record, decode_v1(value));
-  // The parser keeps the last of two members of one name; writing the record again finds that and any other
-  // spelling, so that there is one text per record.
+  // The parser keeps the last of two members of one name. Encoding the record again detects this and any other
+  // spelling, so that each record has exactly one text.
   CARVE_TRY(const std::string again, encode_record(record));
   if (again != text) {
     return bad(

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 const std::string kFixtures = CARVE_FIXTURES;
 
-/// name → text of every file in a fixture folder.
+/// The name and text of every file in a fixture folder.
 std::map<std::string, std::string> fixtures(const std::string& folder) {
   std::map<std::string, std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(kFixtures + "/" + folder)) {
@@ -37,7 +37,7 @@ RecordCard card(const std::string& last, Bytes memory, std::uint32_t compute) {
                     CoreShare(compute)};
 }
 
-/// What the golden texts of version 1 mean, written by hand.
+/// The records of the golden texts of version 1, written by hand.
 std::map<std::string, Record> golden_v1() {
   std::map<std::string, Record> out;
   RecordPart run;
@@ -88,25 +88,25 @@ TEST(Record, GoldenTextsAreWrittenAndReadToTheByte) {
   }
 }
 
-TEST(Record, WhatIsNotARecordIsRefusedWithAReason) {
+TEST(Record, TextThatIsNotARecordIsRefusedWithAReason) {
   const std::map<std::string, std::string> reasons = {
-      {"newer_version", "version 2 is not known here; this build reads 1"},
-      {"older_version", "version 0 is not known here"},
+      {"newer_version", "version 2 is unknown; this build reads 1"},
+      {"older_version", "version 0 is unknown"},
       {"no_version", "has no version v"},
       {"unknown_member", "the record has a member that this version does not know"},
       {"repeated_member", "is not in canonical form"},
       {"space", "is not in canonical form"},
       {"negative_epoch", "epoch is not a whole number"},
       {"no_part", "parts: 0 is not legal"},
-      {"part_twice", "part main: twice"},
-      {"zero_bytes", "0 bytes of memory is not legal"},
+      {"part_twice", "part main: named twice"},
+      {"zero_bytes", "memory of 0 bytes is not legal; at least 1 byte is"},
       {"fraction_of_a_byte", "parts[0].cards[0] bytes is not a whole number"},
       {"compute_above_card", "compute is not a whole number from 0 to 100"},
       {"no_guarantee", "compute 0 is not legal"},
       {"unknown_class", "parts[0] share is not fixed, burst or besteffort"},
       {"illegal_uuid", "uuid: 1 to 253 letters"},
       {"flag_false", "init is not true"},
-      {"whole_not_exclusive", "a whole card is exclusive"},
+      {"whole_not_exclusive", "a whole card must be exclusive"},
       {"cut_off", "is not JSON"},
       {"a_list", "has no version v"},
   };
@@ -119,7 +119,7 @@ TEST(Record, WhatIsNotARecordIsRefusedWithAReason) {
   }
 }
 
-/// Every text that lacks one member of this value, with the member's name.
+/// All copies of this value that lack one member, with the member's name.
 void without_each(const boost::json::value& value,
                   const std::function<void(const boost::json::value&, const std::string&)>& use) {
   if (const auto* object = value.if_object()) {
@@ -142,7 +142,7 @@ void without_each(const boost::json::value& value,
   }
 }
 
-TEST(Record, EveryMemberThatIsMissingIsNamed) {
+TEST(Record, AMissingMemberIsNamed) {
   const auto text = encode_record(golden_v1().at("local_run"));
   ASSERT_TRUE(text);
   std::set<std::string> missing;
@@ -156,7 +156,7 @@ TEST(Record, EveryMemberThatIsMissingIsNamed) {
                                               "priority", "dialect", "cards", "uuid", "bytes", "compute"}));
 }
 
-TEST(Record, WhatIsNoObjectIsNamed) {
+TEST(Record, AMemberThatIsNotAnObjectIsNamed) {
   auto value = boost::json::parse(*encode_record(golden_v1().at("local_run")));
   value.at("parts").at(0).at("cards") = boost::json::array{3};
   EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what,
@@ -181,7 +181,7 @@ TEST(Record, SizeAndDepthAreBounded) {
   EXPECT_THAT(encode_record(large).error().what, HasSubstr("is too long"));
 }
 
-TEST(Record, SlicesLeadBackToTheRecord) {
+TEST(Record, SlicesConvertBackToTheRecord) {
   for (const auto& [name, record] : golden_v1()) {
     const auto again = record_of(record.epoch, slices_of(record));
     ASSERT_TRUE(again) << name << ": " << again.error().what;
@@ -236,7 +236,7 @@ Record arbitrary_record() {
     cards.resize(std::min<std::size_t>(cards.size(), kMaxCardsPerRequest));
     if (cards.empty()) cards = {"GPU-1"};
     for (const std::string& uuid : cards) {
-      // Mostly legal: one card in fifty has no memory, one compute above the card, one none.
+      // Mostly legal: one card in fifty has no memory, one has compute above the card, one has none.
       const auto oddity = *rc::gen::inRange(0, 50);
       const auto memory = oddity == 47 ? 0 : *rc::gen::arbitrary<std::uint64_t>() | 1;
       const auto compute = oddity == 48 ? 101u : oddity == 49 ? 0u : *rc::gen::inRange(1u, 101u);
@@ -247,7 +247,7 @@ Record arbitrary_record() {
   return record;
 }
 
-RC_GTEST_PROP(Record, WhatIsWrittenIsReadBackAndIllegalOnesAreNeverWritten, ()) {
+RC_GTEST_PROP(Record, WrittenRecordsAreReadBackAndIllegalOnesAreNeverWritten, ()) {
   const Record record = arbitrary_record();
   const auto text = encode_record(record);
   RC_ASSERT(text.has_value() == validate(record).empty());
@@ -258,9 +258,9 @@ RC_GTEST_PROP(Record, WhatIsWrittenIsReadBackAndIllegalOnesAreNeverWritten, ()) 
   }
 }
 
-TEST(Record, AVersionThatIsNotKnownIsQuotedUpToALimit) {
+TEST(Record, AnUnknownVersionIsQuotedUpToALimit) {
   const std::string what = decode_record(R"({"v":")" + std::string(100, 'z') + "\"}").error().what;
-  EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 31) << "behind its quote";
+  EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 31) << "after its quote";
 }
 
 TEST(Record, ATextIsReadUpToItsLimit) {
@@ -273,11 +273,11 @@ TEST(Record, ATextIsReadUpToItsLimit) {
   EXPECT_THAT(code_of(kMaxRecordText + 1), HasSubstr("is too long"));
 }
 
-TEST(Record, ATextIsWrittenUpToTheLimitThatItIsRead) {
+TEST(Record, ATextIsWrittenUpToTheLimitOfReading) {
   Record record = golden_v1().at("local_run");
   record.parts.clear();
   const auto size = [&] { return encode_record(record).value_or("").size(); };
-  // Cards of 230 letters fill it, and the name of the last part what is left.
+  // Cards of 230 characters fill it, and the name of the last part fills the rest.
   for (std::size_t i = 0; record.parts.empty() || size() + 250 < kMaxRecordText; ++i) {
     if (i % kMaxCardsPerRequest == 0) {
       record.parts.emplace_back();
@@ -293,7 +293,7 @@ TEST(Record, ATextIsWrittenUpToTheLimitThatItIsRead) {
   EXPECT_THAT(encode_record(record).error().what, HasSubstr("is too long"));
 }
 
-TEST(Record, IsReadEightDeep) {
+TEST(Record, IsReadUpToEightLevelsDeep) {
   const auto refusal = [](std::size_t depth) {
     return decode_record(R"({"v":1,"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}")
         .error()
@@ -303,7 +303,7 @@ TEST(Record, IsReadEightDeep) {
   EXPECT_THAT(refusal(9), HasSubstr("is not JSON"));
 }
 
-TEST(Record, WhatIsNoListIsNamed) {
+TEST(Record, AMemberThatIsNotAListIsNamed) {
   auto value = boost::json::parse(*encode_record(golden_v1().at("local_run")));
   value.at("parts").at(0).at("cards") = 3;
   EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what, HasSubstr("cards is not a list"));

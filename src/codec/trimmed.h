@@ -4,7 +4,8 @@
 
 namespace carve::codec {
 
-/// Without the blanks at both ends. `blanks`: what counts as one; the default suits a line that was cut at its newline.
+/// The text without blanks at both ends. `blanks`: the characters that count as blank; the default suits a line that
+/// was cut at its newline.
 [[nodiscard]] inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r") {
   const auto first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};

@@ -1,4 +1,4 @@
-// What a value says before anything is known.
+// The default values of the model's types.
 #include <gtest/gtest.h>
 
 #include "core/cluster/assemble.h"
@@ -27,15 +27,15 @@ TEST(Defaults, OfARequestAndWhatItBecomes) {
   EXPECT_FALSE(slice.exclusive || slice.whole);
   const RecordPart part;
   EXPECT_FALSE(part.exclusive || part.whole);
-  EXPECT_EQ(Record().epoch, 0U) << "on one machine";
+  EXPECT_EQ(Record().epoch, 0U) << "outside Kubernetes";
   EXPECT_EQ(kMaxPartsPerRecord, 64U);
   EXPECT_EQ(kMaxCardsPerRequest, 16U);
 }
 
 TEST(Defaults, OfACard) {
   EXPECT_TRUE(Health().ok);
-  EXPECT_EQ(Card().numa_node, -1) << "not known";
-  EXPECT_EQ(Card().minor, -1) << "not known";
+  EXPECT_EQ(Card().numa_node, -1) << "unknown";
+  EXPECT_EQ(Card().minor, -1) << "unknown";
   EXPECT_TRUE(CardLook().listed);
   EXPECT_FALSE(CardLook().lost);
   EXPECT_EQ(HeldXid().xid, 0U);
@@ -47,7 +47,7 @@ TEST(Defaults, OfACard) {
   EXPECT_FALSE(Holding().exclusive || Holding().whole);
 }
 
-TEST(Defaults, OfWhatANodeSays) {
+TEST(Defaults, OfANodesAnswers) {
   EXPECT_EQ(Booking().epoch, 0U);
   EXPECT_FALSE(Booking().prepared || Booking().reserved);
   EXPECT_EQ(FittingNode().score + FittingView().score + RankedNode().score + RankedCard().left, 0);
@@ -60,7 +60,7 @@ TEST(Defaults, OfWhatANodeSays) {
   EXPECT_EQ(Leftover().cards + Leftover().node + Leftover().owners, 0);
 }
 
-TEST(Defaults, OfWhoHolds) {
+TEST(Defaults, OfHolders) {
   EXPECT_EQ(NominatedReservation().priority, 0);
   EXPECT_EQ(Holder().priority, 0);
   EXPECT_EQ(Holder().started, 0);

@@ -13,28 +13,29 @@
 
 namespace carve {
 
-/// Who asks, by the kernel's word.
+/// The calling process, as the kernel identifies it.
 struct Caller {
   std::int32_t pid = 0;
   std::uint32_t uid = 0;
   std::vector<std::uint32_t> gids;  // primary and supplementary
-  /// True: that process has ended, or cannot be told from one that got its number; what it left its connection to may
-  /// ask on in its name, and `pid` is nobody's or somebody else's. Once true it stays true. Empty: it is not asked.
+  /// True: the process has ended, or cannot be distinguished from a process that reused its PID. A process that
+  /// inherited the connection may continue to call in its name, and `pid` is invalid or belongs to another process.
+  /// Once true it stays true. An empty function: not checked.
   std::function<bool()> gone = {};
 };
 
-/// "For ever", in a number that no clock overflows with.
+/// Unlimited, as a number that overflows no clock.
 inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 3650);
 
-/// `carve run` and `carve slice create`.
+/// The request of `carve run` and `carve slice create`.
 struct AllocateRequest {
   Request request;
   std::string policy = "binpack";
-  /// Wait at most so long until it fits; nullopt: do not wait. At most kLongestWait.
+  /// The longest wait until the request fits; nullopt: do not wait. At most kLongestWait.
   std::optional<std::chrono::milliseconds> wait;
-  /// True: it lives until it is released (a device for containers). False: it ends when its cgroup is empty.
+  /// True: the slice lives until it is released (a device for containers). False: it ends when its cgroup is empty.
   bool keep = false;
-  std::string name;  // for people: what is run
+  std::string name;  // for users: the name of the command
 };
 
 struct GrantedCard {
@@ -45,46 +46,46 @@ struct GrantedCard {
   CoreShare compute;
 };
 
-/// What was decided, and what the client needs to enter the slice.
+/// The decision, and what the client needs to enter the slice.
 struct Grant {
   std::string slice;
   bool whole = false;
   std::vector<GrantedCard> cards;
   std::string slice_folder;    // host path of the folder with the socket; empty when whole
   std::string library_folder;  // host path of libcarve's two objects
-  std::string runtime_folder;  // to be hidden inside
+  std::string runtime_folder;  // hidden inside the slice
   std::string driver_version;
   DriverFiles driver;
   std::vector<int> hidden_minors;  // device nodes of the other cards
-  std::string masking_socket;      // a socket inode to cover them with
-  std::string card_files;          // folder of the slice's own nodes of its cards; empty: they are the host's
-  std::string device;              // CDI name when it was published, else empty
+  std::string masking_socket;      // a socket inode that is mounted over them
+  std::string card_files;          // folder of the slice's own nodes of its cards; empty: it uses the host's nodes
+  std::string device;              // CDI name if one was published, else empty
 };
 
-/// One process that holds something of a card, or is a member of a slice.
+/// One process that uses a card or is a member of a slice.
 struct ProcessView {
   std::int32_t pid = 0;
   std::string command;
   std::string card;              // UUID; empty: on no card
-  Bytes memory;                  // by the driver's word
-  std::uint32_t sm_percent = 0;  // by the driver's word
-  bool registered = false;       // libcarve in it said hello
+  Bytes memory;                  // as the driver reports it
+  std::uint32_t sm_percent = 0;  // as the driver reports it
+  bool registered = false;       // libcarve in the process said hello
 };
 
 struct SliceCardView {
   std::string card;
   Bytes limit;
-  Bytes used;       // by the driver's word, all processes
-  Bytes announced;  // by the pages
+  Bytes used;       // as the driver reports it, all processes
+  Bytes announced;  // from the pages
   CoreShare compute;
-  double delivered_percent = 0;  // GPU time of the last second, by the pages
+  double delivered_percent = 0;  // GPU time of the last second, from the pages
 };
 
 struct SliceView {
   std::string id;
-  std::string kind;  // run, device; of Kubernetes: pod, claim
+  std::string kind;  // run, device; on Kubernetes: pod, claim
   std::string name;
-  std::string state;  // starting, running, ending, or what the watchdog did; ", card unhealthy" where it is
+  std::string state;  // starting, running, ending, or the action of the watchdog; ", card unhealthy" may follow
   std::uint32_t uid = 0;
   bool whole = false;
   ShareClass share = ShareClass::kBurst;
@@ -99,15 +100,15 @@ struct CardView {
   Bytes set_aside;
   CoreShare guaranteed;
   bool exclusive = false;
-  Bytes used;  // by the driver's word
+  Bytes used;  // as the driver reports it
   std::uint32_t utilization_percent = 0;
   std::uint32_t temperature_c = 0;
   std::uint32_t power_mw = 0;
-  std::string remark;  // XIDs so far, and whether the driver tells them
-  std::vector<ProcessView> foreign;  // on the card, in no slice: shown, never touched
+  std::string remark;  // XIDs so far, and whether the driver reports XIDs for the card
+  std::vector<ProcessView> foreign;  // on the card, but in no slice: shown, never touched
 };
 
-/// Something a person should know of, newest last.
+/// An event that an administrator should know of. Lists have the newest event last.
 struct EventView {
   std::int64_t unix_ms = 0;
   std::string kind;  // breach-unregistered, breach-memory, breach-compute, worker-hanging, arbiter-away, …
@@ -127,42 +128,44 @@ struct AgentView {
   std::string arbiter_reason;
   std::string journal_error;  // empty: the last write succeeded
   std::string library_folder;
-  std::string state_folder;   // the journal's; of an agent of an earlier version empty, as the next one
-  std::string device_folder;  // where container runtimes find slices
+  std::string state_folder;   // of the journal; empty, like the next field, when the agent has an earlier version
+  std::string device_folder;  // where container runtimes look up slices
   std::string cgroup_error;  // empty: slices can have a cgroup
   std::string library_error;
   bool own_devices = false;        // the cards' device files belong to Carve
-  std::uint32_t device_mode = 0;   // then: the mode that they have, with owner root
-  std::uint32_t device_group = 0;  // and their group
-  std::string device_error;        // and why one of them is not closed
-  std::uint32_t waiting = 0;  // requests that wait for a place
+  std::uint32_t device_mode = 0;   // if own_devices: the mode of the files; their owner is root
+  std::uint32_t device_group = 0;  // if own_devices: their group
+  std::string device_error;        // why a file cannot be closed; empty: all are closed
+  std::uint32_t waiting = 0;  // requests that wait for capacity
   std::vector<CardView> cards;
   std::vector<SliceView> slices;
   std::vector<EventView> events;
 };
 
-/// What one node of a cluster said of itself, or why it said nothing.
+/// The view of one node of a cluster, or why there is none.
 struct NodeView {
   std::string node;
   std::optional<AgentView> view;
-  std::string error;  // where there is no view
+  std::string error;  // empty when there is a view
 };
 
-/// Everything the agent can be asked for. Implemented by the agent, and by its client over the socket (where
-/// the kernel tells who asks and `caller` is ignored). Safe from any thread.
-///   errors  kPermissionDenied: this user may not; kUnavailable: the agent, the arbiter or the driver is away
+/// All calls of the agent. Implemented by the agent and by its client over the socket. The client ignores `caller`: the
+/// kernel identifies it at the socket. Safe from any thread.
+///   errors  kPermissionDenied: not permitted for this user; kUnavailable: the agent, the arbiter or the driver is away
 class AgentApi {
  public:
   virtual ~AgentApi() = default;
-  /// Journaled before it returns. `gone` is asked while waiting: true ends the wait (kCancelled).
-  ///   errors  kResourceExhausted: not now, with the numbers; kFailedPrecondition: never on this machine;
-  ///           kInvalidArgument; kDeadlineExceeded: it did not fit while waiting
+  /// The decision is journaled before the call returns. `gone` is polled while the call waits: true ends the wait
+  /// (kCancelled).
+  ///   errors  kResourceExhausted: no room now, with the numbers; kFailedPrecondition: never on this machine;
+  ///           kInvalidArgument; kDeadlineExceeded: the request did not fit during the wait
   virtual Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
                                  const std::function<bool()>& gone) = 0;
-  /// Moves the caller itself into the slice's cgroup: from here on the slice ends with it and its children.
-  ///   errors  kNotFound: the slice, or the process that connected, is gone
+  /// Moves the calling process into the slice's cgroup. From then on the slice ends when that process and its children
+  /// have ended.
+  ///   errors  kNotFound: the slice, or the connected process, is gone
   virtual Result<void> join(const Caller& caller, const std::string& slice) = 0;
-  /// Ends a slice. With processes inside: `kill` ends them, else kFailedPrecondition.
+  /// Ends a slice. If it has processes, `kill` kills them; without `kill` the call fails with kFailedPrecondition.
   virtual Result<void> release(const Caller& caller, const std::string& slice, bool kill) = 0;
   virtual Result<AgentView> view(const Caller& caller) = 0;
 };

@@ -8,15 +8,15 @@
 
 namespace carve {
 
-/// What the container runtime says of itself.
+/// What the container runtime reports about itself.
 struct RuntimeFacts {
   std::string name;                   // "containerd"
   std::string version;                // "2.3.7" or "v2.3.7"
-  std::optional<bool> cdi;            // its configuration's word; nullopt: it does not tell
-  std::vector<std::string> cdi_dirs;  // where it looks for CDI files; empty: it does not tell
+  std::optional<bool> cdi;            // from its configuration; nullopt: not reported
+  std::vector<std::string> cdi_dirs;  // where it reads CDI files; empty: not reported
 };
 
-/// The container runtime of this node, asked over CRI.
+/// The container runtime of this node, queried over CRI.
 class ContainerRuntime {
  public:
   virtual ~ContainerRuntime() = default;

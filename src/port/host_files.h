@@ -16,15 +16,15 @@ struct FileFacts {
   unsigned minor = 0;
 };
 
-/// A host as somebody sees it who only looks: `carve doctor`. Paths are the host's.
+/// A host for a read-only observer: `carve doctor`. Paths are the host's.
 class HostFiles {
  public:
   virtual ~HostFiles() = default;
-  ///   errors  kNotFound; kPermissionDenied and others: it could not be looked at
+  ///   errors  kNotFound; kPermissionDenied and others: it could not be read
   [[nodiscard]] virtual Result<std::string> read(const std::string& path) const = 0;
   /// Sorted names. Errors as read().
   [[nodiscard]] virtual Result<std::vector<std::string>> list(const std::string& folder) const = 0;
-  ///   errors  kPermissionDenied and others: it could not be looked at
+  ///   errors  kPermissionDenied and others: it could not be read
   [[nodiscard]] virtual Result<FileFacts> facts(const std::string& path) const = 0;
 };
 

@@ -5,23 +5,23 @@
 
 namespace carve {
 
-/// One request over HTTP, as an application sees it.
-struct HttpAsk {
-  std::string method;  // "GET", "POST", in capitals
-  std::string path;    // as it came, up to the "?": "/v1/cluster"; nothing is decoded, no route needs it
-  std::string query;   // as it came, without the "?"
+/// One HTTP request, as an application sees it.
+struct HttpRequest {
+  std::string method;  // "GET", "POST", in upper case
+  std::string path;    // as received, up to the "?": "/v1/cluster"; not decoded, because no route needs it
+  std::string query;   // as received, without the "?"
   std::string body;
-  std::string peer;  // CN of the client's certificate when it was verified against our authority, else ""
+  std::string peer;  // CN of the client certificate if it was verified against Carve's CA, else ""
 };
 
-struct HttpReply {
+struct HttpResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body;
 };
 
-/// What an application answers. Called on any thread, on several at once; it may block only where its route must
-/// (a bind waits for the API server), since a blocked one keeps a thread of the server.
-using HttpHandler = std::function<HttpReply(const HttpAsk&)>;
+/// The application's handler. Called on any thread, concurrently. It may block only where its route must (a bind waits
+/// for the API server), because a blocked call occupies a thread of the server.
+using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 }  // namespace carve

@@ -11,26 +11,28 @@ namespace carve {
 
 /// How a process ended.
 struct ProcessEnd {
-  int code = 0;    // of exit(); 0 when a signal ended it
-  int signal = 0;  // 0: it ended by itself
+  int code = 0;    // for exit(); 0 when a signal ended the process
+  int signal = 0;  // 0: the process exited by itself
 };
 
-/// The agent as its keeper has it (src/app/keeper): a child process with a line to it, one at a time. Not of any
-/// thread: the keeper's own alone.
+/// The agent from the view of its keeper (src/app/keeper): a child process with a connection to it, one at a time. Not
+/// thread-safe: only the keeper's thread may use it.
 class KeptAgent {
  public:
   virtual ~KeptAgent() = default;
-  /// Starts one; the last one has ended. `crashes`: how many died before it, for it to tell.
-  ///   errors  of making a process
+  /// Starts an agent; the previous one must have ended. `crashes`: the number of agents that crashed before it, which
+  /// it reports.
+  ///   errors  those of process creation
   virtual Result<void> start(std::uint64_t crashes) = 0;
-  /// A packet to it. False: it was not taken, since there is no agent, or it does not read.
+  /// Sends a packet to the agent. False: it was not sent, because there is no agent or because it does not read.
   virtual bool send(const std::string& packet) = 0;
-  /// The next packet from it, or none now. What it sent before it ended can be received after.
+  /// The next packet from the agent, or nullopt if there is none now. Packets that it sent before it ended can still be
+  /// received.
   virtual std::optional<std::string> receive() = 0;
-  /// Once, when it has ended.
+  /// The end of the agent, once after it has ended.
   virtual std::optional<ProcessEnd> ended() = 0;
   virtual void signal(int number) = 0;
-  /// Descriptors that are readable when receive() or ended() may have something.
+  /// Descriptors that become readable when receive() or ended() may have a result.
   [[nodiscard]] virtual std::vector<int> handles() const = 0;
 };
 

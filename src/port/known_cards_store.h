@@ -5,13 +5,13 @@
 
 namespace carve {
 
-/// Where the agent's memory of its cards lies. One user at a time.
+/// Stores what the agent knows about its cards. One user at a time.
 class KnownCardsStore {
  public:
   virtual ~KnownCardsStore() = default;
-  ///   errors  kNotFound: nothing was stored; kDataLoss: it cannot be read
+  ///   errors  kNotFound: nothing was stored; kDataLoss: the stored data cannot be read
   virtual Result<KnownCards> load() = 0;
-  /// Durable on return; before it the old one is there.
+  /// Durable on return; until then the previous data is kept.
   virtual Result<void> save(const KnownCards& cards) = 0;
 };
 

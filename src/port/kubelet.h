@@ -8,18 +8,19 @@
 
 #include "base/result.h"
 
-// The kubelet's sockets as the doors see them: what it asks of a node's driver (the two *Calls, implemented
-// by app/doors, called by adapter/kubelet) and what it can be asked (PodResources). Nothing here knows gRPC.
+// The kubelet's sockets from the view of the doors: what the kubelet calls on a node's driver (the two *Calls,
+// implemented by app/doors and called by adapter/kubelet), and what it can be queried for (PodResources). Nothing here
+// knows gRPC.
 namespace carve {
 
-/// A claim as the kubelet names it.
+/// A resource claim as the kubelet identifies it.
 struct ClaimRef {
   std::string space;  // namespace
   std::string name;
   std::string uid;
 };
 
-/// One device of a claim, ready: containers that name one of the requests get the CDI devices.
+/// One prepared device of a claim: containers that refer to one of the requests get the CDI devices.
 struct ClaimDevice {
   std::vector<std::string> requests;  // base names, without "/sub"
   std::string pool;
@@ -36,8 +37,8 @@ struct DeviceHealthView {
   friend bool operator==(const DeviceHealthView&, const DeviceHealthView&) = default;
 };
 
-/// What the kubelet asks of a DRA driver. Called on threads that may block; several at once. Every claim of
-/// the question has an answer under its UID; both calls may come again for the same claim at any time.
+/// The calls of the kubelet to a DRA driver. They run on threads that may block, several at a time. The answer has an
+/// entry for the UID of every claim of the call. The kubelet may repeat both calls for the same claim at any time.
 class DraCalls {
  public:
   template <class T>
@@ -45,7 +46,7 @@ class DraCalls {
   virtual ~DraCalls() = default;
   virtual PerClaim<std::vector<ClaimDevice>> prepare(const std::vector<ClaimRef>& claims) = 0;
   virtual PerClaim<void> unprepare(const std::vector<ClaimRef>& claims) = 0;
-  /// All devices, for the kubelet's health stream. Cheap.
+  /// All devices, for the kubelet's health stream. Must be cheap.
   [[nodiscard]] virtual std::vector<DeviceHealthView> health() const = 0;
 };
 
@@ -55,21 +56,21 @@ struct SlotDevice {
   friend bool operator==(const SlotDevice&, const SlotDevice&) = default;
 };
 
-/// What the kubelet asks of a device plugin. All but list() may come at any time, from any thread.
+/// The calls of the kubelet to a device plugin. All of them except list() may arrive at any time, from any thread.
 class SlotCalls {
  public:
   using Answer = std::function<void(Result<void>)>;
   virtual ~SlotCalls() = default;
-  /// The full list as it is now. Cheap: it is what a restarted kubelet waits for.
+  /// The complete current list. Must be cheap: a restarted kubelet waits for it.
   [[nodiscard]] virtual std::vector<SlotDevice> list() const = 0;
-  /// The CDI name for a container that got these slots. Only local work: the kubelet admits one pod at a
+  /// The CDI name for a container that got these slots. Only local work is allowed: the kubelet admits one pod at a
   /// time.
   virtual Result<std::string> allocate(const std::vector<std::string>& slots) = 0;
-  /// Called before every start of that container; `answer` is called once, at once or later, from any thread.
+  /// Called before every start of that container. `answer` is called once, immediately or later, from any thread.
   virtual void before_start(const std::vector<std::string>& slots, Answer answer) = 0;
 };
 
-/// Which container holds which slots, as the kubelet says. No pod UID in it; ordinary init containers are
+/// A container and its slots, as the PodResources API reports them. It has no pod UID, and ordinary init containers are
 /// missing.
 struct SlotHolder {
   std::string space;
@@ -78,25 +79,25 @@ struct SlotHolder {
   std::vector<std::string> slots;
 };
 
-/// The same from the file that the kubelet keeps for itself: with UID and init containers, but its form is
-/// nobody's promise. An init container's slots stand again under the container that inherits them.
+/// The same from the kubelet's own checkpoint file. It has the UID and init containers, but its format is not a stable
+/// API. An init container's slots appear again under the container that inherits them.
 struct SlotEntry {
   std::string pod_uid;
   std::string container;
   std::vector<std::string> slots;
-  std::vector<std::string> cdi;  // what Allocate answered: one-shot names, so an exact identity
+  std::vector<std::string> cdi;  // the answers of Allocate: one-time names, an exact identity
 };
 
-/// Who holds what, asked of the kubelet.
+/// Queries the kubelet for the holders of slots.
 class PodResources {
  public:
   virtual ~PodResources() = default;
-  /// Everybody who holds `resource` now.
+  /// All containers that hold `resource` now.
   ///   errors  kUnavailable, kDeadlineExceeded, kResourceExhausted (its rate limit)
   virtual Result<std::vector<SlotHolder>> holders(const std::string& resource) = 0;
-  ///   errors  kNotFound: no such file; kInvalidArgument: it is of another form
+  ///   errors  kNotFound: no such file; kInvalidArgument: it has another format
   virtual Result<std::vector<SlotEntry>> checkpoint(const std::string& resource) = 0;
-  /// How many devices each resource has for which a device plugin has registered on this node, anybody's.
+  /// The number of devices of each resource for which any device plugin has registered on this node.
   ///   errors  as checkpoint()
   virtual Result<std::map<std::string, std::size_t>> registered() { return std::map<std::string, std::size_t>(); }
 };

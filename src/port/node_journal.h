@@ -11,7 +11,7 @@ namespace carve {
 class NodeJournal {
  public:
   virtual ~NodeJournal() = default;
-  /// All events or none, durable on return; an error leaves the state as it was.
+  /// Appends all events or none; durable on return. An error leaves the state unchanged.
   ///   errors  kResourceExhausted: disk full; kPermissionDenied: read-only; …
   virtual Result<void> append(const std::vector<JournalEvent>& events) = 0;
   [[nodiscard]] virtual const JournalState& state() const = 0;

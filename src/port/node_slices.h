@@ -12,29 +12,28 @@
 
 namespace carve {
 
-/// One part (container or claim request) that is about to start on this node, on all its cards. What was
-/// decided by whoever allocates these cards (the record of a pod, the allocation of a claim), never what a
-/// tenant wrote.
+/// One part (container or claim request) that is about to start on this node, with all its cards. It is the decision of
+/// the allocator of these cards (the record of a pod, the allocation of a claim), never a value that a tenant wrote.
 struct PrepareRequest {
-  std::vector<Slice> slices;  // of one owner and part, in the order in which the part counts its cards
-  std::string device;         // CDI name promised in Allocate; empty: make one
-  std::string label;          // namespace/pod/container, for people
-  std::vector<std::string> pods = {};  // UIDs of the pods that hold it, as the kubelet knows them (at most 64 count)
-  // The slices are those that held() told: when they have ended since, nothing is made anew for an owner that is gone.
+  std::vector<Slice> slices;  // of one owner and part, in the order in which the part numbers its cards
+  std::string device;         // the CDI name promised in Allocate; empty: create one
+  std::string label;          // namespace/pod/container, for messages
+  std::vector<std::string> pods = {};  // UIDs of the pods that hold it, as the kubelet knows them (at most 64 are used)
+  // True: the slices come from held(). If they have ended since, they are not created again for an owner that is gone.
   bool standing = false;
-  // Variables that its dialect promises inside the container: a projection of the record, which nothing reads back.
-  // Kept with the slice: empty for a part that stands means those it has. At most 16; keys of letters, digits and _,
-  // values also with . : / - and commas; none is NVIDIA_VISIBLE_DEVICES.
+  // Variables that its dialect promises inside the container: a projection of the record that nothing reads back. They
+  // are stored with the slice; empty for an existing part keeps the stored ones. At most 16. Keys consist of letters,
+  // digits and _; values may also contain . : / - and commas; NVIDIA_VISIBLE_DEVICES is not allowed.
   std::map<std::string, std::string> environment = {};
-  // Of the leader whose decision this is, as in the record; 0: nobody's, as of a claim. The journal keeps it.
+  // The epoch of the leader that decided, from the record; 0: no leader decided, as for a claim. The journal keeps it.
   std::uint64_t epoch = 0;
 };
 
 struct Prepared {
-  std::string device;  // fully qualified CDI name, published: a runtime that resolves it finds the slice
+  std::string device;  // fully qualified, published CDI name: a runtime that resolves it finds the slice
 };
 
-/// A slice, and what people call it.
+/// A slice and its label.
 struct HeldSlice {
   Slice slice;
   std::string label;  // as in PrepareRequest
@@ -42,7 +41,7 @@ struct HeldSlice {
   friend bool operator==(const HeldSlice&, const HeldSlice&) = default;
 };
 
-/// What keeps this node from giving cards, in words for people; an empty text: nothing.
+/// Why this node cannot provide cards, as readable texts; an empty text: no trouble.
 struct NodeTroubles {
   GpuState gpu = GpuState::kOk;
   std::string gpu_reason;
@@ -51,47 +50,48 @@ struct NodeTroubles {
   std::string library;
 };
 
-/// The driver reported an error on a card that is a program's own: the card is fine.
+/// An error of an application that the driver reported on a card: the card is fine.
 struct ProgramError {
   CardId card;
   std::string text;  // "XID 31: …"
   friend bool operator==(const ProgramError&, const ProgramError&) = default;
 };
 
-/// What the kubelet's two doors ask of the node: one prepare, whichever door somebody came through. Safe from
-/// any thread. All of it works from the journal alone, with the driver away.
+/// What the kubelet's two doors need from the node: one prepare() for both doors. Safe from any thread. All of it works
+/// from the journal alone while the driver is away.
 class NodeSlices {
  public:
   virtual ~NodeSlices() = default;
-  /// A CDI name that was and will never be another's, nor another boot's. Names are set aside in the journal in
-  /// advance, so that it waits for no disk and for no prepare; where none could be (a full disk), by chance.
+  /// Returns a CDI name that no other part ever gets, not even after a reboot. Names are reserved in the journal in
+  /// advance, so that the call waits for no disk and for no prepare(). Where that was not possible (a full disk), the
+  /// name is random.
   virtual Result<std::string> promise_device() = 0;
-  /// Ledger, journal (synced), pages, CDI file, in this order; all or nothing. The same part with the same
-  /// slices again changes nothing and gives the same answer.
-  ///   errors  kResourceExhausted: the card is held by others, with the numbers; kAlreadyExists: the part holds
-  ///           something else; kNotFound: no such card on this node, or `standing` and ended; kUnavailable: arbiter or
-  ///           journal is away
+  /// Updates the ledger, the journal (synced), the pages and the CDI file, in this order, all or nothing. A repeated
+  /// call with the same part and the same slices changes nothing and returns the same result.
+  ///   errors  kResourceExhausted: other owners hold the card, with the numbers; kAlreadyExists: the part holds
+  ///           something else; kNotFound: no such card on this node, or `standing` is set and the part has ended;
+  ///           kUnavailable: the arbiter or the journal is away
   virtual Result<Prepared> prepare(const PrepareRequest& request) = 0;
-  /// The owner is gone: nothing of it starts any more, also after a restart. Its slices are freed when its
-  /// processes are gone: those of its pods' cgroups, those that said hello, those that the driver names. Neither
-  /// arbiter nor driver is needed. Success when there is none. Of a claim the last process is waited for (1 s);
-  /// of a pod not.
-  ///   errors  kFailedPrecondition: processes still run; it is freed behind the caller's back, and called again
-  ///           later this says success; kUnavailable: the journal cannot be written
+  /// The owner is gone: nothing of it starts any more, even after a restart. Its slices are freed when its processes
+  /// are gone: those in its pods' cgroups, those that said hello, and those that the driver reports. Neither the
+  /// arbiter nor the driver is needed. Success when the owner has no slices. For a claim the call waits for the last
+  /// process (1 s); for a pod it does not wait.
+  ///   errors  kFailedPrecondition: processes still run; the slices are freed in the background, and a later call
+  ///           returns success; kUnavailable: the journal cannot be written
   virtual Result<void> unprepare(const Owner& owner) = 0;
-  /// The owners that hold something here, each with its slices, ending ones included.
+  /// The slices of all owners on this node, including those that are ending.
   [[nodiscard]] virtual std::vector<Slice> held() const = 0;
-  /// The same with what people call them.
+  /// The same with their labels.
   [[nodiscard]] virtual std::vector<HeldSlice> holdings() const {
     std::vector<HeldSlice> all;
     for (auto& slice : held()) all.push_back({std::move(slice), {}, false});
     return all;
   }
   [[nodiscard]] virtual NodeTroubles troubles() const { return {}; }
-  /// Since the last call; each XID of a card once a minute, the last kMostProgramErrors at most.
+  /// The errors since the last call; each XID of a card at most once a minute, and at most the last kMostProgramErrors.
   static constexpr std::size_t kMostProgramErrors = 64;
   [[nodiscard]] virtual std::vector<ProgramError> take_program_errors() { return {}; }
-  /// The cards as last seen; a card that is lost stays, with its health.
+  /// The cards as last seen; a lost card stays, with its health.
   [[nodiscard]] virtual GpuInventory cards() const = 0;
 };
 

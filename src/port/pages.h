@@ -9,50 +9,52 @@
 
 namespace carve {
 
-/// What the arbiter is to hold for one slice folder: all cards of one (owner, part), in card order.
+/// The pages that the arbiter provides for one slice folder: all cards of one (owner, part), in card order.
 struct PageOrder {
   std::string id;                    // the folder's name
   std::vector<Slice> slices;         // one per card
-  std::vector<Bytes> context_bytes;  // charged in advance per context, one per card
-  /// A container engine mounts it: only root and its user reach it by its path, which has the folder's name twice.
+  std::vector<Bytes> context_bytes;  // charged in advance per context; one value per card
+  /// A container engine mounts the folder. Only root and the slice's user reach it by its path, which contains the
+  /// folder's name twice.
   bool gated = false;
 };
 
-/// One process of a slice, as it registered itself over the slice's socket.
+/// One process of a slice, as it registered over the slice's socket.
 struct PageProcess {
   std::int32_t pid = 0;  // host PID, from peer credentials
 };
 
-/// One card of a slice as the pages tell: what its processes announced, what they measured.
+/// One card of a slice as the pages show it: what its processes announced and measured.
 struct PageCard {
   CardId card;
   Bytes announced;            // explicit allocations and contexts
-  std::uint64_t busy_ns = 0;     // GPU time as its processes measured it, ever growing
-  std::uint64_t charged_ns = 0;  // card time as the arbiter accounts it: grows during a long kernel too
+  std::uint64_t busy_ns = 0;     // GPU time as its processes measured it; never decreases
+  std::uint64_t charged_ns = 0;  // card time as the arbiter accounts it; also grows during a long kernel
   std::uint32_t contexts = 0;
-  std::uint32_t rescues = 0;  // leases out of turn, because its work seemed to wait for a launch; ever growing
+  std::uint32_t rescues = 0;  // leases out of turn, because its work seemed to wait for a launch; never decreases
 };
 
 struct PageSlice {
   std::string id;
-  /// Only files are left of it: the arbiter before this one died over it, or nobody lived there when it died. It has
-  /// no cards and no processes here; put() makes it anew, drop() takes the files away.
+  /// True: only files of it remain. The previous arbiter crashed while it handled the slice, or the slice had no
+  /// process when the arbiter ended. It has no cards and no processes here. put() re-creates it, drop() deletes the
+  /// files.
   bool remains = false;
   std::vector<PageCard> cards;
   std::vector<PageProcess> processes;
 };
 
 /// The arbiter: the process that owns the pages. Every call has a deadline (2 s). Safe from any thread.
-///   errors  kUnavailable: nobody answers; kDeadlineExceeded: it is there but stopped
+///   errors  kUnavailable: the arbiter does not run; kDeadlineExceeded: it runs but does not answer
 class Pages {
  public:
   virtual ~Pages() = default;
-  /// Makes pages and socket for the slice, or leaves them as they are when they exist with these limits.
+  /// Creates pages and socket for the slice, or leaves them unchanged when they exist with these limits.
   virtual Result<void> put(const PageOrder& order) = 0;
-  /// Revokes and removes, remains too. Success when there is none.
+  /// Revokes and removes the slice, including remaining files. Success when it does not exist.
   virtual Result<void> drop(const std::string& id) = 0;
   virtual Result<std::vector<PageSlice>> list() = 0;
-  /// What the driver took beyond what was announced, on the slice's card number `card_index`.
+  /// Reports what the driver allocated beyond what was announced, on the card number `card_index` of the slice.
   virtual Result<void> set_overhead(const std::string& id, std::uint32_t card_index, Bytes overhead) = 0;
 };
 

@@ -12,33 +12,33 @@ namespace carve {
 /// What a container runtime needs to put a slice into a container.
 struct SliceDevice {
   std::string id;
-  bool whole = false;          // no library then
+  bool whole = false;          // a whole card: no library is mounted
   std::vector<int> minors;     // of its cards
-  std::string slice_folder;    // on the host; mounted under its name. Of a whole one an empty folder, a mark by
-                               // which its processes are told: publish() makes it
-  std::string gate = {};       // the folder around it that only root and `user` pass; empty: there is none
-  std::uint32_t user = 0;      // who asked for it
-  std::string card_files = {};  // folder of its own nodes of its cards, on the host; empty: they are the host's
+  std::string slice_folder;    // on the host; mounted under its name. For a whole card an empty folder that marks
+                               // its processes; publish() creates it
+  std::string gate = {};       // the folder around it that only root and `user` can enter; empty: there is none
+  std::uint32_t user = 0;      // the user who requested the slice
+  std::string card_files = {};  // host folder of the slice's own nodes of its cards; empty: it uses the host's nodes
   std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so, carve-hook
   std::string driver_version;
   DriverFiles driver;
-  std::vector<std::string> driver_mounts;  // what the driver needs besides: sockets of its daemons
-  std::map<std::string, std::string> environment = {};  // what its dialect promises, besides our own
+  std::vector<std::string> driver_mounts;  // further files of the driver: sockets of its daemons
+  std::map<std::string, std::string> environment = {};  // what its dialect promises, in addition to Carve's own
 };
 
-/// The files by which container runtimes find a slice as a device (CDI).
+/// The CDI files by which container runtimes find a slice as a device.
 class SliceDevices {
  public:
   virtual ~SliceDevices() = default;
-  /// Publishes it whole or not at all. What is published already in the same words is not touched. While its agent
-  /// lives a published one never changes; an agent that starts may publish it anew in other words, because what it
-  /// names on the host has changed since: the driver was upgraded, or the agent was, and with it the library. The
-  /// next start of the container then finds files that are there; what runs keeps what it has mounted. Cards and
-  /// limits of a slice stand in no spec but as device nodes, and these stay.
+  /// Publishes the device completely or not at all. An identical published device is not touched. While its agent
+  /// lives, a published device never changes. An agent that starts may publish it again with other contents, because
+  /// the host files that it names have changed since: the driver was upgraded, or the agent and its library were. The
+  /// next start of the container then finds existing files; a running container keeps its mounts. The cards of a slice
+  /// are in a spec only as device nodes and never change; its limits are in no spec.
   virtual Result<void> publish(const SliceDevice& device) = 0;
-  /// Success when there is none. What an agent left that died while it published goes too.
+  /// Success when the device does not exist. Also deletes what an agent left behind that crashed while publishing.
   virtual Result<void> withdraw(const std::string& id) = 0;
-  /// All of which there is anything, half published ones included.
+  /// All slices that have any file, including half-published ones.
   virtual Result<std::vector<std::string>> list() = 0;
 };
 

@@ -1,8 +1,8 @@
-// carve-attack NAME --bytes N --hold-ms N --busy N: one way around the library, tried from inside a slice.
+// carve-attack NAME --bytes N --hold-ms N --busy N: one attack on the library, tried from inside a slice.
 //
-// Prints one line of JSON: what it held and what it was told. Whether that means "held" or "caught" is for the
-// runner to say, from the simulated driver's account (attack_table.py). Exit status 0 when the attack was
-// carried out, whatever came of it; 3 when its precondition is missing here, with the reason.
+// Prints one line of JSON: what it held and what it was told. The runner decides from the simulated driver's account
+// whether that means "held" or "caught" (attack_table.py). Exit status 0 when the attack was carried out, regardless of
+// its result; 3 when its precondition is missing here, with the reason.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -9,11 +9,11 @@
 namespace carve::attacks {
 
 struct Options {
-  std::string self;                           // this program's path, to run it again another way
-  std::uint64_t bytes = 2ULL << 30;           // how much to take
-  std::uint64_t step = 64ULL << 20;           // at a time
-  std::uint64_t hold_ms = 1500;               // how long to keep what was taken
-  unsigned busy = 100;                        // per cent of the time in which to compute
+  std::string self;                           // this program's path, to run it again in another way
+  std::uint64_t bytes = 2ULL << 30;           // bytes to allocate
+  std::uint64_t step = 64ULL << 20;           // bytes per allocation
+  std::uint64_t hold_ms = 1500;               // how long to keep the memory
+  unsigned busy = 100;                        // percent of the time in which to compute
 };
 
 struct Attack {
@@ -21,16 +21,16 @@ struct Attack {
   int (*run)(const Options&);
 };
 
-/// All attacks, one row each: ways to reach the driver, and things done to one's own pages.
+/// All attacks, one row each: ways to reach the driver, and manipulations of the attacker's own pages.
 std::span<const Attack> attacks();
 
-/// Prints the line of JSON, keeps what was taken for `hold_ms`, and gives the exit status 0.
+/// Prints the line of JSON, keeps the memory for `hold_ms`, and returns the exit status 0.
 int report_and_hold(const char* name, const Taken& taken, const Options& options, const std::string& note = "");
 
-/// Says why the attack cannot be carried out here; gives the exit status 3.
+/// Prints why the attack cannot be carried out here; returns the exit status 3.
 int precondition_missing(const char* name, const std::string& why);
 
-// Rows that live in files of their own.
+// Attacks that have their own files.
 int module_globals(const Options&);
 int module_globals_room(const Options&);
 int no_context_memory(const Options&);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs every attack from inside a slice of `carve run` and prints what came of it: held (the program never had more
-than its slice), or caught in N ms (it had more, the node saw it and acted). Read from the simulated driver's account,
-and from nothing else. Beside each attack a neighbour computes in a slice of its own; its share may not suffer.
+"""Runs every attack from inside a slice of `carve run` and prints the result: held (the program never had more than its
+slice), or caught in N ms (it had more, the node saw it and acted). The result is read only from the simulated driver's
+account. During each attack a neighbour computes in its own slice; its share must not suffer.
 
-attack_table.py --bin <build>/bin. Exit code 77: skipped, with the reason; 1: something was neither.
+attack_table.py --bin <build>/bin. Exit code 77: skipped, with the reason; 1: a result was neither.
 """
 import glob
 import os
@@ -22,7 +22,7 @@ TRIED = 4096 * MIB
 HOLD_MS = 1500
 SECOND = 1.0
 
-# name → what has to come of it. "either": held, or caught within a second.
+# name → required result. "either": held, or caught within a second.
 ATTACKS = {
     "plain": "held", "cleared-environment": "held", "rtld-next": "held", "rtld-deepbind": "held",
     "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",
@@ -35,8 +35,8 @@ ATTACKS = {
 
 
 def claims(texts):
-    """What documents say of the attacks in numbers: [(document, attacks, held or None, caught or None)]. None needs to.
-    `texts`: document → its text."""
+    """The numbers of attacks in the documents: [(document, attacks, held or None, caught or None)]. A document need not
+    contain any. `texts`: document → its text."""
     return [(name, *(int(number) if number else None for number in found))
             for name, text in texts.items()
             for found in re.findall(r"(\d+) attacks\b(?:: (\d+) held, (\d+) caught)?", text)]
@@ -71,7 +71,7 @@ class Table:
         return next((p["pid"] for p in self.account() if p["alive"] and p["launches"] > 100), None)
 
     def neighbour_share(self, since_ns, until_ns):
-        """Per cent of the card that the neighbour got between two moments; None when that was too short to say."""
+        """Percent of the card that the neighbour got between two times; None when the time was too short."""
         rows = self.m.truth("windows", "--ms", "100", "--since", str(since_ns))["windows"]
         inside = [r for r in rows if r["start_ns"] >= since_ns and r["start_ns"] + 100_000_000 <= until_ns]
         windows = {r["start_ns"] for r in inside}
@@ -84,7 +84,7 @@ class Table:
         return [self.m.program("carve-attack"), name, "--bytes", str(TRIED), "--hold-ms", str(HOLD_MS)]
 
     def run(self, name):
-        """→ (verdict, most bytes held at once, ms over the limit, share of the neighbour)"""
+        """→ (verdict, most bytes held at any time, ms over the limit, share of the neighbour)"""
         before = {p["pid"] for p in self.account()}
         since = time.monotonic_ns()
         process = self.m.start("run", "--memory", "2Gi", "--cores", "30", "--share", "burst", "--", *self.command_of(name))
@@ -93,7 +93,7 @@ class Table:
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
             rows = [p for p in self.account() if p["pid"] not in before and p["alive"]]
-            held = sum(p["explicit_bytes"] + p["module_bytes"] for p in rows)  # what modules' globals took counts as well
+            held = sum(p["explicit_bytes"] + p["module_bytes"] for p in rows)  # the globals of modules count as well
             most = max(most, held)
             if held > LIMIT:
                 first_over = first_over or time.monotonic()
@@ -101,13 +101,14 @@ class Table:
             if name == "stopped-in-lease" and stopped_at is None and any(state_of(p["pid"]) == "T" for p in rows):
                 stopped_at = time.monotonic()
             if stopped_at is not None and time.monotonic() - stopped_at > 2.5:
-                process.kill()  # nobody has to kill who only stopped: what counts is the neighbour
+                process.kill()  # a process that only stopped need not be killed: the neighbour counts
             time.sleep(0.01)
         if process.poll() is None:
             process.kill()
             self.problems.append(f"{name}: did not end")
         out, err = process.communicate()
-        # Who was caught at once leaves too little to judge the neighbour by; what comes after belongs to it as well.
+        # An attack that is caught immediately leaves too little time to judge the neighbour; the time after it counts
+        # too.
         time.sleep(max(0.0, 1.0 - (time.monotonic_ns() - since) / 1e9))
         end = time.monotonic_ns()
         if process.returncode == 3 or '"missing"' in out:
@@ -119,11 +120,11 @@ class Table:
         return verdict, most, over, self.neighbour_share(since, end)
 
     def node(self):
-        """Who decides: the arbiter and the agent, by their process ids. Fails when either does not answer by name."""
+        """The process IDs of the arbiter and the agent. Fails when either is not found by name."""
         return self.m.pid_of("arbiter"), self.m.pid_of("agent")
 
     def node_is_well(self, before):
-        """The same processes as before the attack, none of them stopped, and the arbiter answers; within a second."""
+        """The same processes as before the attack, none of them stopped, and the arbiter answers, within one second."""
         def well():
             pids = self.node()
             return (pids == before and all(state_of(pid) in "RSD" for pid in pids)

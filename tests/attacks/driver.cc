@@ -9,7 +9,7 @@
 namespace carve::attacks {
 namespace {
 
-// The ABI, as far as it is used here: CUresult is an int, handles are pointers, a CUdeviceptr is 8 bytes.
+// The part of the ABI that is used here: CUresult is an int, handles are pointers, a CUdeviceptr has 8 bytes.
 using Init = int (*)(unsigned);
 using DeviceGet = int (*)(int*, int);
 using Retain = int (*)(void**, int);
@@ -63,7 +63,7 @@ Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step) {
   taken.refused_with = open_device(find);
   taken.reached_driver = taken.refused_with != kNotFound;
   if (taken.refused_with != 0) return taken;
-  // The older name is the way of an attacker who hopes that only the newer one is covered.
+  // An attacker tries the older name in case only the newer one is covered.
   auto alloc = entry<Alloc>(find, "cuMemAlloc_v2");
   if (!alloc) alloc = entry<Alloc>(find, "cuMemAlloc");
   while (alloc && taken.bytes < target) {

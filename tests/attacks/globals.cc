@@ -1,4 +1,5 @@
-// Memory that no allocating call names: a module's global variables, which the driver takes when it loads the module.
+// Memory that no allocation call requests: a module's global variables, which the driver allocates when it loads the
+// module.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -15,8 +16,8 @@ int module_globals(const Options& o) {
   return report_and_hold("module-globals", take_globals(in_handle(library), o.bytes), o);
 }
 
-/// No attack: an honest program with large globals. It waits until it is told of less room (at most `hold_ms`), then
-/// takes what there is by ordinary calls.
+/// No attack: an honest program with large globals. It waits until it sees less free memory (at most `hold_ms`), then
+/// allocates all that is left with ordinary calls.
 int module_globals_room(const Options& o) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   if (!library) return precondition_missing("module-globals-room", dlerror());

@@ -1,4 +1,4 @@
-// What a tenant can do to the pages it holds, and to itself.
+// What a tenant can do to the pages that it holds, and to its own process.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 
 Find usual_driver() { return in_handle(dlopen("libcuda.so.1", RTLD_NOW)); }
 
-/// The descriptors that the slice's socket hands to anyone inside: grant, account, grant, account, …
+/// The descriptors that the slice's socket returns to any process inside: grant, account, grant, account, …
 std::vector<int> ask_for_pages() {
   std::vector<int> fds;
   DIR* listing = opendir(abi::kSlicesFolder);
@@ -76,11 +76,11 @@ std::vector<abi::AccountPage*> mapped_accounts() {
   return pages;
 }
 
-// Takes memory while `spoil` is called again and again on every account page this process holds.
+// Allocates memory while `spoil` is called repeatedly on every account page that this process holds.
 template <class Spoil>
 int while_spoiling(const char* name, const Options& o, Spoil spoil) {
   const Find find = usual_driver();
-  take_memory(find, o.step, o.step);  // the library is in place now, and its pages are mapped
+  take_memory(find, o.step, o.step);  // the library is initialised now, and its pages are mapped
   const auto pages = mapped_accounts();
   if (pages.empty()) return precondition_missing(name, "no account page is mapped in this process");
   std::atomic<bool> stop = false;
@@ -104,7 +104,7 @@ int pages_truncated(const Options& o) {
   for (const int fd : ask_for_pages()) {
     succeeded += ftruncate(fd, 0) == 0;
     succeeded += ftruncate(fd, 1 << 30) == 0;
-    // Punching is allowed on an unsealed-for-write memfd; it zeroes the page under the arbiter.
+    // A memfd that is not sealed against writes allows hole punching, which zeroes the page under the arbiter.
     fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof(abi::AccountPage));
   }
   const Taken taken = take_memory(usual_driver(), o.bytes, o.step);

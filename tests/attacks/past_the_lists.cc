@@ -1,5 +1,5 @@
-// What a look at the lists of processes misses: memory without a context, a little in each of many processes, and
-// memory that is given back before the next look.
+// Memory that a check of the process lists misses: memory without a context, a little in each of many processes, and
+// memory that is freed before the next check.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,14 +17,14 @@ constexpr std::uint64_t kGlobals = 250ULL << 20;
 
 }  // namespace
 
-/// By cuMemCreate of the driver's own file. It needs no context, and NVML lists only processes with one.
+/// Uses cuMemCreate of the driver's own file. It needs no context, and NVML lists only processes with a context.
 int no_context_memory(const Options& o) {
   void* const driver = dlopen(kPrivateFile, RTLD_NOW);
   if (!driver) return precondition_missing("no-context-memory", dlerror());
   return report_and_hold("no-context-memory", take_without_context(in_handle(driver), o.bytes, o.step), o);
 }
 
-/// Honest by the look of each: a module with some globals, loaded through the library.
+/// Each process looks honest: a module with some globals, loaded through the library.
 int many_globals(const Options& o) {
   pid_t children[kManyProcesses] = {};
   for (pid_t& child : children) {
@@ -38,7 +38,7 @@ int many_globals(const Options& o) {
   return 0;
 }
 
-/// Said hello, then takes memory past the library for 150 ms, fifty times.
+/// Says hello, then allocates memory past the library for 150 ms, fifty times.
 int memory_bursts(const Options& o) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   if (!library || take_memory(in_handle(library), o.step, o.step).bytes == 0)

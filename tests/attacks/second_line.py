@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The second line against a process that has the library, said hello, and then goes past it by the driver's own file:
-memory past the limit is ended within a second, time past the guarantee is frozen down to it, in the same cycle again
-and again. And against memory that no call announces: the global variables of a module. Figures from the simulated
+"""The second line against a process that has the library, says hello, and then bypasses it with the driver's own file:
+memory past the limit is ended within a second, time past the guarantee is frozen down to it, repeatedly in the same
+cycle. And against memory that no call announces: the global variables of a module. Figures come from the simulated
 driver's account. second_line.py --bin <build>/bin; exit code 77: skipped."""
 import json
 import os
@@ -15,7 +15,7 @@ from machine import Machine, cgroup2_mount, enter_private_namespace, until  # no
 
 MIB = 1 << 20
 GUARANTEE = 10
-POINTS = 15  # the driver's own averages trail behind by some tenths of a second of each cycle
+POINTS = 15  # the driver's own averages are late by a few tenths of a second in each cycle
 
 
 def events(machine, kind):
@@ -37,7 +37,7 @@ def memory(machine):
     print(f"memory: held {most / MIB:.0f} MiB of 2048, ended {-1 if took is None else took * 1000:.0f} ms later")
     assert most > 2048 * MIB, "it never got past its limit: this test shows nothing"
     assert child.returncode == -signal.SIGKILL and took < 1, (child.returncode, took)
-    # Who said hello is no stranger: it is the memory that gave it away.
+    # A process that said hello is registered: only its memory reveals it.
     assert events(machine, "breach-memory") and not events(machine, "breach-unregistered"), machine.view()["events"]
 
 
@@ -48,7 +48,7 @@ def held_by(machine, pid):
 
 
 def globals_past_the_limit(machine):
-    """What a driver takes when it loads a module no call announces: its size is known afterwards, from the driver."""
+    """No call announces the memory that a driver takes to load a module: its size is known only afterwards."""
     known = len(events(machine, "breach-memory"))
     child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
                           "module-globals", "--bytes", str(4096 * MIB), "--hold-ms", "20000")
@@ -65,7 +65,7 @@ def globals_past_the_limit(machine):
 
 
 def globals_take_room(machine):
-    """Those that fit are charged by the next rounds of the watchdog: the room for everything else shrinks."""
+    """Globals that fit are charged by the next rounds of the watchdog: less memory is left for everything else."""
     known = len(events(machine, "breach-memory"))
     child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
                           "module-globals-room", "--bytes", str(512 * MIB), "--hold-ms", "5000")
@@ -77,15 +77,15 @@ def globals_take_room(machine):
     print(f"globals of a module that fit: of 512 MiB {gone / MIB:.0f} are gone from what is free after "
           f"{said['told_after_ms']} ms; then {high / MIB:.0f} MiB could be had of 2048")
     assert said["globals"] == 512 * MIB and said["refused_with"] == 2, said
-    # What is charged in advance for a context may be more than this card's driver takes: that much is not new.
+    # The charge in advance for a context may be more than this card's driver takes; that difference is not new.
     assert 384 * MIB <= gone <= 512 * MIB and said["told_after_ms"] < 2000, said
     assert high <= 2048 * MIB - said["globals"], high
-    assert high == said["then_got"] >= 2048 * MIB - said["globals"] - 256 * MIB, (high, said)  # a context, and no more
+    assert high == said["then_got"] >= 2048 * MIB - said["globals"] - 256 * MIB, (high, said)  # one context at most
     assert len(events(machine, "breach-memory")) == known, machine.view()["events"]
 
 
 def bursts(machine):
-    """Held for less than a look at the lists takes, again and again: each that is seen makes the next one dearer."""
+    """Memory held for less time than a check of the lists takes, repeatedly: each seen burst makes the next dearer."""
     ended = len(events(machine, "breach-memory"))
     child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
                           "memory-bursts", "--bytes", str(4096 * MIB))
@@ -132,7 +132,7 @@ def compute(machine):
 
 
 def compute_by_little(machine):
-    """Below what one sample of the driver may be wrong by: its mean of ten seconds gives it away."""
+    """Below the possible error of one sample of the driver: its mean of ten seconds reveals it."""
     child = machine.start("run", "--memory", "2Gi", "--cores", "20", "--", machine.program("carve-attack"),
                           "registered-compute", "--hold-ms", "90000", "--busy", "42")
 
@@ -166,7 +166,7 @@ def main():
     machine = Machine(sys.argv[sys.argv.index("--bin") + 1], "t4x1")
     try:
         machine.up()
-        time.sleep(1.2)  # an arbiter's word on who is registered counts from its second second on
+        time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
         memory(machine)
         globals_past_the_limit(machine)
         globals_take_room(machine)

@@ -1,4 +1,4 @@
-// The ways by which a program can reach the driver: each takes memory through one of them.
+// The ways in which a program can reach the driver. Each allocates memory through one of them.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -96,7 +96,7 @@ int versioned_name(const Options& o) {
 }
 
 int forked(const Options& o) {
-  // Two children, each within the limit alone, past it together.
+  // Two children: each is within the limit alone, together they exceed it.
   Options half = o;
   half.bytes = o.bytes / 2;
   pid_t children[2] = {};
@@ -159,8 +159,8 @@ int own_copy(const Options& o) {
   return 0;
 }
 
-// An honest user of the library, as far as it can tell: it said hello and holds a little. The rest it takes from the
-// driver's own file.
+// To the library this is an honest user: it said hello and holds a little. It allocates the rest from the driver's own
+// file.
 void* after_a_hello(const Options& o) {
   void* const library = dlopen(kLinkName, RTLD_NOW);
   if (!library || take_memory(in_handle(library), o.step, o.step).bytes == 0) return nullptr;

@@ -1,4 +1,4 @@
-// A slice of two cards: memory is charged to the card that it lies on, whatever card is current. A program with a
+// A slice of two cards: memory is charged to the card that holds it, regardless of the current card. A program with one
 // thread per card does all of this.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ const bool kTwoCards = [] {
   return true;
 }();
 
-/// The primary contexts of both cards, that of card 0 current.
+/// The primary contexts of both cards; that of card 0 is current.
 struct Cards {
   CUcontext context[2] = {};
 
@@ -31,7 +31,7 @@ struct Cards {
     return result != 0 ? result : use(0);
   }
   CUresult use(int card) const { return call("cuCtxSetCurrent", context[card]); }
-  /// What Carve says is free of the card; card 0 is current again after.
+  /// The free memory of the card as Carve reports it. Makes card 0 current again.
   [[nodiscard]] std::size_t free_of(int card) const {
     use(card);
     const std::size_t bytes = free_memory();
@@ -40,7 +40,7 @@ struct Cards {
   }
 };
 
-/// Takes 64 MiB on card 1 while card 0 is current. `keep` has room for what the drop needs.
+/// Allocates 64 MiB on card 1 while card 0 is current. `keep` stores what the drop needs.
 using Take = CUresult (*)(const Cards& cards, std::uint64_t bytes, std::uint64_t keep[3]);
 using Drop = CUresult (*)(const std::uint64_t keep[3]);
 
@@ -75,7 +75,7 @@ CUresult take_from_its_default_pool(const Cards& cards, std::uint64_t bytes, std
   return result != 0 ? result
                      : call("cuMemAllocFromPoolAsync", &keep[0], static_cast<std::size_t>(bytes), pool, the_stream);
 }
-/// In a stream of card 0: the pool says where it lies.
+/// Allocates in a stream of card 0: the pool decides which card holds the memory.
 CUresult take_from_its_pool_elsewhere(const Cards&, std::uint64_t bytes, std::uint64_t keep[3]) {
   the_stream = nullptr;
   CUmemoryPool pool = nullptr;
@@ -151,7 +151,7 @@ constexpr Way kWays[] = {
 
 class CardsTest : public SliceTest {};
 
-TEST_F(CardsTest, MemoryIsChargedToTheCardThatItLiesOn) {
+TEST_F(CardsTest, MemoryIsChargedToTheCardThatHoldsIt) {
   ASSERT_TRUE(kTwoCards);
   for (const Way& way : kWays) {
     start_slice(kContext + kRoom);
@@ -168,7 +168,7 @@ TEST_F(CardsTest, MemoryIsChargedToTheCardThatItLiesOn) {
       if (cards.free_of(1) != 0) return 5;
       if (cards.free_of(0) != kRoom) return 6;
       if (way.take(cards, 2 * kMiB, held[4]) != CUDA_ERROR_OUT_OF_MEMORY) return 7;
-      CUdeviceptr address = 0;  // card 0 has its own room
+      CUdeviceptr address = 0;  // card 0 has its own limit
       if (call("cuMemAlloc_v2", &address, static_cast<std::size_t>(kRoom)) != 0) return 8;
       if (call("cuMemFree_v2", address) != 0) return 9;
       for (int i = 0; i < 4; ++i) {
@@ -202,7 +202,7 @@ TEST_F(CardsTest, AGraphOfBothCardsIsChargedToBoth) {
     }
     if (call("cuGraphInstantiateWithFlags", &exec, graph, 0ULL) != 0) return 4;
     if (cards.free_of(0) != kRoom - 100 * kMiB || cards.free_of(1) != kRoom - 200 * kMiB) return 5;
-    CUgraphExec another = nullptr;  // fits on card 0 and not on card 1: nothing of it is charged
+    CUgraphExec another = nullptr;  // fits on card 0 but not on card 1: no part of it is charged
     if (call("cuGraphInstantiateWithFlags", &another, graph, 0ULL) != CUDA_ERROR_OUT_OF_MEMORY) return 6;
     if (cards.free_of(0) != kRoom - 100 * kMiB || cards.free_of(1) != kRoom - 200 * kMiB) return 7;
     if (call("cuGraphExecDestroy", exec) != 0) return 8;

@@ -8,7 +8,7 @@
 
 namespace carve::isolation {
 
-/// Any driver function by name, through whatever stands under the usual name; aborts when it is not there.
+/// Calls a driver function by name, through the library at libcuda's usual name; aborts when there is no such function.
 template <class... Arguments>
 CUresult call(const char* symbol, Arguments... arguments) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -16,7 +16,7 @@ CUresult call(const char* symbol, Arguments... arguments) {
   return reinterpret_cast<Function*>(dlsym(library, symbol))(arguments...);
 }
 
-/// cuInit and the primary context of card 0, current.
+/// Calls cuInit and makes the primary context of card 0 current.
 inline CUresult start_driver() {
   CUresult result = call("cuInit", 0U);
   CUcontext context = nullptr;

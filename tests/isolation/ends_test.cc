@@ -1,5 +1,5 @@
-// How memory comes to its end, and what looks like it: captures that begin and end beside allocations, contexts with
-// several users, pools with frees under way, memory of other processes, children of dead parents.
+// How memory ends, and events that look like an end: captures that begin and end during allocations, contexts with
+// several users, pools with pending frees, memory of other processes, children of dead parents.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,9 +27,9 @@ CUresult make_current() {
   return result != 0 ? result : call("cuCtxSetCurrent", context);
 }
 
-// One thread begins and ends captures on a stream, another one allocates in it. Now a request is a node, now it is
-// memory: the driver's account never passes the limit.
-TEST_F(SliceTest, CapturesThatBeginAndEndBesideAllocationsLeadToNothingUncharged) {
+// One thread begins and ends captures on a stream while another one allocates in it. A request becomes either a node or
+// memory. The driver's account never exceeds the limit.
+TEST_F(SliceTest, CapturesDuringAllocationsLeaveNothingUncharged) {
   start_slice(kContext + kRoom);
   pid_t pid = 0;
   EXPECT_EQ(in_child([] {
@@ -49,7 +49,7 @@ TEST_F(SliceTest, CapturesThatBeginAndEndBesideAllocationsLeadToNothingUncharged
         if (call("cuStreamEndCapture", stream, &graph) == 0) call("cuGraphDestroy", graph);
       }
     });
-    // Nothing is freed: after 64 that fit only nodes are to be had.
+    // Nothing is freed: after 64 successful requests only nodes can be granted.
     int refused = 0;
     int granted = 0;
     const std::uint64_t end = driver_now_ns() + 2'000'000'000;
@@ -61,13 +61,13 @@ TEST_F(SliceTest, CapturesThatBeginAndEndBesideAllocationsLeadToNothingUncharged
     }
     stop.store(true);
     captures.join();
-    std::printf("%d granted, nodes among them, %d refused\n", granted, refused);
+    std::printf("%d granted (including nodes), %d refused\n", granted, refused);
     std::fflush(stdout);
     return refused != 0 ? 0 : 3;
   }, &pid), 0);
   const Truth truth = truth_of_process(pid);
   EXPECT_LE(truth.explicit_high, kRoom);
-  EXPECT_GE(truth.explicit_high, kRoom - 4 * kMiB) << "what is no node gets its memory";
+  EXPECT_GE(truth.explicit_high, kRoom - 4 * kMiB) << "a request that is no node gets memory";
 }
 
 TEST_F(SliceTest, AContextLivesUntilItsLastUserHasDetached) {
@@ -90,7 +90,7 @@ TEST_F(SliceTest, AContextLivesUntilItsLastUserHasDetached) {
   }), 0);
 }
 
-// With memory of its own and of a pool in it, and another thread that has it current and works in it.
+// The context has its own memory and memory of a pool, and another thread has it current and works in it.
 TEST_F(SliceTest, AContextDestroyedUnderAnotherThreadLeavesNothingCharged) {
   start_slice(3 * kContext + 4 * kRoom);
   EXPECT_EQ(in_child([] {
@@ -132,8 +132,8 @@ TEST_F(SliceTest, AContextDestroyedUnderAnotherThreadLeavesNothingCharged) {
   }), 0);
 }
 
-// Memory of cuMemAlloc is freed in stream order while another thread allocates: it may get the same address before the
-// first thread has looked whether it is free. What the other thread has stays charged.
+// Memory of cuMemAlloc is freed in stream order while another thread allocates. The other thread may get the same
+// address before the first thread has checked whether it is free. The other thread's memory stays charged.
 TEST_F(SliceTest, AnAddressFreedInStreamOrderAndHandedOutAgainIsChargedToItsNewOwner) {
   start_slice(kContext + kRoom);
   EXPECT_EQ(in_child([] {
@@ -162,7 +162,7 @@ TEST_F(SliceTest, AnAddressFreedInStreamOrderAndHandedOutAgainIsChargedToItsNewO
   }), 0);
 }
 
-/// Holds a stream until it is let go.
+/// Holds a stream until it is released.
 class Held {
  public:
   Held() {
@@ -189,7 +189,7 @@ class Held {
   CUstream stream_ = nullptr;
 };
 
-TEST_F(SliceTest, APoolDestroyedWithFreesUnderWayIsChargedUntilTheyAreDone) {
+TEST_F(SliceTest, APoolDestroyedWithPendingFreesIsChargedUntilTheyAreDone) {
   start_slice(kContext + kRoom);
   EXPECT_EQ(in_child([] {
     if (start_driver() != 0) return 1;
@@ -215,7 +215,7 @@ TEST_F(SliceTest, APoolDestroyedWithFreesUnderWayIsChargedUntilTheyAreDone) {
       if (call("cuMemPoolDestroy", pool) != 0 || holds() != 128 * kMiB + out) return 8;
       if (free_memory() != kRoom - 128 * kMiB - out) return 9;
       if (call("cuMemAlloc_v2", &address, std::size_t{130 * kMiB}) != CUDA_ERROR_OUT_OF_MEMORY) return 10;
-      // It is gone for the program, as with a bare driver.
+      // The program sees the pool as destroyed, as with a bare driver.
       if (call("cuMemPoolDestroy", pool) != CUDA_ERROR_INVALID_VALUE) return 11;
       if (call("cuMemAllocFromPoolAsync", &address, std::size_t{kMiB}, pool, CUstream{}) != CUDA_ERROR_INVALID_VALUE) {
         return 12;
@@ -240,8 +240,9 @@ TEST_F(SliceTest, APoolDestroyedWithFreesUnderWayIsChargedUntilTheyAreDone) {
 
 constexpr CUmemAllocationProp shareable() { return {1, 1, {1, 0}, nullptr, {}}; }
 
-// Imported memory is the importer's as well: it stays when its maker dies. Charged whole, mapped or not.
-TEST_F(SliceTest, AnImportedHandleIsChargedForAllThatItHolds) {
+// Imported memory belongs to the importer as well: it stays when the exporter dies. It is charged in full, mapped or
+// not.
+TEST_F(SliceTest, AnImportedHandleIsChargedInFull) {
   start_slice(3 * kContext + 2 * kRoom);
   int numbers[2];
   ASSERT_EQ(pipe(numbers), 0);
@@ -275,7 +276,7 @@ TEST_F(SliceTest, AnImportedHandleIsChargedForAllThatItHolds) {
     if (call("cuMemAddressReserve", &base, whole, std::size_t{0}, CUdeviceptr{0}, 0ULL) != 0) return 4;
     if (call("cuMemMap", base, std::size_t{2 * kMiB}, std::size_t{0}, handle, 0ULL) != 0) return 5;
     if (free_memory() != before - 192 * kMiB) return 6;
-    // Its maker dies: the memory is held here now, and stays charged.
+    // The exporter dies: only this process holds the memory now, and it stays charged.
     kill(exporter, SIGKILL);
     char byte = 0;
     if (read(numbers[0], &byte, 1) != 0) return 12;  // its end of the pipe is closed
@@ -298,7 +299,7 @@ TEST_F(SliceTest, AnImportedHandleThatDoesNotFitIsRefused) {
     CUmemGenericAllocationHandle again = 0;
     const CUmemAllocationProp where = shareable();
     int shared = -1;
-    // The context's room beside the memory's: 105 MiB are left.
+    // The limit minus the context and the memory leaves 105 MiB.
     if (call("cuMemCreate", &handle, std::size_t{kRoom}, &where, 0ULL) != 0) return 2;
     if (call("cuMemExportToShareableHandle", static_cast<void*>(&shared), handle, 1, 0ULL) != 0) return 3;
     const std::size_t before = free_memory();
@@ -312,7 +313,7 @@ TEST_F(SliceTest, AnImportedHandleThatDoesNotFitIsRefused) {
   }), 0);
 }
 
-// Opened memory of another process is charged once, however often it is opened, until it is closed as often.
+// Opened memory of another process is charged once, regardless of how often it is opened, until the last close.
 TEST_F(SliceTest, MemoryOfAnotherProcessIsChargedWhileItIsOpen) {
   start_slice(3 * kContext + 2 * kRoom);
   int handles[2];
@@ -354,7 +355,7 @@ TEST_F(SliceTest, MemoryOfAnotherProcessIsChargedWhileItIsOpen) {
   close(handles[0]);
 }
 
-// All levels together are charged, to the byte: a chain that fits is not refused for what its shape might have taken.
+// The sum of all levels is charged, to the byte: a chain that fits is not refused for an estimate from its shape.
 TEST_F(SliceTest, AMipmappedArrayIsChargedForItsLevels) {
   constexpr std::uint64_t kChain = 80 * kMiB;  // 64 in the first level, 16 in the second
   start_slice(kContext + kChain);
@@ -368,14 +369,14 @@ TEST_F(SliceTest, AMipmappedArrayIsChargedForItsLevels) {
     const CUDA_ARRAY3D_DESCRIPTOR small{1024, 1024, 0, 0x20, 1, 0};
     if (call("cuMipmappedArrayCreate", &more, &small, 1U) != CUDA_ERROR_OUT_OF_MEMORY) return 4;
     if (call("cuMipmappedArrayDestroy", array) != 0 || free_memory() != kChain) return 5;
-    const CUDA_ARRAY3D_DESCRIPTOR layers{4096, 1024, 3, 0x20, 1, 1};  // 48 MiB and 12: layers do not get fewer
+    const CUDA_ARRAY3D_DESCRIPTOR layers{4096, 1024, 3, 0x20, 1, 1};  // 48 MiB and 12: the number of layers stays
     if (call("cuMipmappedArrayCreate", &array, &layers, 2U) != 0 || free_memory() != kChain - 60 * kMiB) return 6;
     return call("cuMipmappedArrayDestroy", array) == 0 && free_memory() == kChain ? 0 : 7;
   }), 0);
 }
 
-// The calls of CUDA before 3.2 count in 32 bits, and stop at the most that these can say.
-TEST_F(SliceTest, TheFirstCallsOfAllSayNoMoreThanTheSliceAndNeverARemainder) {
+// The calls of CUDA before 3.2 count in 32 bits and stop at the largest value.
+TEST_F(SliceTest, TheOldestCallsReportTheSliceAndNeverOverflow) {
   constexpr std::uint64_t kGiB = 1024 * kMiB;
   for (const std::uint64_t limit : {2 * kGiB, 4 * kGiB, 5 * kGiB, 100 * kGiB}) {
     start_slice(limit);

@@ -1,5 +1,6 @@
-// What outlives a program: its process, which becomes another program, and its children, which have what it had. With
-// the real arbiter; judged by the simulated driver, which keeps memory as long as any process has the descriptors.
+// State that outlives a program: its process, which calls exec, and its children, which inherit its descriptors. The
+// tests use the real arbiter and are judged by the simulated driver, which keeps memory as long as a process has the
+// descriptors.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -20,7 +21,7 @@ constexpr std::uint64_t kContext = 105 * kMiB;
 constexpr std::uint64_t kRoom = 128 * kMiB;
 constexpr char kAgain[] = "CARVE_TEST_AFTER_EXEC";
 
-/// What this binary does instead of tests after it was executed anew in a slice: all of the slice is its own.
+/// What this binary does instead of tests after an exec in a slice: check that it has all of the slice.
 const int kAfterExec = [] {
   if (getenv(kAgain) != nullptr) {
     CUdeviceptr address = 0;
@@ -43,7 +44,7 @@ bool eventually(Condition condition, int seconds) {
 
 class HeirsTest : public SliceTest {};
 
-TEST_F(HeirsTest, TheProgramAfterExecHasAllOfTheSlice) {
+TEST_F(HeirsTest, TheProgramAfterExecHasTheWholeSlice) {
   ASSERT_EQ(kAfterExec, 0);
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("exec", card_of(kContext + kRoom, 50, abi::ShareClass::kBurst)), "");
@@ -67,7 +68,8 @@ TEST_F(HeirsTest, MemoryThatAChildKeepsStaysCharged) {
     see_only("heirs");
     CUdeviceptr address = 0;
     if (start_driver() != 0 || call("cuMemAlloc_v2", &address, static_cast<std::size_t>(kRoom)) != 0) _exit(1);
-    usleep(1'000'000);  // real time: some of the arbiter's rounds, in one of which it sees where the lifeline lies
+    // Real time: several rounds of the arbiter. In one of them it sees which process has the lifeline.
+    usleep(1'000'000);
     const pid_t heir = fork();
     if (heir == 0) {
       prctl(PR_SET_PDEATHSIG, 0);
@@ -80,7 +82,7 @@ TEST_F(HeirsTest, MemoryThatAChildKeepsStaysCharged) {
   ASSERT_EQ(read(numbers[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
-  // The driver has not got it back, so no other process gets it.
+  // The driver has not freed it, so no other process gets it.
   EXPECT_EQ(truth_of_process(parent).explicit_bytes, kRoom);
   EXPECT_FALSE(eventually([&] { return arbiter.announced_bytes("heirs") == 0; }, 1));
   EXPECT_EQ(in_child([] {

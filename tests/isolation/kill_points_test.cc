@@ -1,5 +1,6 @@
-// A process of a slice dies at every store it makes to shared memory: what it announced and what it held come back,
-// and nobody waits for it. The library here is the build that can be told to die (preload/testing/kill_points.cc).
+// A process of a slice dies at every store that it makes to shared memory. The memory that it announced and held is
+// freed, and no slice waits for it. The library here is the build that dies on request
+// (preload/testing/kill_points.cc).
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,12 +33,12 @@ const bool kChosen = [] {
 
 constexpr std::uint64_t kRoom = 256 * kMiB;
 constexpr char kList[] = "/run/carve/kill-list";
-constexpr std::size_t kLong = 128 * kMiB;  // to set so many bytes takes most of a millisecond
+constexpr std::size_t kLong = 128 * kMiB;  // a memset of this size takes most of a millisecond
 
 pid_t arbiter_pid = 0;
 
-/// Ends a piece of work while another stream captures: no marker may be recorded then, it counts as estimated.
-int work_beside_a_capture(CUdeviceptr memory, CUstream stream) {
+/// Ends work while another stream captures. No marker may be recorded then, so the work counts as estimated.
+int work_during_a_capture(CUdeviceptr memory, CUstream stream) {
   CUstream other = nullptr;
   void* graph = nullptr;
   constexpr int kRelaxed = 2;
@@ -53,8 +54,8 @@ int work_beside_a_capture(CUdeviceptr memory, CUstream stream) {
   return call("cuStreamSynchronize", stream) == 0 && call("cuStreamDestroy_v2", other) == 0 ? 0 : 14;
 }
 
-/// Small pieces with pauses: what was in flight ends while the next is launched. The helper is made to linger just
-/// where it says that the card is idle, see CARVE_KILL_PAUSE below.
+/// Small operations with pauses: one ends while the next is launched. The helper is delayed at the point where it
+/// reports the card as idle, see CARVE_KILL_PAUSE below.
 int work_with_pauses(CUdeviceptr memory, CUstream stream) {
   for (int i = 0; i < 30; ++i) {
     if (call("cuMemsetD8Async", memory, static_cast<unsigned char>(1), kMiB, stream) != 0) return 15;
@@ -63,7 +64,7 @@ int work_with_pauses(CUdeviceptr memory, CUstream stream) {
   return call("cuStreamSynchronize", stream) == 0 ? 0 : 16;
 }
 
-/// A bit of everything that touches shared memory: contexts, all paths to memory, refusals, launches, waits.
+/// Uses everything that touches shared memory: contexts, all paths to memory, refusals, launches, waits.
 int work() {
   if (start_driver() != 0) return 1;
   for (const Path& path : paths()) {
@@ -80,9 +81,9 @@ int work() {
     if (call("cuMemsetD8Async", small, static_cast<unsigned char>(1), kLong, stream) != 0) return 7;
     if (i % 4 == 3 && call("cuStreamSynchronize", stream) != 0) return 8;
   }
-  if (const int problem = work_beside_a_capture(small, stream); problem != 0) return problem;
+  if (const int problem = work_during_a_capture(small, stream); problem != 0) return problem;
   if (const int problem = work_with_pauses(small, stream); problem != 0) return problem;
-  // The same with an arbiter that has gone silent.
+  // The same with an arbiter that does not respond.
   kill(arbiter_pid, SIGSTOP);
   usleep(300'000);
   for (int i = 0; i < 3; ++i) {
@@ -94,13 +95,13 @@ int work() {
   return call("cuDevicePrimaryCtxRelease_v2", CUdevice{0}) == 0 ? 0 : 10;
 }
 
-/// file:line of every call of the accessor in what the library is made of: all of preload/ and lease/ but their tests.
+/// file:line of every call of the accessor in the library's sources: all of preload/ and lease/ except their tests.
 std::set<std::string> call_sites() {
   const std::regex store(
       R"((\.|->)(store_relaxed|store_release|store_seq_cst|fetch_add|fetch_sub|compare_exchange)\()");
   std::set<std::string> sites;
-  for (const char* room : {"preload", "lease"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(CARVE_SOURCE) + "/" + room)) {
+  for (const char* folder : {"preload", "lease"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(CARVE_SOURCE) + "/" + folder)) {
       const std::string name = entry.path().filename();
       if (!entry.is_regular_file() || name.find("_test.") != std::string::npos ||
           (entry.path().extension() != ".cc" && entry.path().extension() != ".h")) {
@@ -110,7 +111,7 @@ std::set<std::string> call_sites() {
       std::string line;
       for (int number = 1; std::getline(file, line); ++number) {
         if (std::regex_search(line, store)) {
-          sites.insert(std::string(room) + "/" + name + ":" + std::to_string(number));
+          sites.insert(std::string(folder) + "/" + name + ":" + std::to_string(number));
         }
       }
     }
@@ -130,7 +131,7 @@ std::string site_of(const char* name, const char* text) {
   return "";
 }
 
-/// How often one run of work() passes every call site; each store passes twice.
+/// The number of times that one run of work() passes each call site; each store passes twice.
 std::map<std::string, unsigned> passes_of_sites() {
   std::map<std::string, unsigned> passes;
   std::ifstream list(kList);
@@ -143,8 +144,8 @@ std::map<std::string, unsigned> passes_of_sites() {
 
 class KillPoints : public SliceTest {
  protected:
-  /// Runs work() with a death at the n-th pass of the site; false when the run was over before. What is left behind
-  /// is asserted to be nothing.
+  /// Runs work() with a death at the n-th pass of the site. False when the run ends earlier. Asserts that nothing is
+  /// left behind.
   bool die_at(ArbiterProcess& arbiter, const std::string& site, unsigned n) {
     setenv("CARVE_KILL_SITE", site.c_str(), 1);
     setenv("CARVE_KILL_AT", std::to_string(n).c_str(), 1);
@@ -165,10 +166,10 @@ class KillPoints : public SliceTest {
   }
 };
 
-TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
+TEST_F(KillPoints, ADeathAtAnyStoreLeavesNothingBehind) {
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("kill", card_of(105 * kMiB + kRoom, 50, abi::ShareClass::kBurst)), "");
-  // A neighbour that never pauses, so that there is something to wait for.
+  // A neighbour that never pauses, so that the slice has to wait for it.
   ASSERT_EQ(arbiter.put("neighbour", card_of(1024 * kMiB, 50, abi::ShareClass::kBurst)), "");
   const pid_t neighbour = spin_in("neighbour", {"--kernel-us", "500"});
   arbiter_pid = arbiter.pid();
@@ -182,18 +183,18 @@ TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
   unsetenv("CARVE_KILL_LIST");
   const std::map<std::string, unsigned> visited = passes_of_sites();
   const std::set<std::string> sites = call_sites();
-  ASSERT_GT(sites.size(), 20U) << "the sources are not where they were";
+  ASSERT_GT(sites.size(), 20U) << "the sources were moved";
   for (const auto& [site, passes] : visited) {
     EXPECT_EQ(sites.count(site), 1U) << site << " stores to shared memory and is not counted";
   }
 
-  // Before and after the first, a middle and the last store of every call site.
+  // Before and after the first, a middle and the last store of each call site.
   unsigned deaths = 0;
   std::set<std::string> deadly;
   for (const std::string& site : sites) {
     const auto found = visited.find(site);
     if (found == visited.end()) {
-      ADD_FAILURE() << site << " stores to shared memory and no run passed there";
+      ADD_FAILURE() << site << " stores to shared memory, but no run passes it";
       continue;
     }
     const unsigned stores = found->second / 2;
@@ -204,7 +205,7 @@ TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
     bool died[2] = {};
     for (const unsigned store : at) {
       for (const unsigned side : {0U, 1U}) {
-        // When work is seen to end differs from run to run: a run may be over before its n-th.
+        // The time at which an end of work is seen varies: a run may end before its n-th pass.
         const bool here = die_at(arbiter, site, 2 * store - 1 + side);
         died[side] = died[side] || here;
         deaths += here ? 1 : 0;
@@ -215,13 +216,13 @@ TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
       died[side] = die_at(arbiter, site, 1 + side);
       deaths += died[side] ? 1 : 0;
     }
-    EXPECT_TRUE(died[0] && died[1]) << "nobody died before and after " << site;
+    EXPECT_TRUE(died[0] && died[1]) << "no process died before and after " << site;
     if (died[0] && died[1]) {
       deadly.insert(site);
     }
   }
   unsetenv("CARVE_KILL_PAUSE");
-  // Who comes afterwards has all of it.
+  // A later process has the whole slice.
   EXPECT_EQ(in_child([] { return start_driver() == 0 && free_memory() == kRoom ? 0 : 1; }), 0);
 
   int status = 0;

@@ -1,5 +1,5 @@
-// Every name of the driver can be had through the library, and every look-up gives what the driver gives: the
-// driver's own address, or the hook in front of exactly that address.
+// Every name of the driver is available through the library, and every look-up returns what the driver returns: the
+// driver's own address, or the hook for exactly that address.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ class Lookup : public SliceTest {};
 
 struct Symbol {
   std::string name, base;
-  int version = 0;  // of the driver interface, as the vendor's header has it
+  int version = 0;  // of the driver interface, from the vendor's header
 };
 
 std::vector<Symbol> symbols_of(const char* table) {
@@ -58,15 +58,16 @@ TEST_F(Lookup, EveryExportOfTheDriverIsFoundUnderEveryName) {
   }
 }
 
-TEST_F(Lookup, GetProcAddressAnswersAsTheDriverDoes) {
+TEST_F(Lookup, GetProcAddressReturnsWhatTheDriverReturns) {
   start_slice(1024 * kMiB);
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   void* own = dlopen("/usr/lib/carve/driver/libcuda.so.1", RTLD_NOW);
   ASSERT_TRUE(library != nullptr && own != nullptr);
-  // Which hook belongs in front of which address: by the names that both export.
+  // Maps each driver address to its hook, by the names that both export.
   std::map<void*, void*> hooks;
   std::set<std::string> bases;
-  // Every version that a header knows, the one before it (where the older variant must answer), and nonsense.
+  // Every version in the headers, the version before it (for which the older variant must be returned), and invalid
+  // ones.
   std::set<int> versions = {-1, 0, 999999};
   for (const Symbol& symbol : symbols_of("cuda_symbols.tsv")) {
     void* through = dlsym(library, symbol.name.c_str());
@@ -81,7 +82,7 @@ TEST_F(Lookup, GetProcAddressAnswersAsTheDriverDoes) {
   bases.insert("");
   bases.insert("cuNoSuchThing");
   ASSERT_GT(hooks.size(), 150U);
-  ASSERT_GT(versions.size(), 70U);  // some forty versions, and what lies between
+  ASSERT_GT(versions.size(), 70U);  // about forty versions, and values between them
   using GetProc = CUresult(const char*, void**, int, std::uint64_t, int*);
   using GetProcFirst = CUresult(const char*, void**, int, std::uint64_t);
   auto* through = reinterpret_cast<GetProc*>(dlsym(library, "cuGetProcAddress_v2"));
@@ -116,14 +117,14 @@ TEST_F(Lookup, GetProcAddressAnswersAsTheDriverDoes) {
       }
     }
   }
-  std::printf("%llu queries by both forms, %llu answered with a hook, %llu wrong\n",
+  std::printf("%llu queries in both forms, %llu returned a hook, %llu wrong\n",
               static_cast<unsigned long long>(queries), static_cast<unsigned long long>(hooked),
               static_cast<unsigned long long>(wrong));
   EXPECT_EQ(wrong, 0U);
   EXPECT_GT(hooked, 1000U);
 }
 
-/// NVML inside a slice: its memory, its processes, nothing of the neighbour.
+/// NVML inside a slice: its own memory and processes, nothing of the neighbour.
 TEST_F(Lookup, NvmlShowsTheSliceAlone) {
   start_slice(1024 * kMiB);
   struct Memory {
@@ -134,7 +135,7 @@ TEST_F(Lookup, NvmlShowsTheSliceAlone) {
     unsigned long long used;
     unsigned gpu_instance, compute_instance;
   };
-  // A neighbour that is not in the slice holds memory on the same card: through the driver's own file.
+  // A neighbour outside the slice holds memory on the same card, through the driver's own file.
   const auto hold = [](const char* file, std::size_t bytes, int ready, int go) {
     void* library = dlopen(file, RTLD_NOW);
     void* context = nullptr;
@@ -180,14 +181,14 @@ TEST_F(Lookup, NvmlShowsTheSliceAlone) {
             dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"))(device, &count, processes) != 0)
       return 5;
     if (count != 1 || processes[0].pid != static_cast<unsigned>(own)) return 6;
-    count = 0;  // asks how many: one does not fit into none
+    count = 0;  // queries the number: one process does not fit into an empty list
     return reinterpret_cast<int (*)(void*, unsigned*, Process*)>(
                dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"))(device, &count, nullptr) == 7 &&
                    count == 1
                ? 0
                : 7;
   }), 0);
-  // nvidia-smi's own way to the list, by a table of functions without names (preload/nvml.cc says where it is from).
+  // nvidia-smi's own way to the list: a table of unnamed functions (preload/nvml.cc names the source).
   struct Named {
     unsigned pid;
     std::uint64_t used;

@@ -1,5 +1,5 @@
-// What the library sees of work whose end a marker shows late, elsewhere or never. The account page says what it saw;
-// how long the kernels take is their own declaration.
+// What the library measures of work whose end marker is late, on another stream or missing. The account page shows what
+// it measured; the kernels declare their own duration.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ constexpr unsigned kNonBlocking = 1;
 
 void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-/// A program's view of the driver. Kernels are of known length.
+/// A program's view of the driver. Kernels have a known length.
 struct Program {
   CUfunction kernel(std::uint64_t us) {
     void* module = nullptr;
@@ -46,7 +46,7 @@ struct Program {
     CUgraph graph = nullptr;
     return call("cuStreamEndCapture", on, &graph);
   }
-  /// `other` joins what `origin` captures.
+  /// `other` joins the capture of `origin`.
   static CUresult join(CUstream origin, CUstream other) {
     CUevent event = nullptr;
     call("cuEventCreate", &event, 2U);
@@ -61,11 +61,11 @@ class Markers : public SliceTest {
     SliceTest::SetUp();
     if (!IsSkipped()) start_slice(~std::uint64_t{0} >> 1, 30);
   }
-  // In the child, whose library has the first slot; the page is shared with the server.
+  // In the child, whose library has the first account entry. The page is shared with the server.
   abi::AccountSlot& slot() { return slice_->account(0).slots[0]; }
   std::uint64_t measured_ms() { return slot().busy_ns.load_acquire() / kMs; }
   bool busy() { return slot().busy.load_acquire() != 0; }
-  /// True when within `ms` nothing is in flight any more, by the account.
+  /// True when nothing is in flight any more within `ms`, according to the account.
   bool ends_within(int ms) {
     for (int waited = 0; waited < ms && (busy() || slot().inflight_ns.load_relaxed() != 0); ++waited) pause_ms(1);
     return !busy() && slot().inflight_ns.load_relaxed() == 0;
@@ -87,7 +87,7 @@ TEST_F(Markers, ACaptureOnAnIdleStreamLeavesOthersMeasured) {
       }
       if (!ends_within(2'000)) return 4;
       if (measured_ms() < 19 || measured_ms() > 60) return 5;
-      return Program::end_capture(idle) == 0 ? 0 : 6;  // no marker came into it
+      return Program::end_capture(idle) == 0 ? 0 : 6;  // it contains no marker
     }), 0) << "mode " << mode;
   }
 }
@@ -103,7 +103,7 @@ TEST_F(Markers, WorkOfAStreamThatJoinsACaptureIsInFlightUntilTheCaptureEnds) {
     if (Program::launch(kernel, joins) != 0) return 3;
     if (Program::join(origin, joins) != 0) return 4;
     pause_ms(60);
-    if (!busy()) return 5;  // it ended long ago, and no marker can say so
+    if (!busy()) return 5;  // it ended long ago, but no marker can report that
     if (Program::join(joins, origin) != 0) return 6;
     if (Program::end_capture(origin) != 0) return 7;
     if (!ends_within(2'000)) return 8;
@@ -111,7 +111,7 @@ TEST_F(Markers, WorkOfAStreamThatJoinsACaptureIsInFlightUntilTheCaptureEnds) {
   }), 0);
 }
 
-TEST_F(Markers, WhatIsOpenWhenACaptureBeginsIsMeasuredThough) {
+TEST_F(Markers, OpenWorkIsMeasuredWhenACaptureBegins) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;
@@ -145,7 +145,7 @@ TEST_F(Markers, AStreamDestroyedWhileItCapturesCountsByTheClock) {
   }), 0);
 }
 
-TEST_F(Markers, TheLegacyStreamBesideACaptureIsMeasuredOrRefused) {
+TEST_F(Markers, TheLegacyStreamDuringACaptureIsMeasuredOrRefused) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;
@@ -155,7 +155,8 @@ TEST_F(Markers, TheLegacyStreamBesideACaptureIsMeasuredOrRefused) {
     if (Program::launch(kernel, nullptr) != 0) return 3;
     if (!ends_within(2'000) || measured_ms() < 5) return 4;
     if (Program::end_capture(harmless) != 0) return 5;
-    // A blocking stream depends on the legacy one: what is open there ends before, and no marker spoils the capture.
+    // A blocking stream depends on the legacy stream: open work there ends first, and no marker invalidates the
+    // capture.
     const CUstream blocking = program.stream(kBlocking);
     if (Program::launch(kernel, nullptr) != 0) return 6;
     if (Program::begin_capture(blocking, 0) != 0) return 7;
@@ -164,7 +165,7 @@ TEST_F(Markers, TheLegacyStreamBesideACaptureIsMeasuredOrRefused) {
   }), 0);
 }
 
-TEST_F(Markers, TheEndOfACaptureThatIsNoneEndsNoOther) {
+TEST_F(Markers, TheFailedEndOfACaptureEndsNoOtherCapture) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;
@@ -178,7 +179,7 @@ TEST_F(Markers, TheEndOfACaptureThatIsNoneEndsNoOther) {
     for (int i = 0; i < 10; ++i) {
       if (Program::launch(kernel, captures) != 0) return 4;
     }
-    if (slot().inflight_ns.load_relaxed() != 0) return 5;  // it went into the graph, and not to the card
+    if (slot().inflight_ns.load_relaxed() != 0) return 5;  // it became part of the graph and did not run
     CUgraph graph = nullptr;
     std::size_t nodes = 0;
     CUgraphNode* none = nullptr;
@@ -188,7 +189,7 @@ TEST_F(Markers, TheEndOfACaptureThatIsNoneEndsNoOther) {
   }), 0);
 }
 
-TEST_F(Markers, AnotherThreadsOwnStreamIsNotTakenForTheHelpers) {
+TEST_F(Markers, AnotherThreadsOwnStreamIsNotMistakenForTheHelpers) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;
@@ -209,13 +210,13 @@ TEST_F(Markers, WorkOnAStreamOfAnotherContextIsMeasured) {
     CUcontext other = nullptr;
     if (call("cuCtxCreate_v2", &other, 0U, CUdevice{0}) != 0) return 2;  // and it is current now
     const CUresult launched = Program::launch(kernel, stream);
-    if (launched != 0) return 0;  // this driver wants the stream's own context for it: nothing to measure
+    if (launched != 0) return 0;  // this driver requires the stream's own context: nothing to measure
     if (!ends_within(2'000)) return 3;
     return measured_ms() >= 10 ? 0 : 4;
   }), 0);
 }
 
-TEST_F(Markers, MoreContextsThanItKeepsATimeForAreMeasured) {
+TEST_F(Markers, WorkInMoreContextsThanTheLibraryKeepsATimeForIsMeasured) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     std::uint64_t wanted = 0;
@@ -231,7 +232,7 @@ TEST_F(Markers, MoreContextsThanItKeepsATimeForAreMeasured) {
   }), 0);
 }
 
-TEST_F(Markers, MoreSegmentsThanAreRememberedCountAsExpected) {
+TEST_F(Markers, SegmentsBeyondTheRememberedOnesCountAsExpected) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;
@@ -240,7 +241,7 @@ TEST_F(Markers, MoreSegmentsThanAreRememberedCountAsExpected) {
     if (Program::launch(kernel, streams[0]) != 0 || !ends_within(2'000)) return 2;
     const std::uint64_t before = slot().busy_ns.load_acquire();
     for (int i = 0; i < 600; ++i) {
-      if (Program::launch(kernel, streams[i % 2]) != 0) return 3;  // each ends the segment before
+      if (Program::launch(kernel, streams[i % 2]) != 0) return 3;  // each ends the previous segment
     }
     if (!ends_within(4'000)) return 4;
     const std::uint64_t counted = slot().busy_ns.load_acquire() - before;
@@ -249,7 +250,7 @@ TEST_F(Markers, MoreSegmentsThanAreRememberedCountAsExpected) {
   }), 0);
 }
 
-TEST_F(Markers, AContextThatGoesWithWorkInFlightLeavesNothingInFlight) {
+TEST_F(Markers, AContextDestroyedWithWorkInFlightLeavesNothingInFlight) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     CUcontext context = nullptr;
@@ -262,8 +263,8 @@ TEST_F(Markers, AContextThatGoesWithWorkInFlightLeavesNothingInFlight) {
   }), 0);
 }
 
-// Cost is remembered by what decides it: the same function and grid with other blocks is other work.
-TEST_F(Markers, DurationsGoByTheBlockToo) {
+// Costs are remembered by the properties that decide them: the same function and grid with other blocks is other work.
+TEST_F(Markers, DurationsDependOnTheBlock) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;
@@ -271,15 +272,16 @@ TEST_F(Markers, DurationsGoByTheBlockToo) {
     const CUstream stream = program.stream();
     if (Program::launch(kernel, stream, 1) != 0 || !ends_within(2'000)) return 2;
     if (Program::launch(kernel, stream, 1) != 0) return 3;
-    if (slot().inflight_ns.load_relaxed() < 18 * kMs) return 4;  // it is known now
+    if (slot().inflight_ns.load_relaxed() < 18 * kMs) return 4;  // its cost is known now
     if (!ends_within(2'000)) return 5;
     if (Program::launch(kernel, stream, 1024) != 0) return 6;
-    return slot().inflight_ns.load_relaxed() <= 10 * kMs ? 0 : 7;  // and this is not: what a solo lane reserves
+    // This cost is unknown: a solo lane reserves a default.
+    return slot().inflight_ns.load_relaxed() <= 10 * kMs ? 0 : 7;
   }), 0);
 }
 
-// An updated graph is another one under the same handle.
-TEST_F(Markers, AnUpdatedGraphIsMeasuredAnew) {
+// An updated graph is another graph under the same handle.
+TEST_F(Markers, AnUpdatedGraphIsMeasuredAgain) {
   EXPECT_EQ(in_child([&] {
     if (start_driver() != 0) return 1;
     Program program;

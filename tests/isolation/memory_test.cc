@@ -1,4 +1,4 @@
-// Memory of a slice on the simulated driver: no path leads past the limit, and none short of it.
+// Memory of a slice on the simulated driver: no path exceeds the limit, and every path reaches it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ TEST_F(SliceTest, EveryPathEndsAtTheLimitAndReachesIt) {
       if (path.take(64 * kMiB, &held[3]) != 0) return 5;  // exactly the remainder
       if (free_memory() != 0) return 6;
       if (path.take(2 * kMiB, &held[4]) != CUDA_ERROR_OUT_OF_MEMORY) return 7;
-      for (int round = 0; round < 20; ++round) {  // and again with what was given back
+      for (int round = 0; round < 20; ++round) {  // again with the freed memory
         if (path.drop(held[round % 4]) != 0) return 8;
         if (path.take(64 * kMiB, &held[round % 4]) != 0) return 9;
         if (path.take(2 * kMiB, &held[4]) != CUDA_ERROR_OUT_OF_MEMORY) return 10;
@@ -54,7 +54,7 @@ TEST_F(SliceTest, EveryPathEndsAtTheLimitAndReachesIt) {
       return free_memory() == kRoom ? 0 : 14;
     }, &pid), 0) << path.name;
     EXPECT_LE(truth_of_process(pid).explicit_high, kRoom) << path.name;
-    // The still server does not free the slots of the dead: what stays announced is the context, nothing else.
+    // The static server does not free the account entries of dead processes: only the context stays announced.
     EXPECT_EQ(announced() % kContext, 0U) << path.name;
     slice_.reset();
     start_slice(kContext + kRoom);
@@ -78,7 +78,7 @@ TEST_F(SliceTest, AContextThatDoesNotFitIsRefused) {
   }), 0);
 }
 
-TEST_F(SliceTest, AContextOfEveryVersionIsChargedAndGivenBack) {
+TEST_F(SliceTest, AContextOfEveryVersionIsChargedAndFreed) {
   start_slice(2 * kContext + kMiB);
   EXPECT_EQ(in_child([] {
     if (start_driver() != 0) return 1;
@@ -102,7 +102,7 @@ TEST_F(SliceTest, AContextOfEveryVersionIsChargedAndGivenBack) {
                                            : call("cuCtxDestroy_v2", own);
       if (gone != 0 || truth_of_process(getpid()).context_bytes != kContext) return 10 * version + 3;
     }
-    // The primary one goes by a reset too, in both its forms, and with its last user by the older name.
+    // The primary context also ends with a reset, in both forms, and with the older name for its last user.
     for (const char* reset : {"cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2"}) {
       if (call(reset, CUdevice{0}) != 0 || truth_of_process(getpid()).context_bytes != 0) return 51;
       if (start_driver() != 0 || made(2, &own) != 0) return 52;
@@ -115,8 +115,9 @@ TEST_F(SliceTest, AContextOfEveryVersionIsChargedAndGivenBack) {
   }), 0);
 }
 
-// What a pool keeps of what was freed is charged until it is trimmed or destroyed; what is out outlives its pool.
-TEST_F(SliceTest, APoolsReserveIsChargedUntilItGoes) {
+// Freed memory that a pool keeps is charged until it is trimmed or the pool is destroyed. Memory in use outlives its
+// pool.
+TEST_F(SliceTest, APoolsReserveIsChargedUntilItIsFreed) {
   start_slice(kContext + kRoom);
   EXPECT_EQ(in_child([] {
     if (start_driver() != 0) return 1;
@@ -144,15 +145,15 @@ TEST_F(SliceTest, APoolsReserveIsChargedUntilItGoes) {
     pool = pool_with(&address);  // destroyed with a reserve
     if (pool == nullptr || !freed(address) || holds() != 64 * kMiB) return 6;
     if (call("cuMemPoolDestroy", pool) != 0 || holds() != 0 || free_memory() != kRoom) return 7;
-    pool = pool_with(&address);  // destroyed with memory out
+    pool = pool_with(&address);  // destroyed with memory in use
     if (pool == nullptr || call("cuMemPoolDestroy", pool) != 0) return 8;
     if (holds() != 64 * kMiB || free_memory() != kRoom - 64 * kMiB) return 9;
     return freed(address) && holds() == 0 && free_memory() == kRoom ? 0 : 10;
   }), 0);
 }
 
-// A driver without 32-bit addresses refuses the first of all names; then nothing is held and nothing announced.
-TEST_F(SliceTest, WhatTheDriverRefusesIsNotCharged) {
+// A driver without 32-bit addresses refuses the oldest function. Then nothing is held and nothing is announced.
+TEST_F(SliceTest, ARequestThatTheDriverRefusesIsNotCharged) {
   start_slice(kContext + kRoom);
   EXPECT_EQ(in_child([] {
     if (start_driver() != 0) return 1;
@@ -164,7 +165,7 @@ TEST_F(SliceTest, WhatTheDriverRefusesIsNotCharged) {
   }), 0);
 }
 
-TEST_F(SliceTest, WhatDiesWithItsContextIsGivenBack) {
+TEST_F(SliceTest, MemoryIsFreedWithItsContext) {
   start_slice(3 * kContext + kRoom);
   EXPECT_EQ(in_child([] {
     if (start_driver() != 0) return 1;
@@ -181,7 +182,7 @@ TEST_F(SliceTest, WhatDiesWithItsContextIsGivenBack) {
     if (call("cuDevicePrimaryCtxRetain", &primary, CUdevice{0}) != 0) return 6;
     call("cuCtxSetCurrent", primary);
     if (free_memory() != before) return 7;
-    // The primary one goes with its last user.
+    // The primary context ends with its last user.
     if (call("cuMemAlloc_v2", &address, std::size_t{10 * kMiB}) != 0) return 8;
     call("cuDevicePrimaryCtxRelease_v2", CUdevice{0});
     call("cuDevicePrimaryCtxRelease_v2", CUdevice{0});
@@ -190,7 +191,7 @@ TEST_F(SliceTest, WhatDiesWithItsContextIsGivenBack) {
   EXPECT_EQ(announced(), 0U);
 }
 
-TEST_F(SliceTest, NullAndNonsenseGetTheDriversOwnAnswers) {
+TEST_F(SliceTest, InvalidArgumentsGetTheDriversOwnErrors) {
   start_slice(kContext + kRoom);
   EXPECT_EQ(in_child([] {
     CUdeviceptr address = 0;
@@ -212,12 +213,12 @@ struct Tally {
   std::uint64_t refused = 0;
 };
 
-/// Takes and drops at random, on all paths; what it asks for is refused now and then.
+/// Allocates and frees at random, on all paths; some requests are refused.
 class Churn {
  public:
   Churn(unsigned seed, std::uint64_t biggest) : random_(seed), biggest_(biggest) {}
 
-  /// 0, or what went wrong.
+  /// 0, or a code for the failure.
   int step(Tally* tally) {
     if (!live_.empty() && random_() % 5 >= 3) {
       return drop(random_() % live_.size());
@@ -266,7 +267,7 @@ class Churn {
   std::vector<Live> live_;
 };
 
-TEST_F(SliceTest, WhatIsAnnouncedFollowsWhatIsHeld) {
+TEST_F(SliceTest, AnnouncedMemoryFollowsHeldMemory) {
   start_slice(kContext + kRoom);
   for (const unsigned seed : {1U, 2U, 3U}) {
     EXPECT_EQ(in_child([&] {
@@ -280,7 +281,7 @@ TEST_F(SliceTest, WhatIsAnnouncedFollowsWhatIsHeld) {
         const std::uint64_t holds = truth_of_process(getpid()).explicit_bytes;
         const std::uint64_t free_bytes = free_memory();
         if (holds > kRoom || holds + free_bytes != kRoom) {
-          std::fprintf(stderr, "seed %u round %d: holds %.1f MiB, told %.1f free\n", seed, round,
+          std::fprintf(stderr, "seed %u round %d: holds %.1f MiB, reported %.1f free\n", seed, round,
                        static_cast<double>(holds) / kMiB, static_cast<double>(free_bytes) / kMiB);
           return 10;
         }
@@ -293,10 +294,10 @@ TEST_F(SliceTest, WhatIsAnnouncedFollowsWhatIsHeld) {
   }
 }
 
-/// One of many in the race: until killed.
+/// One of many competing processes; runs until it is killed.
 [[noreturn]] void race(unsigned seed, std::uint64_t biggest, int ready, int go, Tally* tally) {
   char byte = 'r';
-  // All contexts first: what is left for explicit allocations is then the same all the time.
+  // All contexts first: the memory that is left for explicit allocations is then constant.
   if (start_driver() != 0 || write(ready, &byte, 1) != 1 || read(go, &byte, 1) != 0) {
     _exit(1);
   }
@@ -307,14 +308,14 @@ TEST_F(SliceTest, WhatIsAnnouncedFollowsWhatIsHeld) {
       _exit(1 + wrong);
     }
     if (tally->refused != refused) {
-      // Who was refused waits a little. With 64 processes always runnable on two cores most of them would stand
-      // between the driver's answer and giving back, and what is announced would lie far above what is held.
+      // A refused process waits a little. With 64 processes always runnable on two cores, most of them would be between
+      // the driver's answer and the release, and far more would be announced than held.
       usleep(static_cast<useconds_t>(seed * 37 % 2000));
     }
   }
 }
 
-TEST_F(SliceTest, RacingProcessesNeverHoldMoreThanTheLimit) {
+TEST_F(SliceTest, ConcurrentProcessesNeverHoldMoreThanTheLimit) {
   constexpr int kProcesses = 64;
   constexpr std::uint64_t kBiggest = 32 * kMiB;
   constexpr std::uint64_t kShared = 1024 * kMiB;

@@ -60,7 +60,7 @@ CUresult take_physical(std::uint64_t bytes, Held* held) {
 }
 CUresult drop_physical(Held held) { return call("cuMemRelease", CUmemGenericAllocationHandle{held.a}); }
 
-/// The handle is released right after mapping: the mapping keeps the memory.
+/// The handle is released right after the mapping, which keeps the memory.
 CUresult take_mapped(std::uint64_t bytes, Held* held) {
   CUmemGenericAllocationHandle handle = 0;
   const CUmemAllocationProp where = on_card();
@@ -82,7 +82,7 @@ CUresult drop_mapped(Held held) {
   return result;
 }
 
-/// A handle had back from a mapping keeps the memory after the mapping is gone.
+/// A handle that is retained from a mapping keeps the memory after the mapping is removed.
 CUresult take_retained(std::uint64_t bytes, Held* held) {
   Held mapped{};
   CUresult result = take_mapped(bytes, &mapped);
@@ -94,7 +94,7 @@ CUresult take_retained(std::uint64_t bytes, Held* held) {
   return result;
 }
 
-/// The default pool of the card is another one while this is asked for.
+/// Another pool is the card's default pool during the request.
 CUresult take_from_set_pool(std::uint64_t bytes, Held* held) {
   CUmemLocation card{1, 0};
   CUmemoryPool usual = nullptr;
@@ -113,7 +113,7 @@ constexpr CUDA_MEM_ALLOC_NODE_PARAMS node_of(std::uint64_t bytes) {
   return parameters;
 }
 
-/// Puts memory of that size into an empty graph; `address` is where it will lie.
+/// Adds an allocation of this size to an empty graph; `address` is its address.
 using Fill = CUresult (*)(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address);
 using Instantiate = CUresult (*)(CUgraphExec* exec, CUgraph graph);
 
@@ -126,7 +126,7 @@ CUresult add_node(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address) {
   return result;
 }
 
-/// The general form of any node, and its two later ones with what an edge is besides.
+/// The parameters of the general node functions; the two later functions also take edge data.
 struct NodeParams {
   int type;
   int reserved0[3];
@@ -178,7 +178,7 @@ CUresult the_second_way(CUgraphExec* exec, CUgraph graph) {
   return call("cuGraphInstantiate_v2", exec, graph, static_cast<CUgraphNode*>(nullptr), static_cast<char*>(nullptr),
               std::size_t{0});
 }
-/// Its memory is taken at once: uploaded.
+/// The memory is allocated immediately, by an upload.
 struct InstantiateParams {
   std::uint64_t flags;
   CUstream upload;
@@ -194,7 +194,7 @@ CUresult uploaded_own(CUgraphExec* exec, CUgraph graph) {
   return call("cuGraphInstantiateWithParams_ptsz", exec, graph, &parameters);
 }
 
-/// The memory comes when the graph is launched (or uploaded).
+/// The memory is allocated when the graph is launched (or uploaded).
 template <Fill fill, Instantiate instantiate>
 CUresult take_graph(std::uint64_t bytes, Held* held) {
   CUgraph graph = nullptr;
@@ -212,7 +212,7 @@ CUresult take_graph(std::uint64_t bytes, Held* held) {
   return result;
 }
 
-/// An allocation in stream order while the stream captures: it becomes a node.
+/// An allocation in stream order during a capture: it becomes a node.
 CUresult take_captured(std::uint64_t bytes, Held* held) {
   static CUstream stream = nullptr;
   if (stream == nullptr && call("cuStreamCreate", &stream, 1U) != 0) {
@@ -238,7 +238,7 @@ CUresult take_captured(std::uint64_t bytes, Held* held) {
   return result;
 }
 
-/// What can be launched is destroyed; what it allocated is there until it is freed.
+/// The executable graph is destroyed; its allocation stays until it is freed.
 CUresult take_outliving(std::uint64_t bytes, Held* held) {
   const CUresult result = take_graph<add_node, with_flags>(bytes, held);
   if (result == 0) {
@@ -275,7 +275,7 @@ constexpr Path kPaths[] = {
     {"cuMemAllocPitch", take_pitched, drop_linear},
     {"cuMemAllocManaged", take_managed, drop_linear},
     {"cuMemAllocAsync", take_async, drop_async},
-    {"cuMemAllocAsync, freed at once", take_async, drop_linear},
+    {"cuMemAllocAsync, freed immediately", take_async, drop_linear},
     {"cuMemAllocAsync_ptsz", take_async_own, drop_async_own},
     {"cuMemAllocFromPoolAsync", take_from_pool, drop_async},
     {"cuMemAllocFromPoolAsync_ptsz", take_from_pool_own, drop_async_own},
@@ -293,7 +293,7 @@ constexpr Path kPaths[] = {
     {"graph allocation node by cuGraphAddNode", take_graph<add_general_node, with_flags>, drop_graph},
     {"graph allocation node by cuGraphAddNode_v2", take_graph<add_general_node_v2, with_flags>, drop_graph},
     {"graph allocation node in a child graph", take_graph<add_child, with_flags>, drop_graph},
-    {"graph allocation node that outlives what was launched", take_outliving, drop_graph},
+    {"graph allocation node that outlives its executable graph", take_outliving, drop_graph},
     {"cuMemAllocAsync while the stream captures", take_captured, drop_graph},
 };
 

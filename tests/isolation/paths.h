@@ -7,7 +7,7 @@
 
 namespace carve::isolation {
 
-/// One way in which a program gets device memory and gives it back. `take` leaves in `held` what `drop` needs.
+/// One way in which a program allocates device memory and frees it. `take` stores in `held` what `drop` needs.
 struct Held {
   std::uint64_t a, b, c;
 };
@@ -17,7 +17,7 @@ struct Path {
   CUresult (*drop)(Held held);
 };
 
-/// All that the simulated driver has.
+/// All paths of the simulated driver.
 std::span<const Path> paths();
 
 }  // namespace carve::isolation

@@ -14,7 +14,7 @@ constexpr std::uint64_t kSizes[] = {1,        512,       4 * kKiB,      300 * kK
 struct Word {
   const char* name;
   unsigned weight;
-  bool alone;  // only while the other threads of the process do nothing
+  bool alone;  // only while the other threads of the process are idle
 };
 constexpr Word kWords[] = {
     {"cuMemAlloc", 12, false},
@@ -62,9 +62,9 @@ class Generator {
     program_.processes = 1 + below(kMostProcesses);
     program_.threads = 1 + below(kMostThreads);
     program_.rounds = 4 + 2 * below(4);
-    program_.roomy = below(4) == 0;
+    program_.all_fits = below(4) == 0;
     constexpr std::uint64_t kRooms[] = {66, 130, 170, 300};
-    program_.room = (program_.roomy ? 8192 : kRooms[below(4)]) * kMebi;
+    program_.room = (program_.all_fits ? 8192 : kRooms[below(4)]) * kMebi;
   }
 
   Program make() {
@@ -83,7 +83,7 @@ class Generator {
  private:
   unsigned below(unsigned end) { return static_cast<unsigned>(random_() % end); }
 
-  /// One of `count` slots that the thread may touch in this round; all of them when it is alone.
+  /// One of `count` slots that the thread may use in this round; any of them when it is alone.
   unsigned own(unsigned count, unsigned thread, bool alone) {
     for (unsigned turn = 0; turn < 64; ++turn) {
       const unsigned slot = below(count);
@@ -109,8 +109,8 @@ class Generator {
     }
   }
 
-  /// A slot that suits: empty for what makes something, full for what needs it, as far as is known here. After some
-  /// attempts any, so that there are misses too.
+  /// A suitable slot, as far as is known here: empty for a step that creates something, full for a step that needs it.
+  /// After some attempts any slot, so that misses occur too.
   unsigned fitting(std::vector<bool>& full, bool wanted, unsigned thread, bool alone) {
     const auto count = static_cast<unsigned>(full.size());
     unsigned slot = own(count, thread, alone);
@@ -161,7 +161,7 @@ class Generator {
     if (step.verb == Verb::kExport) publish(step, alone);
   }
 
-  /// Something that others can open, if there is any, goes on the board.
+  /// Puts an object that other processes can open on the board, if there is one.
   void publish(Step& step, bool alone) {
     Known& known = known_[step.process];
     const auto open = [&](unsigned slot) {
@@ -174,7 +174,7 @@ class Generator {
     if (notice == Verb::kInfo && open(step.slot)) notice = known.kinds.at(step.slot);
   }
 
-  /// A place on the board, as the runner names it, where such a thing lies.
+  /// A place on the board with an object of this kind, as the runner names it.
   unsigned choose_notice(Verb kind) {
     unsigned board = 0;
     unsigned process = 0;
@@ -197,19 +197,19 @@ class Generator {
     step.bytes = kSizes[below(std::size(kSizes))];
     if (step.verb <= Verb::kMipmap && below(3) == 0) step.with = 1 + below(kContexts);
     if (step.verb == Verb::kAsync || step.verb == Verb::kFreeInOrder) step.with = own_stream(process, thread, alone);
-    // What is on the board is put there in one kind of round and taken in the other, so that no two meet.
+    // Objects are put on the board in one kind of round and taken in the other, so that the two never overlap.
     const bool taken = step.verb == Verb::kImport || step.verb == Verb::kOpen;
     if ((taken && alone) || (step.verb == Verb::kExport && !alone)) return;
     place(step, alone);
     if (program_.steps.size() < kMostSteps) program_.steps.push_back(step);
   }
 
-  /// Which slots of a process are full, when all that was asked for was granted.
+  /// The slots of a process that are full when every request was granted.
   struct Known {
     std::vector<bool> memory = std::vector<bool>(kMemorySlots), streams = std::vector<bool>(kStreams),
                       pools = std::vector<bool>(kPools), contexts = std::vector<bool>(kContexts),
                       graphs = std::vector<bool>(kGraphs);
-    // What a slot holds for others, and what is on the board: a handle, memory of cuMemAlloc, or something else.
+    // The kind of each slot for other processes, and of the board: a handle, memory of cuMemAlloc, or something else.
     std::vector<Verb> kinds = std::vector<Verb>(kMemorySlots + 1, Verb::kInfo);
     std::vector<Verb> board = std::vector<Verb>(kBoard + 1, Verb::kInfo);
   };

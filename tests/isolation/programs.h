@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// Random legal driver-API programs: made from a seed, run in processes and threads, with whatever library the caller
-// names, and made smaller when they show something.
+// Random legal driver-API programs. They are generated from a seed, run in processes and threads with a library that
+// the caller names, and reduced when they fail.
 namespace carve::isolation {
 
 enum class Verb : std::uint8_t {
@@ -18,12 +18,12 @@ enum class Verb : std::uint8_t {
   kExport, kImport, kOpen, kNonsense, kInfo, kCount
 };
 
-/// One call or a few that belong together. Objects are named by slots of the process.
+/// One call or several that belong together. Objects are named by slots of the process.
 struct Step {
   unsigned round = 0, process = 0, thread = 0;
   Verb verb = Verb::kInfo;
-  unsigned slot = 0;     // the object that is made, used or ended
-  unsigned with = 0;     // the stream, pool or context that it takes part in; what that is depends on the verb
+  unsigned slot = 0;     // the object that is created, used or destroyed
+  unsigned with = 0;     // the stream, pool or context that it uses, depending on the verb
   unsigned current = 0;  // the card whose primary context is current
   unsigned card = 0;     // the card that is named
   std::uint64_t bytes = 0;
@@ -38,24 +38,24 @@ inline constexpr unsigned kOwnStream = kStreams + 1;  // the default stream of t
 struct Program {
   std::uint64_t seed = 0;
   unsigned processes = 1, threads = 1, rounds = 1;
-  std::uint64_t room = 0;  // on each card, beside the primary contexts
-  bool roomy = false;      // all of it fits: a refusal is an error
+  std::uint64_t room = 0;  // on each card, in addition to the primary contexts
+  bool all_fits = false;   // all of it fits: a refusal is an error
   std::vector<Step> steps;  // in the order of the rounds
 };
 
-/// In an even round all threads work, each on the slots that are its own in this round. In an odd one the first
-/// thread of each process is alone, and touches what belongs to all.
+/// In an even round all threads work, each on its own slots of this round. In an odd round the first thread of each
+/// process is alone and uses the shared objects.
 Program generate(std::uint64_t seed);
 std::string describe(const Step& step);
 
-inline constexpr int kSkipped = -1;        // there is no such object (a step that made it was left out)
-inline constexpr int kRefusedBefore = -2;  // there is none because it was refused
+inline constexpr int kSkipped = -1;        // there is no such object (the step that creates it was left out)
+inline constexpr int kRefusedBefore = -2;  // there is no object because its creation was refused
 inline constexpr int kNeverRan = -3;
 
-/// What the processes of a run and their parent share.
+/// Memory shared by the processes of a run and their parent.
 struct Shared {
   std::atomic<unsigned> arrived;  // processes at the end of a part, summed over all parts
-  std::atomic<unsigned> opened;   // how many parts are over
+  std::atomic<unsigned> opened;   // number of finished parts
   std::atomic<bool> stop;
   int results[kMostSteps];
   struct Notice {  // memory for other processes
@@ -65,8 +65,8 @@ struct Shared {
   } board[kMostProcesses][kBoard];
 };
 
-/// The part of one process, in a process of its own, with the library of this name. Waits until the parent opens the
-/// next part: when it has its contexts, after each round, and when it has given back all that it had. Exit code.
+/// Runs one process's steps in the calling process, with the library of this name. Waits until the parent opens the
+/// next part: after creating its contexts, after each round, and after freeing everything. Returns the exit code.
 int run_process(const Program& program, unsigned process, Shared& run, const char* library);
 
 }  // namespace carve::isolation

@@ -1,4 +1,4 @@
-// The words of a random program, spoken to a driver.
+// Executes the steps of a random program on a driver.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ enum class State : std::uint8_t { kNone, kLive, kRefused };
 struct Object {
   State state = State::kNone;
   Verb made_by = Verb::kInfo;
-  unsigned notice = 0;   // 1 + its place on the board, for other processes
-  unsigned context = 0;  // 1 + the slot of the context that it dies with
+  unsigned notice = 0;   // 1 + its place on the board for other processes
+  unsigned context = 0;  // 1 + the slot of the context whose destruction frees it
   unsigned users = 0;
   std::uint64_t handle = 0;
   std::uint64_t size = 0;
@@ -45,7 +45,7 @@ class Process {
     for (unsigned card = 0; card < kCards; ++card) {
       if (call("cuDevicePrimaryCtxRetain", &primary_[card], static_cast<CUdevice>(card)) != 0) return 3;
     }
-    if (!wait_until_opened(1)) return 4;  // all have their contexts
+    if (!wait_until_opened(1)) return 4;  // all processes have their contexts
     for (unsigned round = 0; round < program_.rounds; ++round) {
       play_round(round);
       settle();
@@ -93,7 +93,7 @@ class Process {
 
   void use(unsigned card) { call("cuCtxSetCurrent", primary_[card]); }
 
-  /// All that was asked for has happened, and what pools gave back is known.
+  /// Waits until all requested work is done and the memory that pools released is known.
   void settle() {
     for (unsigned card = 0; card < kCards; ++card) {
       use(card);
@@ -123,11 +123,11 @@ class Process {
     }
   }
 
-  /// kSkipped or kRefusedBefore for what is not there, 0 for what is.
+  /// kSkipped or kRefusedBefore when there is no object, otherwise 0.
   static int missing(const Object& object) {
     return object.state == State::kLive ? 0 : object.state == State::kRefused ? kRefusedBefore : kSkipped;
   }
-  /// What stands in a place that a step wants to fill.
+  /// The result for a step whose slot is already in use.
   static int in_the_way(const Object& object) { return object.state == State::kRefused ? kRefusedBefore : kSkipped; }
 
   static int made(Object& object, const Step& step, CUresult result) {
@@ -189,7 +189,7 @@ class Process {
     return made(object, step, result);
   }
 
-  /// The name of a stream, and whether the calls of the thread's own default stream are meant.
+  /// The stream for `which`, and whether to use the calls for the thread's own default stream.
   int stream_of(unsigned which, CUstream* stream, bool* own) {
     *stream = nullptr;
     *own = which == kOwnStream;
@@ -231,10 +231,10 @@ class Process {
     }
   }
 
-  /// False while other processes may look for it.
+  /// False while other processes may open it.
   static bool may_end(const Object& object, const Step& step) { return object.notice == 0 || step.round % 2 == 1; }
 
-  /// Other processes may keep it, unless they were refused it before: so from now on it is no more to be had.
+  /// Other processes may keep the object, unless they were refused it before. From now on it is no longer available.
   void forget(Object& object) {
     if (object.notice != 0) run_.board[number_][object.notice - 1].state = 4;
     object = {};
@@ -528,7 +528,7 @@ class Process {
     for (unsigned card = 0; card < kCards; ++card) {
       call("cuDeviceGraphMemTrim", static_cast<CUdevice>(card));
       use(card);
-      info();  // the library looks what its pools still hold
+      info();  // the library checks what its pools still hold
     }
     for (unsigned card = 0; card < kCards; ++card) {
       call("cuDevicePrimaryCtxRelease_v2", static_cast<CUdevice>(card));
@@ -540,7 +540,7 @@ class Process {
   Shared& run_;
   void* const library_;
   std::array<CUcontext, kCards> primary_ = {};
-  std::array<Object, kMemorySlots + 1> memory_;  // one more: where a thread has no slot of its own
+  std::array<Object, kMemorySlots + 1> memory_;  // one more, for a thread that has no slot of its own
   std::array<Object, kStreams + 1> streams_;
   std::array<Object, kPools> pools_;
   std::array<Object, kContexts> contexts_;

@@ -1,8 +1,8 @@
-// Random programs of the driver API, run with the library and without: the driver's own account never passes the limit
-// on any card, nothing stays charged, and every result is the same but for the refusals. A seed makes the same program
-// on every machine. What fails is made smaller, and printed with its seed.
-//   CARVE_SOAK=1  for CARVE_SOAK_SECONDS (600), from CARVE_SEED (the time of day) on
-//   CARVE_SEED=N  otherwise: this one alone
+// Random programs of the driver API, run with the library and without. The driver's own account never exceeds the limit
+// on any card, nothing stays charged, and every result is the same except for refusals. A seed produces the same
+// program on every machine. A failing program is reduced and printed with its seed.
+//   CARVE_SOAK=1  runs for CARVE_SOAK_SECONDS (600), starting at CARVE_SEED (default: the time of day)
+//   CARVE_SEED=N  without CARVE_SOAK: runs only this seed
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -49,9 +49,9 @@ class ProgramsTest : public SliceTest {
     ASSERT_TRUE(kTwoCards);
   }
 
-  /// Results of the program's steps; `wrong`: what the parent saw between the rounds.
-  std::vector<int> play(const Program& program, bool in_slice, std::string* wrong);
-  /// "" or what is wrong with this program.
+  /// Results of the program's steps; `wrong`: the failure that the parent found between the rounds.
+  std::vector<int> run(const Program& program, bool in_slice, std::string* wrong);
+  /// Returns "" or what is wrong with this program.
   std::string judge(const Program& program);
   Program shrink(Program program);
 
@@ -61,15 +61,15 @@ class ProgramsTest : public SliceTest {
   Counts counts_;
 
  private:
-  std::string look(const Program& program, unsigned round, const std::string& group);
+  std::string check_account(const Program& program, unsigned round, const std::string& group);
   std::string attend(const Program& program, bool in_slice, const std::vector<pid_t>& pids, const std::string& group);
 
   Shared* run_ = nullptr;
   unsigned runs_ = 0;
 };
 
-/// All stand still. `round` beyond the last: they have given back all.
-std::string ProgramsTest::look(const Program& program, unsigned round, const std::string& group) {
+/// Checks the account while all processes wait. `round` beyond the last: they have freed everything.
+std::string ProgramsTest::check_account(const Program& program, unsigned round, const std::string& group) {
   const bool over = round == program.rounds;
   const std::uint64_t limit = program.processes * kContext + program.room;
   for (int card = 0; card < static_cast<int>(kCards); ++card) {
@@ -78,7 +78,7 @@ std::string ProgramsTest::look(const Program& program, unsigned round, const std
     const std::uint64_t charged = slice_ == nullptr ? 0 : announced(static_cast<std::size_t>(card));
     const std::string state = "after round " + std::to_string(round) + " card " + std::to_string(card) + " holds " +
                               std::to_string(holds) + " and " + std::to_string(charged) + " is charged";
-    if (over && (holds != 0 || charged != 0)) return state + ", when all was given back";
+    if (over && (holds != 0 || charged != 0)) return state + ", after everything was freed";
     if (slice_ == nullptr) continue;
     if (holds > charged || charged > limit) return state + ", of " + std::to_string(limit);
     if (truth.explicit_high > program.room) {
@@ -88,7 +88,7 @@ std::string ProgramsTest::look(const Program& program, unsigned round, const std
   return "";
 }
 
-/// Opens one round after the other until the processes have ended.
+/// Opens one round after the other until the processes have exited.
 std::string ProgramsTest::attend(const Program& program, bool in_slice, const std::vector<pid_t>& pids,
                                  const std::string& group) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kSlowest);
@@ -105,7 +105,7 @@ std::string ProgramsTest::attend(const Program& program, bool in_slice, const st
     }
     const bool over = part == program.rounds + 1;
     if (over || (in_slice && part > 0 && part % 2 == 0)) {
-      const std::string wrong = look(program, part - 1, group);
+      const std::string wrong = check_account(program, part - 1, group);
       if (!wrong.empty()) return wrong;
     }
     run_->opened.store(part + 1);
@@ -113,7 +113,7 @@ std::string ProgramsTest::attend(const Program& program, bool in_slice, const st
   return "";
 }
 
-std::vector<int> ProgramsTest::play(const Program& program, bool in_slice, std::string* wrong) {
+std::vector<int> ProgramsTest::run(const Program& program, bool in_slice, std::string* wrong) {
   const ControlGroup group("carve-programs-" + std::to_string(++runs_));
   if (!group.usable()) {
     *wrong = "no cgroup v2 hierarchy to write to";
@@ -147,9 +147,9 @@ std::vector<int> ProgramsTest::play(const Program& program, bool in_slice, std::
 
 std::string ProgramsTest::judge(const Program& program) {
   std::string wrong;
-  const std::vector<int> bare = play(program, false, &wrong);
+  const std::vector<int> bare = run(program, false, &wrong);
   if (!wrong.empty()) return wrong;
-  const std::vector<int> sliced = play(program, true, &wrong);
+  const std::vector<int> sliced = run(program, true, &wrong);
   ++counts_.programs;
   counts_.steps += program.steps.size();
   for (std::size_t i = 0; i < program.steps.size() && wrong.empty(); ++i) {
@@ -158,15 +158,15 @@ std::string ProgramsTest::judge(const Program& program) {
     counts_.granted += sliced[i] == 0 ? 1 : 0;
     counts_.refused += refused ? 1 : 0;
     counts_.left_out += left_out ? 1 : 0;
-    if (sliced[i] == bare[i] || (!program.roomy && (refused || left_out))) continue;
+    if (sliced[i] == bare[i] || (!program.all_fits && (refused || left_out))) continue;
     wrong = describe(program.steps[i]) + ": " + std::to_string(bare[i]) + " without the library, " +
             std::to_string(sliced[i]) + " with it";
   }
   return wrong;
 }
 
-/// Leaves out what is not needed for a failure: halves of the steps first, in the end single ones. A failure may depend
-/// on chance, so that each attempt is made three times.
+/// Removes steps that are not needed for a failure: first halves of the steps, finally single ones. A failure may
+/// depend on chance, so each attempt is made three times.
 Program ProgramsTest::shrink(Program program) {
   const auto fails = [&](const Program& smaller) {
     for (int attempt = 0; attempt < 3; ++attempt) {
@@ -191,7 +191,7 @@ Program ProgramsTest::shrink(Program program) {
   return program;
 }
 
-TEST_F(ProgramsTest, RandomProgramsDoTheSameWithinTheSliceAsWithoutOne) {
+TEST_F(ProgramsTest, RandomProgramsBehaveTheSameWithAndWithoutASlice) {
   const bool soak = getenv("CARVE_SOAK") != nullptr;
   const bool one = !soak && getenv("CARVE_SEED") != nullptr;
   const std::uint64_t first =
@@ -206,7 +206,7 @@ TEST_F(ProgramsTest, RandomProgramsDoTheSameWithinTheSliceAsWithoutOne) {
     std::fflush(stdout);
     const Program small = shrink(program);
     std::printf("%u processes, %u threads, %llu MiB on each card%s\n", small.processes, small.threads,
-                static_cast<unsigned long long>(small.room / kMiB), small.roomy ? ", nothing may be refused" : "");
+                static_cast<unsigned long long>(small.room / kMiB), small.all_fits ? ", nothing may be refused" : "");
     for (const Step& step : small.steps) std::printf("  %s\n", describe(step).c_str());
     FAIL() << "CARVE_SEED=" << seed << ": " << wrong;
   }
@@ -216,8 +216,8 @@ TEST_F(ProgramsTest, RandomProgramsDoTheSameWithinTheSliceAsWithoutOne) {
               static_cast<unsigned long long>(counts_.steps), static_cast<unsigned long long>(counts_.granted),
               static_cast<unsigned long long>(counts_.refused), static_cast<unsigned long long>(counts_.left_out));
   if (one) return;
-  EXPECT_GE(counts_.refused * 50, counts_.granted) << "the programs are too small to be refused anything";
-  EXPECT_GE(counts_.granted, counts_.steps / 10) << "most steps find nothing to do";
+  EXPECT_GE(counts_.refused * 50, counts_.granted) << "the programs are too small for a refusal";
+  EXPECT_GE(counts_.granted, counts_.steps / 10) << "most steps have nothing to do";
 }
 
 }  // namespace

@@ -22,16 +22,16 @@
 namespace carve::isolation {
 namespace {
 
-constexpr double kPerSecond = 5;     // points, of every 1 s window: 3 of the law, 2 for two loaded cores
-constexpr double kPerTen = 3.5;      // of every 10 s
-constexpr double kAlone = 3.5;       // of every 1 s window of a cap, with nobody to overlap with
+constexpr double kPerSecond = 5;     // points in every 1 s window: 3 by the rule, 2 for two loaded cores
+constexpr double kPerTen = 3.5;      // points in every 10 s window
+constexpr double kAlone = 3.5;       // points in every 1 s window of a cap, without another slice
 
-/// What this virtual machine's host takes of its processors, looked at every 50 ms.
+/// The processor time that the host takes from this virtual machine, sampled every 50 ms.
 class HostWatch {
  public:
   HostWatch() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-  /// The most that it took in any `ms` since then, in per cent of all processors; of a shorter time: of all of it.
+  /// The most that the host took in any `ms` since then, in percent of all processors; in a shorter time: of that time.
   [[nodiscard]] double most(std::uint64_t since_ns, unsigned ms) const {
     const std::lock_guard lock(mutex_);
     double most = 0;
@@ -83,9 +83,9 @@ class Share : public SliceTest {
     waitpid(pid, nullptr, 0);
   }
 
-  /// Delivered share of each process in per cent, per window of `ms`, of what was delivered after `since_ns`. A host
-  /// that takes processors away makes a program late that launches one kernel after the other: a point is allowed for
-  /// each per cent that it took in the worst such window, and said.
+  /// Checks the delivered share of each process in percent, per window of `ms`, of the time after `since_ns`. When the
+  /// host takes processor time away, a program that launches one kernel after the other is late: for each percent taken
+  /// in the worst such window the bound grows by one point, and the test prints that.
   void expect_shares(const std::vector<std::pair<pid_t, double>>& wanted, std::uint64_t since_ns, double points,
                      unsigned ms, std::size_t at_least) const {
     const double stolen = taken(since_ns, ms);
@@ -115,7 +115,7 @@ class Share : public SliceTest {
 };
 
 struct Pair {
-  const char* name;  // of the test
+  const char* name;  // name of the test
   std::vector<std::string> one, other;
   std::uint32_t share_one, share_other;
 };
@@ -124,7 +124,7 @@ std::ostream& operator<<(std::ostream& out, const Pair& pair) { return out << pa
 
 class TwoSlices : public Share, public ::testing::WithParamInterface<Pair> {};
 
-TEST_P(TwoSlices, GetWhatTheyWerePromised) {
+TEST_P(TwoSlices, GetTheirShares) {
   const Pair& now = GetParam();
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, now.share_one, abi::ShareClass::kBurst)), "");
@@ -147,15 +147,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Pair{"HalfMs10And90", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 10, 90},
                       Pair{"FiveMsAgainstHalfMs", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
                       Pair{"FiveMs30And70", {"--kernel-us", "5000"}, {"--kernel-us", "5000"}, 30, 70},
-                      // A sync loop leaves the card idle between its kernels (2 % alone, without the library): it can
-                      // have its share of a busy card, but no more than its own loop asks for.
+                      // A sync loop leaves the card idle between its kernels (2 % alone, without the library). It can
+                      // get its share of a busy card, but no more than its own loop requests.
                       Pair{"SyncLoopAgainstGraphs", {"--kernel-us", "1000", "--sync"},
                            {"--kernel-us", "500", "--graph", "--depth", "8"}, 30, 70}),
     [](const ::testing::TestParamInfo<Pair>& pair) { return std::string(pair.param.name); });
 
-// A slice is one, however many processes it has: its neighbour keeps what it was promised.
+// A slice counts as one, regardless of the number of its processes: its neighbour keeps its share.
 struct Many {
-  const char* name;  // of the test
+  const char* name;  // name of the test
   int processes;
   std::vector<std::string> work;
 };
@@ -164,7 +164,7 @@ std::ostream& operator<<(std::ostream& out, const Many& many) { return out << ma
 
 class ManyProcesses : public Share, public ::testing::WithParamInterface<Many> {};
 
-TEST_P(ManyProcesses, AreOneSlice) {
+TEST_P(ManyProcesses, CountAsOneSlice) {
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("many", card_of(4096 * kMiB, 30, abi::ShareClass::kBurst)), "");
   ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
@@ -197,8 +197,8 @@ INSTANTIATE_TEST_SUITE_P(Share, ManyProcesses,
                                            Many{"OfSyncLoops", 8, {"--kernel-us", "1000", "--sync"}}),
                          [](const ::testing::TestParamInfo<Many>& many) { return std::string(many.param.name); });
 
-// Of ten that want the card all the time each gets a tenth.
-TEST_F(Share, TenSlicesOfTen) {
+// Ten slices that request the card all the time get a tenth each.
+TEST_F(Share, TenEqualSlicesGetATenthEach) {
   constexpr int kSlices = 10;
   ArbiterProcess arbiter;
   std::vector<std::pair<pid_t, double>> wanted;
@@ -240,7 +240,7 @@ TEST_F(Share, ACapHoldsOnAnIdleCardAndABurstDoesNot) {
   stop(burst);
 }
 
-TEST_F(Share, AStoppedArbiterLeavesTheLastRates) {
+TEST_F(Share, AStoppedArbiterLeavesTheLastRatesInForce) {
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst)), "");
   ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
@@ -251,7 +251,8 @@ TEST_F(Share, AStoppedArbiterLeavesTheLastRates) {
   std::this_thread::sleep_for(std::chrono::seconds(1));
   std::uint64_t since = driver_now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
-  // Each goes on by itself, at most at its rate. They overlap on the card now: it is full, and switches between them.
+  // Each slice continues on its own, at most at its rate. They overlap on the card now: it is full and switches between
+  // them.
   const double stolen = taken(since, 1000);
   for (const auto& [pid, rate] : {std::pair{one, 30.0}, std::pair{other, 70.0}}) {
     for (const double share : delivered(pid, since, 1000)) {

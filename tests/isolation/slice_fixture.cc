@@ -34,7 +34,7 @@ nlohmann::json simctl(const std::string& what) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
-/// Starts the driver and moves into the sandbox, once; "" or what failed.
+/// Starts the simulated driver and enters the sandbox, once. Returns "" or what failed.
 std::string set_up() {
   static sim::Instance instance;
   const std::string problem = instance.start(profile_under_test());
@@ -68,7 +68,7 @@ std::vector<double> delivered(pid_t pid, std::uint64_t since_ns, unsigned window
   const std::uint64_t length = std::uint64_t{window_ms} * 1'000'000;
   const nlohmann::json rows =
       simctl("windows --ms " + std::to_string(window_ms) + " --since " + std::to_string(since_ns));
-  // A window in which a process got nothing has no row of it: windows are known from all rows together.
+  // A window in which a process got nothing has no row for it: the windows are found from the rows of all processes.
   std::map<std::uint64_t, double> shares;
   for (const nlohmann::json& row : rows["windows"]) {
     const auto start = row["start_ns"].get<std::uint64_t>();

@@ -1,5 +1,5 @@
-// What the arbiter was told and what it decided, recorded in real time and played again through the same lease/
-// files: the same inputs have to give the same decisions, or the exact bench says nothing about the real thing.
+// The arbiter's inputs and decisions, recorded in real time and replayed through the same lease/ files. The same inputs
+// must give the same decisions; otherwise the exact bench proves nothing about the production code.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -58,7 +58,7 @@ TEST_F(TraceTest, TheSameInputsGiveTheSameDecisions) {
     run("fixed", {"--kernel-us", "1000", "--sync"});
     run("online", {"--kernel-us", "300", "--sync", "--pause-us", "4000"});
     sleep_s(10);
-    // Terms change, a client dies, a slice goes and another takes its number: all of it is input.
+    // Terms change, a client dies, a slice is deleted and another gets its number: all of this is input.
     ASSERT_EQ(arbiter.put("burst", card_of(1024 * kMiB, 40, abi::ShareClass::kBurst)), "");
     stop_first();
     sleep_s(1);
@@ -75,11 +75,11 @@ TEST_F(TraceTest, TheSameInputsGiveTheSameDecisions) {
               static_cast<unsigned long long>(again->differ));
   EXPECT_GE(again->decisions, kDecisions);
   EXPECT_GE(again->most_slices, 4);
-  EXPECT_GE(again->changes, kDecisions / 10) << "hardly anything was decided: the recording proves nothing";
+  EXPECT_GE(again->changes, kDecisions / 10) << "there were too few decisions: the recording proves nothing";
   EXPECT_EQ(again->differ, 0U);
 
-  // The comparison can fail: one moment of one step is another one. Not every look decides anything, but of twenty in
-  // a row one does.
+  // The comparison can fail: one time of one step is altered. Not every step makes a decision, but one of twenty in a
+  // row does.
   for (std::uint64_t tenth = 2; tenth <= 8; tenth += 3) {
     const auto from = static_cast<std::int64_t>(again->steps / 10 * tenth);
     std::uint64_t differ = 0;

@@ -1,4 +1,4 @@
-"""The programs and what each must show. One row of CASES per program; run.py runs one row."""
+"""The programs and the required result of each. One row of CASES per program; run.py runs one row."""
 import ctypes
 import dataclasses
 import json
@@ -21,7 +21,7 @@ TIMEOUT = 120
 
 
 class Failed(Exception):
-    """The program ran and does not hold; the text says what it showed."""
+    """The program ran and failed its check; the text contains what it showed."""
 
 
 @dataclasses.dataclass
@@ -32,8 +32,8 @@ class Context:
     within: list
 
     def program(self, *command, env=None, timeout=TIMEOUT):
-        """Output of the program (behind the prefix); Failed when it fails."""
-        # Variables are set behind the prefix: what makes a slice may take some away.
+        """The output of the program (run behind the prefix); Failed when it fails."""
+        # Variables are set behind the prefix, because the program that creates a slice may remove some.
         settings = [f'{name}={value}' for name, value in (env or {}).items()]
         r = subprocess.run(self.within + ['env'] + settings + list(command), capture_output=True,
                            text=True, timeout=timeout)
@@ -43,21 +43,21 @@ class Context:
         return r.stdout + r.stderr
 
     def expected(self):
-        """The arguments by which a program is told what it must see."""
+        """The arguments that tell a program what it must see."""
         return ['--cards', str(self.expect['cards']), '--memory', str(self.expect['memory']),
                 '--name', self.expect['name']]
 
 
 @dataclasses.dataclass
 class Case:
-    prepare: Callable[[str], Any]  # gets the build folder
+    prepare: Callable[[str], Any]  # takes the build folder
     run: Callable[[Context], None]
     needs_cards: bool = True
-    computes: bool = False  # makes a context and takes memory: the driver's account must know it
+    computes: bool = False  # creates a context and allocates memory, which the driver's account must show
 
 
 def workout(script, *more):
-    """A case whose program is our script under the prepared interpreter."""
+    """A case that runs our script with the prepared interpreter."""
     def run(context):
         out = context.program(context.prepared, os.path.join(PROGRAMS, script),
                               *context.expected(), *more)
@@ -114,7 +114,7 @@ def nvitop(context):
 
 
 def on_terminal(command, env, seconds, enough):
-    """What a full-screen program writes, until `enough(text)` or the time is over; then q."""
+    """The output of a full-screen program until `enough(text)` or the timeout; then q."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execvpe(command[0], command, env)
@@ -135,7 +135,7 @@ def on_terminal(command, env, seconds, enough):
 
 
 def nvidia_smi(context):
-    """NVIDIA's own tool, beside a neighbour on the card: one of no slice, where the tool runs in one."""
+    """NVIDIA's own tool, with a neighbour on the card. When the tool runs in a slice, the neighbour is in none."""
     python, root = context.prepared
     tool = os.path.join(root, 'usr/lib/nvidia/current/nvidia-smi')
     neighbour = subprocess.Popen([f'{context.build}/bin/carve-sample-alloc', '--target', '1Gi', '--hold', '300'],
@@ -171,8 +171,8 @@ def hwloc(context):
     env = {'HWLOC_PLUGINS_PATH': os.path.join(library, 'hwloc'), 'LD_LIBRARY_PATH': library,
            'HWLOC_COMPONENTS_VERBOSE': '1'}
     out = context.program(tool, '--whole-io', '--of', 'xml', env=env)
-    # hwloc hangs its objects under the PCI devices that the machine really has; a simulated card is
-    # on no bus, so it appears at the root.
+    # hwloc attaches its objects to the PCI devices of the real machine. A simulated card is on no bus, so it appears at
+    # the root.
     seen = re.findall(r'name="(nvml\d+)"', out)
     if len(seen) != context.expect['cards']:
         raise Failed(f'hwloc shows {seen}, wanted {context.expect["cards"]}:\n{out[-3000:]}')
@@ -194,14 +194,14 @@ def cudart(context):
 
 
 def nvrtc_is_quiet(context):
-    """NVRTC asks the driver for a table, too, and goes on without it: no line about programs that cannot run."""
+    """NVRTC also asks the driver for a table and continues without it: no message about programs that cannot run."""
     out = context.program(context.prepared, os.path.join(PROGRAMS, 'nvrtc_compiles.py'))
     if 'workout complete' not in out or 'imulated' in out or 'SIMULATED' in out:
         raise Failed(out[-3000:])
 
 
 def exports(context):
-    """Every name of the fact tables by dlsym, on both link names."""
+    """Finds every name of the fact tables with dlsym, in both link names."""
     for library, table in (('cuda', 'cuda_symbols.tsv'), ('nvidia-ml', 'nvml_symbols.tsv')):
         rows = table_rows(table)
         for link in (f'lib{library}.so', f'lib{library}.so.1'):
@@ -226,7 +226,7 @@ def tables_match_headers(context):
 
 
 def layout(source, *folders):
-    """A source full of static_asserts, compiled with NVIDIA's headers of both releases."""
+    """Compiles a source of static_asserts with NVIDIA's headers of both releases."""
     def run(context):
         for folder in folders:
             r = subprocess.run([shutil.which('c++') or 'g++', '-std=c++20', '-fsyntax-only',
@@ -287,7 +287,7 @@ CASES = {
     'hwloc': Case(debian('contrib'), hwloc),
     'cudart_refused': Case(py13, cudart),
     'nvrtc_is_quiet': Case(py13, nvrtc_is_quiet),
-    # Minutes of download and compiling: label soak.
+    # These need minutes of download and compilation: label soak.
     'numba_cuda': Case(lambda _: fetch.python_set('soak'), workout('numba_workout.py'), computes=True),
     'pycuda': Case(lambda b: (fetch.pycuda(b), py13(b)), pycuda, computes=True),
 }

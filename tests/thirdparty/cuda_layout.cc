@@ -1,5 +1,5 @@
-// Compiled, never run: the simulated driver's statement of the CUDA driver's values and layouts
-// (sim/cuda/cuda_abi.h) against NVIDIA's header, which the test installs.
+// Compiled, never run: compares the simulated driver's CUDA values and layouts (sim/cuda/cuda_abi.h) with NVIDIA's
+// header, which the test installs.
 #include "sim/cuda/cuda_records.h"
 
 namespace ours = carve::sim::cu;

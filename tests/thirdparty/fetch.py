@@ -1,8 +1,8 @@
-"""Installs other people's programs into a cache folder outside the repository, pinned, once.
+"""Installs third-party programs once, in pinned versions, into a cache folder outside the repository.
 
-Everything is taken from public registries with their ordinary clients (pip, apt-get download) and
-unpacked in $CARVE_CACHE or ~/.cache/carve; nothing is installed on the machine and nothing of it is
-ever committed. What cannot be had raises Unavailable with the reason, and the test says so and skips.
+Everything comes from public registries with their ordinary clients (pip, apt-get download) and is unpacked in
+$CARVE_CACHE or ~/.cache/carve. Nothing is installed on the machine, and nothing is ever committed. A program that is
+not available raises Unavailable with the reason; the test prints it and skips.
 """
 import fcntl
 import os
@@ -13,7 +13,7 @@ import sys
 CACHE = os.environ.get('CARVE_CACHE') or os.path.join(os.environ.get('HOME', '/root'), '.cache/carve')
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# One row per set of programs; spec: exact versions, so that a test means the same next year.
+# One row per set of programs, with exact versions, so that a test means the same next year.
 PYTHON_SETS = {
     'py13': ['cuda-bindings==13.4.4', 'cuda-core==1.2.2', 'nvidia-cuda-nvrtc==13.5.37',
              'nvidia-cuda-runtime==13.5.37', 'tinygrad==0.14.0', 'nvidia-ml-py==13.615.71',
@@ -24,7 +24,7 @@ PYTHON_SETS = {
                'platformdirs==4.5.0', 'mako==1.3.10',
                'nvidia-cuda-profiler-api-cu12==12.9.79'],
 }
-# Debian packages that stand in contrib and non-free, and a library they need; unpacked, not installed.
+# Debian packages from contrib and non-free, and a library that they need; unpacked, not installed.
 DEBIAN_SETS = {
     'contrib': ['nvtop', 'libhwloc-contrib-plugins', 'hwloc-nox', 'libhwloc15'],
     'driver535': ['libcuda1', 'libnvidia-ml1'],
@@ -37,11 +37,11 @@ KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 
 
 class Unavailable(Exception):
-    """This program cannot be had on this machine now; the text says why."""
+    """This program is not available on this machine now; the text gives the reason."""
 
 
 def _once(folder, make):
-    """Runs make(folder) unless an earlier run finished it; one at a time over all processes."""
+    """Runs make(folder) unless an earlier run finished it; one process at a time."""
     os.makedirs(CACHE, exist_ok=True)
     with open(os.path.join(CACHE, 'lock'), 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -63,7 +63,7 @@ def _call(what, command, **kwargs):
 
 
 def python_set(name):
-    """The interpreter of a virtual environment that holds the set."""
+    """The interpreter of a virtual environment with this set."""
     stamp = '-'.join(sorted(PYTHON_SETS[name])).replace('==', '').replace('/', '')
     folder = os.path.join(CACHE, 'python', f'{name}-{abs(hash_text(stamp)):x}')
 
@@ -84,7 +84,7 @@ def hash_text(text):
 
 
 def _apt(folder, suite):
-    """An apt configuration of our own with contrib and non-free; the machine's stays as it is."""
+    """Our own apt configuration with contrib and non-free; the machine's configuration does not change."""
     if not shutil.which('apt-get') or not os.path.exists(KEYRING):
         raise Unavailable('no apt-get or Debian keyring here: contrib and non-free need Debian 12')
     for part in ('lists/partial', 'cache/archives/partial'):

@@ -1,5 +1,5 @@
-// Compiled, never run: our statement of NVML's layouts (sim/nvml/nvml_abi.h) against NVIDIA's header, which
-// the test installs. A struct that the older header lacks is looked at with the newer one only.
+// Compiled, never run: compares our NVML layouts (sim/nvml/nvml_abi.h) with NVIDIA's header, which the test installs. A
+// struct that the older header lacks is compared with the newer one only.
 #include <nvml.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-"""cuGetProcAddress for every name × version × flags: against the headers, and against a real driver."""
+"""cuGetProcAddress for every name × version × flags, compared with the headers and with a real driver."""
 import ctypes
 import os
 import re
@@ -31,7 +31,7 @@ def _address(library, symbol):
 
 
 def _variants(cache):
-    """{base: [(version, per_thread, symbol)]}, straight from the headers."""
+    """{base: [(version, per_thread, symbol)]}, read from the headers."""
     sys.path.insert(0, os.path.join(fetch.REPOSITORY, 'sim/export'))
     import read_headers
     found = {}
@@ -46,14 +46,14 @@ def _variants(cache):
 
 
 def _wanted(variants, version, flags):
-    """(symbol or None, status), by the rule that was measured on real drivers."""
+    """(symbol or None, status), according to the rule measured on real drivers."""
     per_thread = flags == 2 and any(v[1] for v in variants)
     fitting = [v for v in variants if v[1] == per_thread and (version < 0 or v[0] <= version)]
     return (max(fitting)[2], 0) if fitting else (None, 2)
 
 
 def against_headers(build, cache):
-    """'' or what differs. Also the first form's manners, and the odd questions of clients.md 2."""
+    """'' or the differences. Also checks the first form's error behaviour and unusual arguments."""
     library = _load(os.path.join(build, 'sim/lib/libcuda.so.1'))
     table = _variants(cache)
     versions = {v[0] for vs in table.values() for v in vs}
@@ -73,19 +73,19 @@ def against_headers(build, cache):
     pointer = ctypes.c_void_p(0xdead)
     first = library.cuGetProcAddress
     if first(b'cuNoSuchThing', ctypes.byref(pointer), 12000, 0) != NOT_FOUND:
-        wrong.append('the first form does not answer 500 for an unknown name')
+        wrong.append('the first form does not return 500 for an unknown name')
     if pointer.value != 0xdead:
         wrong.append('the first form touches the pointer when it finds nothing')
     if first(b'cuInit', ctypes.byref(pointer), 12000, 4) != INVALID_VALUE:
         wrong.append('flags 4 are not refused')
     if library.cuGetProcAddress_v2(b'cuNoSuchThing', ctypes.byref(pointer), 12000, 0, None) != 0:
-        wrong.append('_v2 with a null status does not answer 0')
-    print(f'{asked} questions asked, {len(wrong)} wrong')
+        wrong.append('_v2 with a null status does not return 0')
+    print(f'{asked} queries, {len(wrong)} wrong')
     return f'{len(wrong)} of {asked} wrong, such as {wrong[:5]}' if wrong else ''
 
 
 def against_driver(build, root):
-    """The same questions to a real 535 driver, which answers them without a card."""
+    """The same queries to a real 535 driver, which answers them without a card."""
     folder = os.path.join(root, 'usr/lib/x86_64-linux-gnu/nvidia/current')
     path = next(os.path.join(folder, f) for f in sorted(os.listdir(folder))
                 if re.fullmatch(r'libcuda\.so\.\d+\..*', f))
@@ -111,5 +111,5 @@ def against_driver(build, root):
                 asked += 1
                 if got != wanted:
                     wrong.append((base, version, flags, got, wanted))
-    print(f'{asked} questions to {os.path.basename(path)} and to ours, {len(wrong)} differ')
+    print(f'{asked} queries to {os.path.basename(path)} and to ours, {len(wrong)} differ')
     return f'{len(wrong)} of {asked} differ, such as {wrong[:5]}' if wrong else ''

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs one third-party program, unmodified, on the simulated driver and judges it by its output.
+"""Runs one third-party program, unmodified, on the simulated driver and checks its output.
 
   run.py --build <build folder> <case> [--profile h200x2] [--within "<command prefix>"]
 
-Exit code 0: it holds; 1: it does not; 77: the program cannot be had here (the reason is printed).
---slice runs the same program, with the same checks, inside a slice of one card: libcarve under the
-driver's names, 4 GiB and 30 %. --carve does so by `carve up` and `carve run`. --within puts it behind any prefix, such as "carve run --memory 4Gi
---cores 30 --", and --cards / --memory then say what it must see there.
+Exit code 0: passed; 1: failed; 77: the program is not available here (the reason is printed).
+--slice runs the same program with the same checks inside a slice of one card: libcarve at the driver's names, 4 GiB
+and 30 %. --carve does so with `carve up` and `carve run`. --within runs it behind any prefix, such as "carve run
+--memory 4Gi --cores 30 --"; then --cards and --memory give what it must see there.
 """
 import argparse
 import json
@@ -25,8 +25,8 @@ import stage  # noqa: E402
 SKIP = 77
 SLICE_BYTES = 4 << 30
 SLICE_CORES = 30
-# What the profiles of sim/model/profiles.cc are, in bytes of card memory and by name; said here a
-# second time on purpose: the tests do not ask the code under test.
+# The profiles of sim/model/profiles.cc: bytes of card memory and name. Intentionally repeated here: the tests do not
+# ask the code under test.
 MACHINES = {
     'h200x1': {'cards': 1, 'memory': 143771 << 20, 'name': 'NVIDIA H200 (SIMULATED)'},
     'h200x2': {'cards': 2, 'memory': 143771 << 20, 'name': 'NVIDIA H200 (SIMULATED)'},
@@ -44,8 +44,8 @@ def enter_namespace(arguments):
 
 
 def check_account(context, in_slice):
-    """The truth afterwards, from the simulated driver: it was used, and all was given back; in a slice
-    never more than the slice was held, and nothing that the driver itself had to refuse."""
+    """Checks the simulated driver's account afterwards: the driver was used and everything was freed. In a slice, no
+    more than the slice was held, and the driver itself refused nothing."""
     r = subprocess.run([f'{context.build}/bin/carve-simctl', 'account'], capture_output=True, text=True,
                        timeout=30)
     if r.returncode != 0:
@@ -53,19 +53,19 @@ def check_account(context, in_slice):
     rows = json.loads(r.stdout)['processes']
     held = max((row['explicit_high_bytes'] for row in rows), default=0)
     if held == 0:
-        raise cases.Failed('the simulated driver gave no memory to anybody: did the program use it?')
+        raise cases.Failed('the simulated driver granted no memory: did the program use it?')
     left = [row for row in rows if row['alive'] or row['explicit_bytes'] or row['context_bytes']]
     if left:
-        raise cases.Failed(f'not given back: {left}')
+        raise cases.Failed(f'not freed: {left}')
     refused = sum(row['refused'] for row in rows)
     if in_slice and (held > SLICE_BYTES or refused):
         raise cases.Failed(f'held {held} of {SLICE_BYTES} bytes; {refused} requests reached the driver '
                            'although they did not fit')
-    print(f'account: most held at once {held >> 20} MiB, refused by the driver {refused}')
+    print(f'account: most held at any time {held >> 20} MiB, refused by the driver {refused}')
 
 
 def slice_prefix(build):
-    """carve-in-slice: the mounts and the socket of a slice, with grants that stand still."""
+    """carve-in-slice: the mounts and the socket of a slice with constant grants."""
     return [f'{build}/bin/carve-in-slice', f'{build}/sim/lib', f'{build}/preload/libcarve-cuda.so',
             f'{build}/preload/libcarve-nvml.so', stage.first_uuid(build), str(SLICE_BYTES),
             str(SLICE_CORES), '--']
@@ -107,8 +107,8 @@ def main():
         if not case.needs_cards:
             case.run(context)
         else:
-            who = 'slice' if options.slice else 'carve' if options.carve else 'stage'
-            with stage.Stage(context.build, options.profile, who):
+            mode = 'slice' if options.slice else 'carve' if options.carve else 'stage'
+            with stage.Stage(context.build, options.profile, mode):
                 if options.slice:
                     context.within = slice_prefix(context.build)
                 if options.carve:

@@ -1,8 +1,8 @@
-"""A private world for one test: simulated cards, their device nodes and driver, seen by nobody else.
+"""A private environment for one test: simulated cards, their device nodes and the driver, invisible outside.
 
-Used by run.py, which re-executes itself under `unshare --mount`. In that mount namespace /run is a
-tmpfs, /dev a small one with nodes of its own, and the simulated driver's libraries lie over the usual
-library folder, where a real driver's would: programs find them without any environment variable.
+run.py uses it and re-executes itself under `unshare --mount`. In that mount namespace /run is a tmpfs, /dev is a
+small one with its own nodes, and the simulated driver's libraries are mounted over the usual library folder, as a
+real driver's would be: programs find them without any environment variable.
 """
 import ctypes
 import os
@@ -14,22 +14,22 @@ LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 
 
 class Stage:
-    """`who` puts the driver under the usual names: 'stage' (bare), 'slice' (carve-in-slice) or 'carve'
-    (`carve up` starts the simulated driver as well, `carve run` makes the mounts)."""
+    """`mode` selects what installs the driver at the usual names: 'stage' (bare), 'slice' (carve-in-slice) or 'carve'
+    (`carve up` also starts the simulated driver, and `carve run` creates the mounts)."""
 
-    def __init__(self, build, profile, who='stage'):
+    def __init__(self, build, profile, mode='stage'):
         self.build = build
         self.profile = profile
-        self.who = who
+        self.mode = mode
         self.daemon = None
 
     def __enter__(self):
         _mount('tmpfs', '/run', 'tmpfs')
         _private_dev()
-        if self.who == 'stage':
+        if self.mode == 'stage':
             _mount('overlay', LIBRARIES, 'overlay',
                    f'lowerdir={self.build}/sim/lib:{LIBRARIES}')
-        if self.who == 'carve':
+        if self.mode == 'carve':
             self._carve_up()
         else:
             self._simulated_driver()
@@ -49,7 +49,7 @@ class Stage:
                 return
             time.sleep(0.1)
         self.log.seek(0)
-        raise RuntimeError(f'carve up did not come up:\n{self.log.read()}')
+        raise RuntimeError(f'carve up did not start:\n{self.log.read()}')
 
     def _simulated_driver(self):
         os.makedirs('/run/nvidia-sim')
@@ -59,11 +59,11 @@ class Stage:
              '--ready-fd', str(write_end)], pass_fds=[write_end])
         os.close(write_end)
         if os.read(read_end, 1) == b'':
-            raise RuntimeError(f'carve-simd --profile {self.profile} did not come up')
+            raise RuntimeError(f'carve-simd --profile {self.profile} did not start')
         os.close(read_end)
 
     def __exit__(self, *_):
-        if self.who == 'carve':  # the driver's processes too, and a slice that is just ending
+        if self.mode == 'carve':  # also ends the driver's processes and a slice that is just ending
             subprocess.run([f'{self.build}/bin/carve', 'down', '--force'], capture_output=True, timeout=60)
         self.daemon.terminate()
         try:
@@ -74,7 +74,7 @@ class Stage:
 
 
 def _cgroup2():
-    """Where the cgroup2 hierarchy is mounted."""
+    """The mount point of the cgroup2 hierarchy."""
     for line in open('/proc/self/mountinfo'):
         fields = line.split()
         if 'cgroup2' in fields[fields.index('-'):]:
@@ -83,7 +83,7 @@ def _cgroup2():
 
 
 def first_uuid(build):
-    """The first card's UUID, asked of the simulated NVML itself."""
+    """The first card's UUID, read from the simulated NVML."""
     nvml = ctypes.CDLL(f'{build}/sim/lib/libnvidia-ml.so.1')
     device, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
     if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)):
@@ -100,7 +100,7 @@ def _mount(source, target, kind, options='', flags=0):
 
 
 def _private_dev():
-    """A /dev of our own: the daemon's nodes must not appear on the machine, nor a real card's here."""
+    """A private /dev: the daemon's nodes must not appear on the machine, and a real card's nodes not here."""
     bind, recursive = 4096, 16384
     keep = [n for n in ('pts', 'shm') if os.path.isdir(f'/dev/{n}')]
     nodes = [n for n in ('null', 'zero', 'full', 'random', 'urandom', 'tty', 'ptmx')

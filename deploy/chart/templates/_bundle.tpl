@@ -1,20 +1,20 @@
-{{- /* What values change in the objects of the bundle. Each template changes the object it is given and prints nothing. */ -}}
+{{- /* Applies the values to the objects of the bundle. Each template changes the object it gets and prints nothing. */ -}}
 
-{{- /* Values that are legal one by one and make no sense together. */ -}}
+{{- /* Refuses values that are legal one by one but contradict each other. */ -}}
 {{- define "carve.check" -}}
 {{- if and .Values.control.enabled (eq .Values.scheduler.mode "own") (not .Values.scheduler.image) -}}
-{{- fail "scheduler.image is needed with scheduler.mode = own: your control plane's own kube-scheduler image (values.yaml says how to find it)" -}}
+{{- fail "scheduler.image is required with scheduler.mode = own: set it to your control plane's own kube-scheduler image (values.yaml shows the command to find it)" -}}
 {{- end -}}
 {{- if and (not .Values.control.enabled) (ne .Values.doors "dra") (ne .Values.doors "slots") -}}
-{{- fail (printf "doors = %s: without control (control.enabled = false) there is the door dra alone" .Values.doors) -}}
+{{- fail (printf "doors = %s with control.enabled = false: without control only doors = dra is served; set doors = dra, or control.enabled = true" .Values.doors) -}}
 {{- end -}}
 {{- $nvidia := toString .Values.dialects.nvidia -}}
 {{- if and .Values.control.enabled (has $nvidia (list "slots" "dra")) (not (has $nvidia (splitList "," .Values.doors))) -}}
-{{- fail (printf "dialects.nvidia = %s: that door is closed (doors = %s); open it, or take another one, or off" $nvidia .Values.doors) -}}
+{{- fail (printf "dialects.nvidia = %s is not among doors = %s; add it to doors, or set dialects.nvidia to one of the doors or to off" $nvidia .Values.doors) -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* Which files, as a list of patterns; of two objects of one name the later counts. */ -}}
+{{- /* The files, as a list of patterns. Of two objects with the same name the later one counts. */ -}}
 {{- define "carve.files" -}}
 - bundle/crds/*.yaml
 - bundle/base/*.yaml
@@ -37,7 +37,7 @@
 {{- if and (eq $kind "PodDisruptionBudget") (lt (int .Values.control.replicas) 2) }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Images, replicas, where pods go. */ -}}
+{{- /* Images, replicas, node selectors. */ -}}
 {{- define "carve.workload" -}}
 {{- $object := .object -}}
 {{- if has $object.kind (list "Deployment" "DaemonSet") -}}
@@ -73,7 +73,8 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* kube-scheduler reads its configuration once, so another text is another pod. After all else that changes the text. */ -}}
+{{- /* kube-scheduler reads its configuration only at its start, so a changed text must change the pod. Runs after all other
+       changes of the text. */ -}}
 {{- define "carve.restarts" -}}
 {{- $config := get .objects (printf "ConfigMap/%s/carve-scheduler" .root.Values.namespace.name) -}}
 {{- $scheduler := get .objects (printf "Deployment/%s/carve-scheduler" .root.Values.namespace.name) -}}
@@ -84,7 +85,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* nvidia.com/gpu is nobody's business of control where it is not served by slots, and of no class where it is off. */ -}}
+{{- /* Removes nvidia.com/gpu from admission and the scheduler unless slots serve it, and from the DeviceClass if it is off. */ -}}
 {{- define "carve.nvidia" -}}
 {{- $object := .object -}}
 {{- if and (has (toString .Values.dialects.nvidia) (list "off" "false")) (eq $object.kind "DeviceClass") -}}
@@ -108,7 +109,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* cluster.conf with the values in its lines, and carve.conf where there are settings. */ -}}
+{{- /* Writes the values into the lines of cluster.conf, and creates carve.conf if there are settings. */ -}}
 {{- define "carve.settings" -}}
 {{- $values := .root.Values -}}
 {{- $space := $values.namespace.name -}}

@@ -24,7 +24,7 @@ Result<void> wait_for(int fd, short events, std::chrono::milliseconds timeout) {
   do {
     n = ::poll(&item, 1, static_cast<int>(std::min<long long>(timeout.count(), INT_MAX)));
   } while (n < 0 && errno == EINTR);
-  if (n == 0) return fail(Code::kDeadlineExceeded, "no message in time");
+  if (n == 0) return fail(Code::kDeadlineExceeded, "no message arrived in time");
   if (n < 0) return tl::unexpected(errno_error(errno, "poll"));
   return {};
 }
@@ -37,12 +37,12 @@ Result<void> receive_all(int fd, char* to, std::size_t bytes, std::chrono::milli
     const ssize_t n = ::recv(fd, to, bytes, MSG_DONTWAIT);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) return tl::unexpected(errno_error(errno, "receive"));
-    if (n == 0) return fail(Code::kUnavailable, "the other side closed the connection");
+    if (n == 0) return fail(Code::kUnavailable, "the peer closed the connection");
     to += n;
     bytes -= static_cast<std::size_t>(n);
     wait = kFrameTime;
     if (bytes > 0 && std::chrono::steady_clock::now() - start > first_wait + kFrameTime) {
-      return fail(Code::kDeadlineExceeded, "a message did not become whole in time");
+      return fail(Code::kDeadlineExceeded, "a message did not arrive completely in time");
     }
   }
   return {};
@@ -57,8 +57,8 @@ Result<std::string> receive_frame(int fd, std::size_t max_bytes, std::chrono::mi
                              static_cast<std::size_t>(head[2]) << 16U |
                              static_cast<std::size_t>(head[3]) << 24U;
   if (length > max_bytes) {
-    return fail(Code::kOutOfRange, "message of " + std::to_string(length) + " bytes, at most " +
-                                       std::to_string(max_bytes) + " are read");
+    return fail(Code::kOutOfRange,
+                "message of " + std::to_string(length) + " bytes; at most " + std::to_string(max_bytes) + " are legal");
   }
   std::string bytes(length, '\0');
   CARVE_TRY_VOID(receive_all(fd, bytes.data(), length, kFrameTime));
@@ -85,14 +85,14 @@ Result<void> send_frame(int fd, std::string_view bytes) {
 
 Result<Fd> listen_at(const std::string& path) {
   CARVE_TRY(const sockaddr_un address, unix_address(path));
-  constexpr std::chrono::milliseconds kMoment{100};  // it lives whether it accepts or only keeps us waiting
+  constexpr std::chrono::milliseconds kMoment{100};  // a listener that does not accept in time is alive too
   if (auto living = connect_to(path, kMoment); living || living.error().code == Code::kDeadlineExceeded) {
-    return fail(Code::kAlreadyExists, path + ": somebody listens there already");
+    return fail(Code::kAlreadyExists, path + ": another process already listens on it");
   }
   struct stat info = {};
   if (::lstat(path.c_str(), &info) == 0) {
-    if (!S_ISSOCK(info.st_mode)) return fail(Code::kFailedPrecondition, path + ": exists and is no socket");
-    ::unlink(path.c_str());  // stale: its owner died
+    if (!S_ISSOCK(info.st_mode)) return fail(Code::kFailedPrecondition, path + ": exists and is not a socket");
+    ::unlink(path.c_str());  // stale: its process has died
   }
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
@@ -108,15 +108,16 @@ Result<Fd> connect_to(const std::string& path, std::chrono::milliseconds patienc
   CARVE_TRY(const sockaddr_un address, unix_address(path));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
-  // connect() of a unix socket waits as send() does (unix(7), socket(7)): without a limit, for ever.
+  // connect() of a Unix socket blocks like send() (unix(7), socket(7)): without a timeout it may block forever.
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
   const timeval limit = {seconds.count(), std::chrono::microseconds(patience - seconds).count()};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     const int err = errno;
-    if (err == EAGAIN) return fail(Code::kDeadlineExceeded, path + ": somebody listens there and accepts nobody");
+    if (err == EAGAIN)
+      return fail(Code::kDeadlineExceeded, path + ": a process listens on it but accepts no connection");
     const char* words = err == ENOENT         ? "there is no socket"
-                        : err == ECONNREFUSED ? "nobody listens on it (a stale socket)"
+                        : err == ECONNREFUSED ? "no process listens on it (a stale socket)"
                                               : std::strerror(err);
     return fail(err == EACCES ? Code::kPermissionDenied : Code::kUnavailable, path + ": " + words);
   }

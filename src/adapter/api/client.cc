@@ -11,7 +11,7 @@
 namespace carve::api {
 namespace {
 constexpr std::chrono::milliseconds kAnswer{10'000};  // longer than any deadline inside the agent
-constexpr std::chrono::milliseconds kRefusal{1'000};  // for an answer that is there already
+constexpr std::chrono::milliseconds kRefusal{1'000};  // for an answer that has already been sent
 constexpr std::chrono::milliseconds kAgain{50};
 }  // namespace
 
@@ -30,24 +30,27 @@ Result<Fd> Client::connect() const {
   }
 }
 
-/// `again`: the question changes nothing, so another agent may be asked it when this one ends over it.
+/// `again`: the request changes nothing, or the next agent undoes what it changed, so it is repeated once when the
+/// agent ends before it answers.
 Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout, bool again) const {
   auto fd = connect();
   if (!fd && fd.error().code == Code::kDeadlineExceeded) {
-    return fail(Code::kUnavailable, "the agent does not accept: " + fd.error().what + " (stopped?)");
+    return fail(Code::kUnavailable,
+                "the agent does not accept connections: " + fd.error().what + "; check whether it is stopped");
   }
   if (!fd)
     return fail(fd.error().code,
                 "the agent does not answer: " + fd.error().what + "; start it with `carve up`");
   if (auto sent = send_frame(fd->get(), bytes); !sent) {
-    // An agent without a seat says so and hangs up before it has read anything.
+    // An agent with too many connections sends a refusal and closes the connection before it reads anything.
     if (auto refusal = receive_frame(fd->get(), kMaxReplyBytes, kRefusal)) return refusal;
+    if (again) return ask(bytes, timeout, false);
     return fail_in("ask the agent", sent.error());
   }
   auto reply = receive_frame(fd->get(), kMaxReplyBytes, timeout);
   if (!reply && reply.error().code == Code::kDeadlineExceeded) {
-    return fail(Code::kUnavailable, "the agent is there but did not answer within " +
-                                        std::to_string(timeout.count() / 1000) + " s (stopped?)");
+    return fail(Code::kUnavailable, "the agent did not answer within " + std::to_string(timeout.count() / 1000) +
+                                        " s; check whether it is stopped");
   }
   if (!reply && again && reply.error().code == Code::kUnavailable) return ask(bytes, timeout, false);
   if (!reply) return fail_in("the agent's answer", reply.error());
@@ -60,7 +63,8 @@ Result<Grant> Client::allocate(const Caller& /*caller*/, const AllocateRequest& 
   message.op = Op::kAllocate;
   message.allocate = request;
   const auto wait = std::min(request.wait.value_or(std::chrono::milliseconds(0)), kLongestWait);
-  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait));
+  // An agent that starts gives back a grant of which no client was told.
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait, patience_.count() > 0));
   return decode_grant_reply(reply);
 }
 

@@ -8,15 +8,15 @@
 
 namespace carve::api {
 
-/// How long a person's command waits for an agent that is being started again: a supervisor does that within 5 s.
+/// How long a command waits for an agent that is being restarted. A supervisor restarts it within 5 s.
 inline constexpr std::chrono::milliseconds kAgentsRestart{6'000};
 
-/// The agent's API from another process. One connection per call: the kernel then tells the agent who asks
-/// now, not who asked first. `caller` is ignored.
+/// The agent's API from another process. Each call has its own connection, so that the peer credentials are those of
+/// the process that makes this call. `caller` is ignored.
 class Client final : public AgentApi {
  public:
-  /// `patience`: how long to wait where nobody listens, but something says that an agent will again: its socket, or the
-  /// lock of `carve up` beside it. A request that may have reached an agent is sent once, one for the view again.
+  /// `patience`: how long to wait while no agent listens but its socket, or the lock file of `carve up` next to it,
+  /// shows that one is expected. A request that may have reached an agent is sent once; only view() is sent again.
   explicit Client(std::string socket_path, std::chrono::milliseconds patience = {})
       : path_(std::move(socket_path)), patience_(patience) {}
   Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,

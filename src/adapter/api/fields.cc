@@ -33,7 +33,7 @@ const boost::json::value& Fields::take(std::string_view key) {
 std::string Fields::text(std::string_view key, std::size_t max_length) {
   const auto* text = take(key).if_string();
   if (text == nullptr) {
-    wrong(key, "not a text");
+    wrong(key, "not a string");
     return {};
   }
   if (text->size() > max_length) wrong(key, "longer than " + std::to_string(max_length) + " bytes");
@@ -48,7 +48,7 @@ std::uint64_t Fields::number(std::string_view key, std::uint64_t low, std::uint6
   } else if (const auto* i = value.if_int64(); i != nullptr && *i >= 0) {
     number = static_cast<std::uint64_t>(*i);
   } else {
-    wrong(key, "not a whole number from 0 up");
+    wrong(key, "not a non-negative integer");
     return low;
   }
   if (number < low || number > high) {
@@ -65,7 +65,7 @@ std::int64_t Fields::integer(std::string_view key) {
   if (const auto* u = value.if_uint64(); u != nullptr && *u <= static_cast<std::uint64_t>(INT64_MAX)) {
     return static_cast<std::int64_t>(*u);
   }
-  wrong(key, "not a whole number");
+  wrong(key, "not an integer");
   return 0;
 }
 
@@ -105,7 +105,7 @@ std::vector<std::string> Fields::texts(std::string_view key, std::size_t max_cou
   for (const auto& value : array(key, max_count)) {
     const auto* text = value.if_string();
     if (text == nullptr || text->size() > 4096) {
-      wrong(key, "an entry is not a text, or too long");
+      wrong(key, "an entry is not a string, or longer than 4096 bytes");
       return {};
     }
     texts.emplace_back(text->c_str(), text->size());

@@ -12,8 +12,8 @@
 
 namespace carve::api {
 
-/// Takes typed members out of one JSON object. The first thing that is wrong is kept, and says the member's
-/// name; finish() also refuses members that nobody asked for, where it is not told to let them be.
+/// Reads typed members of one JSON object. It keeps the first error, which names the member. finish() returns that
+/// error; it also refuses members that were not read, unless it is called with Unknown::kIgnored.
 class Fields {
  public:
   Fields(const boost::json::value& value, std::string_view what);
@@ -26,13 +26,13 @@ class Fields {
   bool flag(std::string_view key);
   Bytes bytes(std::string_view key) { return Bytes(number(key)); }
   std::vector<std::string> texts(std::string_view key, std::size_t max_count);
-  /// The array's elements; empty when it is wrong.
+  /// The elements of an array; empty on an error.
   const boost::json::array& array(std::string_view key, std::size_t max_count);
   const boost::json::value& object(std::string_view key);
   [[nodiscard]] bool has(std::string_view key) const;
   void wrong(std::string_view key, std::string_view why);
-  /// kIgnored: for what is only shown. An agent of a newer version may say more of itself than this program knows; what
-  /// decides something (requests, grants) is refused then.
+  /// kIgnored: for views, which are only displayed: a newer agent may report members that this program does not know.
+  /// kRefused: for requests and grants, which decide something.
   enum class Unknown : std::uint8_t { kRefused, kIgnored };
   Result<void> finish(Unknown unknown = Unknown::kRefused);
 

@@ -93,7 +93,7 @@ Code code_from(std::string_view word) {
   return Code::kUnknown;
 }
 
-/// The "value" of a good reply, or its error.
+/// The "value" of a successful reply, or the error of a failed one.
 Result<json::value> reply_value(std::string_view bytes) {
   CARVE_TRY(const auto value, parse(bytes));
   Fields f(value, "reply");
@@ -163,7 +163,7 @@ Result<ApiRequest> decode_request(std::string_view bytes) {
   Fields f(value, "request");
   const auto version = f.number("v");
   if (f.has("v") && version != kVersion) {
-    return fail(Code::kUnimplemented, "request: version " + std::to_string(version) + ", this agent speaks " +
+    return fail(Code::kUnimplemented, "request: version " + std::to_string(version) + ", this agent supports version " +
                                           std::to_string(kVersion));
   }
   ApiRequest request;

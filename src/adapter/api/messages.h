@@ -8,9 +8,9 @@
 #include "base/result.h"
 #include "port/agent_api.h"
 
-// The bytes of the agent's local API: one JSON object per message, in a frame of its own (channel.h).
-// What a client sends is not trusted: unknown members, wrong types and values out of range are refused with
-// the member's name. Pure.
+// The messages of the agent's local API: one JSON object per message, each in its own frame (channel.h). The agent does
+// not trust a client: unknown members, wrong types and values out of range are refused with the name of the member.
+// Pure.
 namespace carve::api {
 
 inline constexpr std::uint32_t kVersion = 1;
@@ -27,7 +27,7 @@ struct ApiRequest {
 };
 
 [[nodiscard]] std::string encode_request(const ApiRequest& request);
-/// kInvalidArgument names the member; kUnimplemented: another version.
+///   errors  kInvalidArgument names the member; kUnimplemented: another version of the API
 [[nodiscard]] Result<ApiRequest> decode_request(std::string_view bytes);
 
 [[nodiscard]] std::string encode_reply(const Result<void>& result);
@@ -37,15 +37,16 @@ struct ApiRequest {
 [[nodiscard]] Result<Grant> decode_grant_reply(std::string_view bytes);
 [[nodiscard]] Result<AgentView> decode_view_reply(std::string_view bytes);
 
-/// The view and the grant for `-o json`: the same members as on the wire, indented.
+/// The view and the grant for `-o json`: the same members as in the message, indented.
 [[nodiscard]] std::string to_json(const AgentView& view);
 [[nodiscard]] std::string to_json(const Grant& grant);
 /// {"nodes":[{"node", "agent": the view} or {"node", "error"}, …]}
 [[nodiscard]] std::string to_json(const std::vector<NodeView>& nodes);
 
-/// The view without what its node's people run: no process, no event. What anybody may read who reaches the agent.
+/// The view without processes of slices, command lines and events: the part that every client of the agent's port may
+/// read.
 [[nodiscard]] std::string public_json(AgentView view);
-/// Of such a text.
+/// Decodes the output of public_json() or to_json().
 ///   errors  kInvalidArgument names the member
 [[nodiscard]] Result<AgentView> view_of_json(std::string_view text);
 

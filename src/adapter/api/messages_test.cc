@@ -28,7 +28,7 @@ std::string with(std::string text, const std::string& from, const std::string& t
   return text.replace(at, from.size(), to);
 }
 
-TEST(ApiMessages, RequestsComeBackAsTheyWere) {
+TEST(ApiMessages, RequestsSurviveEncodingAndDecoding) {
   const auto back = decode_request(encode_request(example()));
   ASSERT_TRUE(back) << back.error().what;
   EXPECT_EQ(back->allocate.request, example().allocate.request);
@@ -45,7 +45,7 @@ TEST(ApiMessages, RequestsComeBackAsTheyWere) {
   EXPECT_TRUE(second->kill);
 }
 
-TEST(ApiMessages, BadInputIsRefusedWithTheMembersName) {
+TEST(ApiMessages, RefusesInvalidInputWithTheNameOfTheMember) {
   const std::string good = encode_request(example());
   struct Row {
     std::string bytes, expected;
@@ -59,9 +59,9 @@ TEST(ApiMessages, BadInputIsRefusedWithTheMembersName) {
       {R"({"v":1,"op":"destroy"})", "\"op\": not one of"},
       {R"({"v":1,"op":"view","x":1})", "\"x\": unknown"},
       {R"({"v":1,"op":"release","slice":"a"})", "\"kill\": missing"},
-      {R"({"v":1,"op":"join","slice":7})", "\"slice\": not a text"},
+      {R"({"v":1,"op":"join","slice":7})", "\"slice\": not a string"},
       {with(good, "\"count\":2", "\"count\":0"), "\"count\": 0 is not between 1 and 16"},
-      {with(good, "\"count\":2", "\"count\":-1"), "\"count\": not a whole number"},
+      {with(good, "\"count\":2", "\"count\":-1"), "\"count\": not a non-negative integer"},
       {with(good, "\"compute\":30", "\"compute\":101"), "\"compute\": 101"},
       {with(good, "\"memory_bytes\":4294967296", "\"memory_bytes\":0"), "\"memory_bytes\": 0"},
       {with(good, "\"memory_bytes\":4294967296", "\"memory_percent\":101"), "\"memory_percent\": 101"},
@@ -76,11 +76,11 @@ TEST(ApiMessages, BadInputIsRefusedWithTheMembersName) {
     const auto decoded = decode_request(row.bytes);
     ASSERT_FALSE(decoded) << row.bytes;
     EXPECT_NE(decoded.error().what.find(row.expected), std::string::npos)
-        << row.bytes << "\n  said: " << decoded.error().what;
+        << row.bytes << "\n  error: " << decoded.error().what;
   }
 }
 
-TEST(ApiMessages, ViewsComeBackAsTheyWere) {
+TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   AgentView view;
   view.version = "0.1.0";
   view.gpu_state = "ok";
@@ -107,7 +107,7 @@ TEST(ApiMessages, ViewsComeBackAsTheyWere) {
   EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
 }
 
-/// `"more":7` as the first member of every object of it.
+/// Adds `"more":7` as the first member of every object.
 std::string with_more(std::string text) {
   for (std::size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
     text.insert(at + 1, text[at + 1] == '}' ? R"("more":7)" : R"("more":7,)");
@@ -115,8 +115,8 @@ std::string with_more(std::string text) {
   return text;
 }
 
-/// A newer agent's view is shown by this program as far as it knows it; a grant that says more is not understood.
-TEST(ApiMessages, WhatANewerAgentSaysOfItselfIsLetBeAndWhatDecidesIsNot) {
+/// This program displays the members of a newer agent's view that it knows. It refuses a grant with an unknown member.
+TEST(ApiMessages, IgnoresUnknownMembersInViewsAndRefusesThemInGrants) {
   AgentView view;
   view.version = "9.0.0";
   view.cards.emplace_back().card.id = CardId("GPU-1");
@@ -137,7 +137,7 @@ TEST(ApiMessages, WhatANewerAgentSaysOfItselfIsLetBeAndWhatDecidesIsNot) {
   EXPECT_NE(more.error().what.find("\"more\": unknown"), std::string::npos) << more.error().what;
 }
 
-TEST(ApiMessages, ErrorsKeepTheirCodeAndWords) {
+TEST(ApiMessages, ErrorsKeepTheirCodeAndText) {
   const auto back =
       decode_grant_reply(encode_reply(Result<Grant>(fail(Code::kResourceExhausted, "2 cards: \"full\""))));
   ASSERT_FALSE(back);

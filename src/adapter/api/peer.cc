@@ -22,7 +22,7 @@ constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
 
 bool always() { return true; }
 
-/// True as soon as the process of this descriptor has ended, which poll() tells of a pidfd.
+/// Returns true once the process of this pidfd has ended: poll() then reports the pidfd as readable.
 std::function<bool()> ended(Fd pidfd) {
   return [held = std::make_shared<const Fd>(std::move(pidfd))] {
     pollfd item = {held->get(), POLLIN, 0};
@@ -30,7 +30,7 @@ std::function<bool()> ended(Fd pidfd) {
   };
 }
 
-/// Effective user of a process: "Uid: real effective saved filesystem" of its status; none when it is gone.
+/// The effective user of a process, from "Uid: real effective saved filesystem" in its status; nullopt: it has ended.
 std::optional<std::uint32_t> user_of(std::int32_t pid) {
   const auto status = read_text("/proc/" + std::to_string(pid) + "/status");
   const auto begin = status ? status->find("\nUid:") : std::string::npos;
@@ -48,19 +48,19 @@ Result<std::function<bool()>> hold_on_peer(int fd, std::int32_t pid, std::uint32
   if (::getsockopt(fd, SOL_SOCKET, kPeerPidfd, &pidfd, &size) == 0) return ended(Fd(pidfd));
   if (errno == ENOPROTOOPT) return hold_of(pid, uid);
   if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) return tl::unexpected(errno_error(errno, "peer's pidfd"));
-  return always;  // it has ended already
+  return always;  // the process has already ended
 }
 
 }  // namespace
 
 Result<std::function<bool()>> hold_of(std::int32_t pid, std::uint32_t uid) {
-  if (pid <= 0) return always;  // of another PID namespace
+  if (pid <= 0) return always;  // the process is in another PID namespace
   Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd && errno == ESRCH) return always;
-  if (!pidfd) return tl::unexpected(errno_error(errno, "hold process " + std::to_string(pid)));
+  if (!pidfd) return tl::unexpected(errno_error(errno, "open a pidfd of process " + std::to_string(pid)));
   auto gone = ended(std::move(pidfd));
   if (user_of(pid) != uid) return always;
-  return gone;  // the user was that of the one who is held, or it is gone by now
+  return gone;  // the process of this pidfd ran as `uid`, or has ended by now
 }
 
 Result<Caller> peer_of(int fd) {

@@ -16,7 +16,7 @@
 namespace carve::api {
 namespace {
 
-TEST(Peer, AHeldProcessIsGoneWhenItHasEnded) {
+TEST(Peer, AProcessIsGoneWhenItHasEnded) {
   const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   const auto gone = hold_of(child->pid, ::geteuid());
@@ -24,17 +24,17 @@ TEST(Peer, AHeldProcessIsGoneWhenItHasEnded) {
   EXPECT_FALSE((*gone)());
   stop_child(*child, std::chrono::milliseconds(0));
   EXPECT_TRUE((*gone)());
-  EXPECT_TRUE((*hold_of(child->pid, ::geteuid()))()) << "nobody has the number";
+  EXPECT_TRUE((*hold_of(child->pid, ::geteuid()))()) << "no process has the PID";
 }
 
-TEST(Peer, ANumberThatIsAnotherUsersByNowIsNobodyToAsk) {
+TEST(Peer, APidOfAnotherUserCountsAsGone) {
   EXPECT_FALSE((*hold_of(::getpid(), ::geteuid()))());
   EXPECT_TRUE((*hold_of(::getpid(), ::geteuid() + 1))());
   EXPECT_TRUE((*hold_of(0, ::geteuid()))());
 }
 
-/// The one who connected ends; its child has the connection.
-TEST(Peer, WhoConnectedIsGoneThoughHisChildHoldsTheConnection) {
+/// The process that connected ends; its child inherits the connection.
+TEST(Peer, ACallerIsGoneEvenIfItsChildKeepsTheConnection) {
   const TempFolder folder;
   const std::string path = folder.path() + "/s";
   const auto listener = listen_at(path);
@@ -46,7 +46,7 @@ TEST(Peer, WhoConnectedIsGoneThoughHisChildHoldsTheConnection) {
     ::close(done[1]);
     const auto connection = connect_to(path);
     char byte = connection ? 'y' : 'n';
-    static_cast<void>(!::read(done[0], &byte, 1));  // the parent has looked
+    static_cast<void>(!::read(done[0], &byte, 1));  // the parent has checked
     if (::fork() != 0) ::_exit(0);
     if (::send(connection->get(), "x", 1, MSG_NOSIGNAL) != 1) ::_exit(1);
     static_cast<void>(!::read(done[0], &byte, 1));  // the end of the test
@@ -65,10 +65,10 @@ TEST(Peer, WhoConnectedIsGoneThoughHisChildHoldsTheConnection) {
   EXPECT_FALSE(caller->gone());
   ASSERT_EQ(::write(done[1], "x", 1), 1);
   char byte = 0;
-  ASSERT_EQ(::recv(fd.get(), &byte, 1, 0), 1) << "somebody speaks on that connection";
+  ASSERT_EQ(::recv(fd.get(), &byte, 1, 0), 1) << "the child sends on the connection";
   EXPECT_TRUE(wait_gone(*process, std::chrono::seconds(5)));
   EXPECT_TRUE(caller->gone());
-  EXPECT_TRUE(peer_of(fd.get())->gone()) << "asked late";
+  EXPECT_TRUE(peer_of(fd.get())->gone()) << "called after the end of the process";
   ::close(done[1]);
 }
 

@@ -14,7 +14,7 @@
 
 namespace carve::api {
 namespace {
-constexpr std::chrono::milliseconds kLook{250};  // how often a quiet thread looks whether to stop
+constexpr std::chrono::milliseconds kLook{250};  // how often an idle thread checks whether to stop
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::open(const std::string& path, AgentApi& api, Log& log,
@@ -55,38 +55,39 @@ void Server::reap(bool all) {
 void Server::accept_one(const std::stop_token& stop) {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!fd) {
-    // Without a descriptor or memory the connection stays in the queue, and poll() would tell of it at once again.
+    // Without a free descriptor or memory the connection stays in the backlog, and poll() would return immediately
+    // again.
     const bool short_of = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (short_of) ::poll(nullptr, 0, static_cast<int>(kLook.count()));
     return;
   }
   auto caller = peer_of(fd.get());
   if (!caller) {
-    // It took the last descriptor, and to hold its process takes another one: told so, and the others wait.
+    // The connection has the last descriptor, and the pidfd needs another one: refuse it; other connections wait.
     if (caller.error().code != Code::kResourceExhausted) return;
     static_cast<void>(send_frame(
-        fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
-                                                 "the agent is short of descriptors or memory: " +
-                                                     caller.error().what + "; try again")))));
+        fd.get(),
+        encode_reply(Result<void>(fail(Code::kResourceExhausted, "the agent has no free file descriptors or memory: " +
+                                                                     caller.error().what + "; retry later")))));
     fd.reset();
     ::poll(nullptr, 0, static_cast<int>(kLook.count()));
     return;
   }
-  if (!take_seat(*caller)) {
+  if (!admit(*caller)) {
     note_refused(*caller);
     static_cast<void>(send_frame(
-        fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
-                                                 "too many connections to the agent at once; try again")))));
+        fd.get(), encode_reply(Result<void>(
+                      fail(Code::kResourceExhausted, "too many concurrent connections to the agent; retry later")))));
     return;
   }
   auto& connection = connections_.emplace_back();
   connection.fd = std::move(fd);
-  connection.thread = std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
+  connection.thread = std::thread([this, &connection, peer = *caller, stop] { serve(connection, peer, stop); });
 }
 
-bool Server::take_seat(const Caller& caller) {
-  const int seats = limits_.connections - (caller.uid == 0 ? 0 : limits_.kept_for_root);
-  if (static_cast<int>(connections_.size()) >= seats) return false;
+bool Server::admit(const Caller& caller) {
+  const int limit = limits_.connections - (caller.uid == 0 ? 0 : limits_.kept_for_root);
+  if (static_cast<int>(connections_.size()) >= limit) return false;
   const std::lock_guard lock(mutex_);
   int& mine = per_user_[caller.uid];
   if (caller.uid != 0 && mine >= limits_.per_user) return false;
@@ -94,26 +95,27 @@ bool Server::take_seat(const Caller& caller) {
   return true;
 }
 
-/// At most every ten seconds: any local user can have itself refused as often as it likes, and the log's file system
-/// is the one of all sockets and pages.
+/// Logs at most one line every 10 s: any local user can cause refusals at any rate, and the log shares its file system
+/// with all sockets and pages.
 void Server::note_refused(const Caller& caller) {
   ++refused_;
   const auto now = std::chrono::steady_clock::now();
   if (now < next_line_) return;
   next_line_ = now + std::chrono::seconds(10);
-  log_.warn("connection refused: too many at once",
+  log_.warn("connection refused: too many concurrent connections",
             {{"uid", caller.uid}, {"pid", caller.pid}, {"refused", std::exchange(refused_, 0)}});
 }
 
 void Server::serve(Connection& connection, const Caller& caller, const std::stop_token& stop) {
   const int fd = connection.fd.get();
-  auto last = std::chrono::steady_clock::now();  // answered
+  auto last = std::chrono::steady_clock::now();  // when the last request was answered
   while (!stop.stop_requested()) {
     auto bytes = receive_frame(fd, kMaxRequestBytes, std::min(kLook, limits_.idle));
     const bool nothing = !bytes && bytes.error().code == Code::kDeadlineExceeded && !peer_closed(fd);
     if (nothing && std::chrono::steady_clock::now() - last < limits_.idle) continue;
     if (!bytes) {
-      // Whoever sends too much is told so, then it is over: where the next frame starts is not known.
+      // A frame that is too long is answered with an error and the connection is closed: the start of the next frame
+      // is unknown.
       if (bytes.error().code == Code::kOutOfRange) {
         static_cast<void>(
             send_frame(fd, encode_reply(Result<void>(fail(Code::kInvalidArgument, bytes.error().what)))));
@@ -139,7 +141,7 @@ std::string Server::answer(std::string_view bytes, const Caller& caller, int fd,
     case Op::kAllocate: {
       auto grant = api_.allocate(caller, request->allocate,
                                  [fd, &stop] { return stop.stop_requested() || peer_closed(fd); });
-      // Nobody is there to use it: take it back at once instead of waiting for the time-out of a start.
+      // The client has gone: release the slice immediately instead of waiting for the start timeout.
       if (grant && !request->allocate.keep && peer_closed(fd)) {
         static_cast<void>(api_.release(caller, grant->slice, true));
       }

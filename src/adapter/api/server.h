@@ -18,23 +18,24 @@
 
 namespace carve::api {
 
-/// How much of the agent its users may take.
+/// The limits on connections.
 struct ServerLimits {
   int connections = 256;
-  int kept_for_root = 32;  // of these: where all users of a machine fill theirs, root and the pod's probe are answered
-  int per_user = 32;       // root aside
-  std::chrono::milliseconds idle{30'000};  // without a whole request, and none being answered: then it is closed
+  int kept_for_root = 32;  // of `connections`: root and the pod's probe are answered when users have filled the rest
+  int per_user = 32;       // for each user except root
+  // A connection without a complete request, and without one being answered, is closed after this time.
+  std::chrono::milliseconds idle{30'000};
 };
 
-/// Serves an AgentApi on a unix socket: one thread per connection, few per user, all input checked. It
-/// decides nothing: who may do what is the application's business; here the kernel is asked who it is.
+/// Serves an AgentApi on a Unix socket: one thread per connection, few connections per user, all input checked. The
+/// server reads the caller's identity from the kernel; the application decides about permissions.
 class Server {
  public:
-  /// Takes the socket over (a stale one is replaced). Errors as listen_at().
+  /// Creates the socket; replaces a stale one. Errors: those of listen_at().
   static Result<std::unique_ptr<Server>> open(const std::string& path, AgentApi& api, Log& log,
                                               const ServerLimits& limits = {});
   ~Server();  // removes the socket
-  /// Until `stop`; then closes all connections and joins their threads.
+  /// Serves until `stop`; then closes all connections and joins their threads.
   void run(const std::stop_token& stop);
 
  private:
@@ -45,7 +46,7 @@ class Server {
   };
   Server(std::string path, Fd listener, AgentApi& api, Log& log, const ServerLimits& limits);
   void accept_one(const std::stop_token& stop);
-  [[nodiscard]] bool take_seat(const Caller& caller);
+  [[nodiscard]] bool admit(const Caller& caller);
   void note_refused(const Caller& caller);
   void serve(Connection& connection, const Caller& caller, const std::stop_token& stop);
   std::string answer(std::string_view bytes, const Caller& caller, int fd, const std::stop_token& stop);
@@ -58,9 +59,9 @@ class Server {
   ServerLimits limits_;
   std::mutex mutex_;
   std::map<std::uint32_t, int> per_user_;
-  // Touched by the accepting thread only.
+  // Used by the accepting thread only.
   std::list<Connection> connections_;
-  std::uint64_t refused_ = 0;  // since the last line about it
+  std::uint64_t refused_ = 0;  // refusals since the last log line about them
   std::chrono::steady_clock::time_point next_line_{};
 };
 

@@ -1,6 +1,7 @@
 #include "adapter/api/server.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -57,19 +58,19 @@ class ApiServerTest : public testing::Test {
   [[nodiscard]] bool is_refused() const {
     const auto fd = connect_to(path_);
     const auto reply = fd ? receive_frame(fd->get(), kMaxReplyBytes, std::chrono::seconds(5)) : std::string();
-    return reply && reply->find("too many") != std::string::npos;
+    return reply && reply->find("too many concurrent") != std::string::npos;
   }
-  /// The first answer of a connection that asks for the view: a refusal, unless it has its seat.
-  static std::string told(const Result<Fd>& fd) {
+  /// The first answer on a connection that requests the view: a refusal, or the view if the connection was accepted.
+  static std::string first_answer(const Result<Fd>& fd) {
     EXPECT_TRUE(fd);
     ApiRequest message;
     message.op = Op::kView;
-    static_cast<void>(send_frame(fd->get(), encode_request(message)));  // a refused connection may be closed already
+    static_cast<void>(send_frame(fd->get(), encode_request(message)));  // a refused connection may already be closed
     return receive_frame(fd->get(), kMaxReplyBytes, std::chrono::seconds(5)).value_or("");
   }
-  static bool has_seat(const Result<Fd>& fd) {
-    const auto answer = told(fd);
-    return !answer.empty() && answer.find("too many") == std::string::npos;
+  static bool is_accepted(const Result<Fd>& fd) {
+    const auto answer = first_answer(fd);
+    return !answer.empty() && answer.find("too many concurrent") == std::string::npos;
   }
   std::atomic<int> lines_{0};
   Log log_{[this](std::string_view) { ++lines_; }};
@@ -80,7 +81,7 @@ class ApiServerTest : public testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(ApiServerTest, TellsWhoAsks) {
+TEST_F(ApiServerTest, PassesThePeersIdentityToTheApplication) {
   Client client(path_);
   const auto grant = client.allocate({}, {}, {});
   ASSERT_TRUE(grant) << grant.error().what;
@@ -89,7 +90,7 @@ TEST_F(ApiServerTest, TellsWhoAsks) {
   EXPECT_TRUE(client.view({}));
 }
 
-TEST_F(ApiServerTest, ASecondServerIsRefusedAndAStaleSocketIsReplaced) {
+TEST_F(ApiServerTest, RefusesASecondServerAndReplacesAStaleSocket) {
   EXPECT_EQ(Server::open(path_, echo_, log_).error().code, Code::kAlreadyExists);
   const std::string stale = path_ + ".stale";
   {
@@ -102,8 +103,8 @@ TEST_F(ApiServerTest, ASecondServerIsRefusedAndAStaleSocketIsReplaced) {
   EXPECT_TRUE(Server::open(stale, echo_, log_));
 }
 
-/// A stopped agent, and more commands than its queue takes.
-TEST(ApiClientTest, AnAgentThatAcceptsNobodyIsNotWaitedForForEver) {
+/// A stopped agent, and more commands than its backlog takes.
+TEST(ApiClientTest, TheClientGivesUpOnAnAgentThatDoesNotAccept) {
   const TempFolder folder;
   const std::string path = folder.path() + "/agent.sock";
   const auto stopped = listen_at(path);
@@ -121,34 +122,34 @@ TEST(ApiClientTest, AnAgentThatAcceptsNobodyIsNotWaitedForForEver) {
     ASSERT_LT(queue.size(), 10U);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
-  EXPECT_EQ(listen_at(path).error().code, Code::kAlreadyExists) << "its socket is not taken away from it";
+  EXPECT_EQ(listen_at(path).error().code, Code::kAlreadyExists) << "the socket of a living agent is not replaced";
   const auto asked = Client(path).view({});
   ASSERT_FALSE(asked);
   EXPECT_EQ(asked.error().code, Code::kUnavailable);
-  EXPECT_NE(asked.error().what.find("does not accept"), std::string::npos) << asked.error().what;
+  EXPECT_NE(asked.error().what.find("does not accept connections"), std::string::npos) << asked.error().what;
 }
 
-/// It is refused before it has said anything, and may find the connection closed when it does.
-TEST_F(ApiServerTest, AClientWithoutASeatIsToldSo) {
+/// The server refuses the client before it has read anything; the client may then send to a closed connection.
+TEST_F(ApiServerTest, AClientBeyondTheLimitReceivesARefusal) {
   start({.connections = 1, .kept_for_root = 0});
-  const auto seat = connect_to(path_);
-  ASSERT_TRUE(has_seat(seat));
+  const auto accepted = connect_to(path_);
+  ASSERT_TRUE(is_accepted(accepted));
   for (int i = 0; i < 300; ++i) {
     const auto refused = Client(path_).view({});
     ASSERT_FALSE(refused);
     ASSERT_EQ(refused.error().code, Code::kResourceExhausted) << i << ": " << refused.error().what;
-    ASSERT_NE(refused.error().what.find("too many connections"), std::string::npos) << refused.error().what;
+    ASSERT_NE(refused.error().what.find("too many concurrent connections"), std::string::npos) << refused.error().what;
   }
 }
 
-/// Between an agent that was killed and the next one its socket is there and nobody listens; after one that ended in
-/// order only the lock of its supervisor is.
-TEST_F(ApiServerTest, APatientClientWaitsForTheNextAgent) {
+/// After an agent was killed, its socket exists and no process listens until the next agent starts. After an agent
+/// ended in order, only the lock file of its supervisor exists.
+TEST_F(ApiServerTest, AClientWithPatienceWaitsForTheNextAgent) {
   const auto restarted = [&](auto prepare) {
     thread_ = std::jthread();
     server_.reset();
     prepare();
-    EXPECT_FALSE(Client(path_).view({})) << "one without patience";
+    EXPECT_FALSE(Client(path_).view({})) << "a client without patience";
     std::jthread next([this] {
       ::usleep(300'000);  // real time is the subject
       start({});
@@ -157,7 +158,7 @@ TEST_F(ApiServerTest, APatientClientWaitsForTheNextAgent) {
     EXPECT_TRUE(view) << view.error().what;
     next.join();
   };
-  restarted([&] { EXPECT_TRUE(listen_at(path_)); });  // closed at once: a stale socket
+  restarted([&] { EXPECT_TRUE(listen_at(path_)); });  // closed immediately: a stale socket
   restarted([&] { EXPECT_TRUE(replace_file(folder_.path() + "/up.lock", "", 0600)); });
   ::unlink((folder_.path() + "/up.lock").c_str());
   thread_ = std::jthread();
@@ -166,10 +167,33 @@ TEST_F(ApiServerTest, APatientClientWaitsForTheNextAgent) {
   const auto none = Client(path_, std::chrono::seconds(20)).view({});
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().what.find("start it with `carve up`"), std::string::npos) << none.error().what;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "nothing says that one will come";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5))
+      << "nothing shows that an agent is expected";
 }
 
-TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {
+/// The agent is killed after it has read the request and before it has answered. The next agent gives back a grant of
+/// which no client was told, so the request is safe to repeat.
+TEST_F(ApiServerTest, APatientClientRepeatsARequestOfWhichTheAgentDied) {
+  thread_ = std::jthread();
+  server_.reset();
+  auto dying = listen_at(path_);
+  ASSERT_TRUE(dying);
+  std::jthread next([&] {
+    {
+      pollfd waiting = {dying->get(), POLLIN, 0};
+      EXPECT_EQ(::poll(&waiting, 1, 5'000), 1);
+      const Fd connection(::accept4(dying->get(), nullptr, nullptr, SOCK_CLOEXEC));
+      EXPECT_TRUE(receive_frame(connection.get(), kMaxReplyBytes, std::chrono::seconds(5)));
+      *dying = Fd();
+    }
+    start({});
+  });
+  const auto grant = Client(path_, std::chrono::seconds(20)).allocate({}, AllocateRequest{}, {});
+  next.join();
+  EXPECT_TRUE(grant) << grant.error().what;
+}
+
+TEST_F(ApiServerTest, InvalidInputAffectsOnlyItsOwnConnection) {
   const auto fd = connect_to(path_);
   ASSERT_TRUE(fd);
   const std::string noise(100, '\xff');
@@ -186,14 +210,14 @@ TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {
   EXPECT_TRUE(receive_frame(garbage->get(), kMaxReplyBytes, std::chrono::seconds(5)));
 }
 
-TEST_F(ApiServerTest, WhoIsRefusedOftenIsLoggedSeldom) {
+TEST_F(ApiServerTest, LogsRepeatedRefusalsOnce) {
   std::vector<Result<Fd>> all;
   for (int i = 0; i < ServerLimits{}.connections; ++i) all.push_back(connect_to(path_));
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(is_refused());
   EXPECT_EQ(lines_, 1);
 }
 
-TEST_F(ApiServerTest, WhoeverGoesAwayStopsWaiting) {
+TEST_F(ApiServerTest, ARequestEndsWhenItsClientDisconnects) {
   {
     auto fd = connect_to(path_);
     ASSERT_TRUE(fd);
@@ -206,14 +230,14 @@ TEST_F(ApiServerTest, WhoeverGoesAwayStopsWaiting) {
   EXPECT_TRUE(echo_.went_away);
 }
 
-TEST_F(ApiServerTest, WhoAsksNothingIsNotKept) {
+TEST_F(ApiServerTest, ClosesIdleConnections) {
   start({.idle = std::chrono::milliseconds(400)});
   const auto fd = connect_to(path_);
   ASSERT_TRUE(fd);
   const auto end = receive_frame(fd->get(), kMaxReplyBytes, std::chrono::seconds(5));
   ASSERT_FALSE(end);
   EXPECT_EQ(end.error().code, Code::kUnavailable) << end.error().what;  // closed
-  // To be answered may take as long as it takes.
+  // A request that is being answered has no time limit.
   const auto waits = connect_to(path_);
   ApiRequest message;
   message.op = Op::kAllocate;
@@ -225,7 +249,7 @@ TEST_F(ApiServerTest, WhoAsksNothingIsNotKept) {
   EXPECT_FALSE(echo_.went_away);
 }
 
-TEST_F(ApiServerTest, ACrowdOfUsersLeavesASeatForRoot) {
+TEST_F(ApiServerTest, KeepsConnectionsFreeForRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root to connect as another user";
   ASSERT_EQ(::chmod(path_.substr(0, path_.rfind('/')).c_str(), 0711), 0);
   start({.connections = 4, .kept_for_root = 1, .per_user = 2});
@@ -237,16 +261,16 @@ TEST_F(ApiServerTest, ACrowdOfUsersLeavesASeatForRoot) {
   };
   const auto first = as(65533);
   const auto second = as(65533);
-  EXPECT_TRUE(has_seat(second));
-  EXPECT_NE(told(as(65533)).find("too many"), std::string::npos) << "of one user";
+  EXPECT_TRUE(is_accepted(second));
+  EXPECT_NE(first_answer(as(65533)).find("too many concurrent"), std::string::npos) << "the limit of one user";
   const auto other = as(65534);
-  EXPECT_TRUE(has_seat(other));
-  EXPECT_NE(told(as(65532)).find("too many"), std::string::npos) << "of all users";
-  EXPECT_TRUE(Client(path_).view({})) << "of root";
+  EXPECT_TRUE(is_accepted(other));
+  EXPECT_NE(first_answer(as(65532)).find("too many concurrent"), std::string::npos) << "the limit of all users";
+  EXPECT_TRUE(Client(path_).view({})) << "root is accepted";
 }
 
-/// The connection waits in the queue until there is a descriptor for it; meanwhile nothing spins.
-TEST_F(ApiServerTest, WithoutADescriptorItWaits) {
+/// The connection waits in the backlog until a descriptor is free; the server does not busy-loop meanwhile.
+TEST_F(ApiServerTest, WaitsForAFreeDescriptorWithoutSpinning) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -273,8 +297,8 @@ TEST_F(ApiServerTest, WithoutADescriptorItWaits) {
   EXPECT_TRUE(receive_frame(fd.get(), kMaxReplyBytes, std::chrono::seconds(5)));
 }
 
-/// Of a caller that gets the last one there is none left to hold its process by.
-TEST_F(ApiServerTest, WhoTakesTheLastDescriptorIsToldSo) {
+/// A connection that has the last descriptor leaves none for the pidfd of its process.
+TEST_F(ApiServerTest, AClientThatTakesTheLastDescriptorReceivesAnError) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -290,7 +314,7 @@ TEST_F(ApiServerTest, WhoTakesTheLastDescriptorIsToldSo) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_EQ(connected, 0);
   ASSERT_TRUE(reply) << reply.error().what;
-  EXPECT_NE(reply->find("short of descriptors"), std::string::npos) << *reply;
+  EXPECT_NE(reply->find("no free file descriptors"), std::string::npos) << *reply;
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ Result<AgentView> view_from(const json::value& value) {
   if (f.has("device_folder")) v.device_folder = f.text("device_folder");
   v.library_error = f.text("library_error");
   v.cgroup_error = f.text("cgroup_error");
-  if (f.has("own_devices")) {  // not of an agent of an earlier version
+  if (f.has("own_devices")) {  // an agent of an earlier version does not send it
     v.own_devices = f.flag("own_devices");
     v.device_mode = static_cast<std::uint32_t>(f.number("device_mode", 0, 07777));
     v.device_group = static_cast<std::uint32_t>(f.number("device_group", 0, UINT32_MAX));
@@ -240,7 +240,7 @@ json::value value_of(const Grant& g) {
                       {"hidden_minors", json::array(g.hidden_minors.begin(), g.hidden_minors.end())},
                       {"masking_socket", g.masking_socket},
                       {"device", g.device}};
-  if (!g.card_files.empty()) grant["card_files"] = g.card_files;  // a client of an earlier version knows no such field
+  if (!g.card_files.empty()) grant["card_files"] = g.card_files;  // a client of an earlier version refuses the field
   return grant;
 }
 
@@ -268,7 +268,7 @@ Result<Grant> grant_from(const json::value& value) {
   g.driver.nvml = f.text("driver_nvml");
   for (const auto& minor : f.array("hidden_minors", kMany)) {
     if (!minor.is_int64()) {
-      f.wrong("hidden_minors", "not whole numbers");
+      f.wrong("hidden_minors", "not integers");
       break;
     }
     g.hidden_minors.push_back(static_cast<int>(minor.get_int64()));

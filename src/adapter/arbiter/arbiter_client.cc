@@ -77,7 +77,7 @@ Result<void> ArbiterClient::put(const PageOrder& order) {
   const std::lock_guard lock(mutex_);
   std::vector<Fd> received;
   auto asked = ask_connected(request, &received);
-  // To an arbiter from before there were gates the word for it is part of the number of cards.
+  // An arbiter from before launch gates existed reads `gated` as part of card_count.
   if (!asked && order.gated && asked.error().code == Code::kInvalidArgument) {
     return fail(Code::kFailedPrecondition,
                 asked.error().what + "; an arbiter of an earlier release runs: end the slices, carve down, carve up");
@@ -93,7 +93,7 @@ Result<void> ArbiterClient::put(const PageOrder& order) {
 
 Result<void> ArbiterClient::drop(const std::string& id) {
   const std::lock_guard lock(mutex_);
-  // Forgotten first: an arbiter that starts anew in between must not be handed what is to go.
+  // Erased first: an arbiter that restarts in between must not receive the slice that is to be dropped.
   kept_.erase(id);
   CARVE_TRY_VOID(ask_connected(request_for(abi::ControlOp::kDrop, id), nullptr));
   return {};
@@ -138,7 +138,7 @@ Result<void> ArbiterClient::set_overhead(const std::string& id, std::uint32_t ca
 
 Result<abi::ControlReply> ArbiterClient::ask_connected(const abi::ControlRequest& request,
                                                        std::vector<Fd>* received) {
-  // An arbiter that was restarted shows as a broken connection: one more try, after handing over what we keep.
+  // A restart of the arbiter breaks the connection: reconnect, hand over the kept slices, and retry once.
   for (int attempt = 0;; ++attempt) {
     CARVE_TRY_VOID(connect_if_needed());
     auto reply = ask(request, {}, received);
@@ -165,7 +165,7 @@ Result<void> ArbiterClient::adopt_all() {
     request.op = abi::ControlOp::kAdopt;
     std::vector<Fd> received;
     auto reply = ask(request, kept.fds, &received);
-    // What it refuses, the next put() hears of; but all is handed over before anything else is said.
+    // If the arbiter refuses a slice, the next put() reports it; all slices are handed over before any other request.
     if (!reply && !socket_) return fail_in("hand over slice " + id, reply.error());
     if (reply && received.size() == kept.fds.size()) kept.fds = std::move(received);
   }

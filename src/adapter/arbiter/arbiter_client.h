@@ -11,11 +11,11 @@
 
 namespace carve {
 
-/// The arbiter, over its control socket. Keeps duplicates of every slice's account pages and listening socket, and
-/// hands them to an arbiter that was started anew before anything else is said to it: running slices lose nothing.
+/// The arbiter's control socket. The client keeps duplicates of every slice's account pages and listening socket. After
+/// a restart of the arbiter it sends them before any other request, so that running slices lose nothing.
 class ArbiterClient final : public Pages {
  public:
-  /// `socket_path`: <runtime>/arbiter/control. Connects at the first call, and again whenever it has to.
+  /// `socket_path`: <runtime>/arbiter/control. Connects at the first call, and again after the connection broke.
   explicit ArbiterClient(std::string socket_path) : path_(std::move(socket_path)) {}
 
   Result<void> put(const PageOrder& order) override;

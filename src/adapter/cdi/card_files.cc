@@ -17,7 +17,7 @@
 namespace carve::cdi {
 namespace {
 
-/// A file held by its inode: what is put at its path later is not what is changed.
+/// A file held by its inode. A file that replaces it at the path later is not changed.
 struct HeldFile {
   Fd fd;
   FoundFile found;
@@ -33,17 +33,17 @@ FoundFile found_from(const struct stat& info) {
           {info.st_mode & 07777U, info.st_uid, info.st_gid}};
 }
 
-/// nullopt: no such file. A link is held itself, and is no device.
+/// nullopt: no such file. A symbolic link is not followed: the link itself is held, and it is not a device.
 Result<std::optional<HeldFile>> hold_file(const std::string& path) {
   HeldFile file{Fd(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)), {}};
   if (!file.fd && errno == ENOENT) return std::nullopt;
   struct stat info = {};
-  if (!file.fd || ::fstat(file.fd.get(), &info) != 0) return tl::unexpected(errno_error(errno, "look at " + path));
+  if (!file.fd || ::fstat(file.fd.get(), &info) != 0) return tl::unexpected(errno_error(errno, "inspect " + path));
   file.found = found_from(info);
   return std::optional<HeldFile>(std::move(file));
 }
 
-/// Closed first: at no moment may more users open it than before and after.
+/// Closes the file first, so that at no moment more users can open it than before or after the change.
 Result<void> set_rights(const HeldFile& file, const FileRights& rights, const std::string& path) {
   const std::string handle = file.handle();
   if (::chmod(handle.c_str(), 0600) != 0 || ::chown(handle.c_str(), rights.uid, rights.gid) != 0 ||
@@ -70,7 +70,7 @@ Result<void> make_slice_node(const std::string& path, std::uint32_t major, std::
   }
   if (there && ::unlink(path.c_str()) != 0) return tl::unexpected(errno_error(errno, "remove " + path));
   if (::mknod(path.c_str(), S_IFCHR | 0600, makedev(major, minor)) != 0 || ::chmod(path.c_str(), 0666) != 0) {
-    return tl::unexpected(errno_error(errno, "make " + path));
+    return tl::unexpected(errno_error(errno, "create " + path));
   }
   return {};
 }
@@ -85,7 +85,8 @@ Result<void> remove_slice_folder(const std::string& folder) {
 
 std::string slices_folder(const std::string& dev) { return dev + "/carve"; }
 
-/// Of another boot: /dev was created again since. A file that is still as Carve sets it was not (a /dev on a disk).
+/// Drops the records of another boot, because /dev was created again. The record of a file that still has the rights
+/// that Carve sets remains: its /dev is on a disk.
 void forget_other_boot(SavedModes* saved, const CardFileOptions& options, const FileRights& wanted) {
   if (saved->boot_id == options.boot_id) return;
   std::erase_if(saved->files, [&](const SavedMode& one) {
@@ -130,7 +131,7 @@ Result<bool> OwnedCardFiles::own_one(int card, std::optional<std::uint32_t> driv
       taken_.insert(card);
       return false;
     case OwnStep::kLeave:
-      return fail(Code::kFailedPrecondition, path + ": no device file of this card; it is left alone");
+      return fail(Code::kFailedPrecondition, path + ": not a device file of this card; it is not changed");
     case OwnStep::kTake:
       CARVE_TRY_VOID(set_rights(*file, wanted(), path));
       taken_.insert(card);
@@ -181,7 +182,7 @@ Result<void> OwnedCardFiles::give(const std::string& slice, std::uint32_t user, 
     CARVE_TRY(const auto file, hold_file(path_of(options_.dev, card)));
     if (!file) continue;
     if (!file->found.is_device) {
-      return fail(Code::kFailedPrecondition, path_of(options_.dev, card) + ": no device file");
+      return fail(Code::kFailedPrecondition, path_of(options_.dev, card) + ": not a device file");
     }
     CARVE_TRY_VOID(make_slice_node(path_of(folder, card), file->found.major, file->found.minor));
   }
@@ -211,7 +212,7 @@ Result<std::vector<std::string>> restore_card_files(const CardFileOptions& optio
     CARVE_TRY(const auto file, hold_file(path));
     if (!file) continue;
     if (!is_saved_device(file->found, one)) {
-      left.push_back(path + " is another file by now");
+      left.push_back(path + " is another file now");
     } else {
       CARVE_TRY_VOID(set_rights(*file, one.before, path));
     }

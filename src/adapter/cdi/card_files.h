@@ -13,19 +13,19 @@ namespace carve::cdi {
 struct CardFileOptions {
   std::string record;                  // where the previous modes are stored
   std::string boot_id;                 // the kernel's
-  std::optional<std::uint32_t> group;  // may open the files, too: mode 0660; without: 0600
+  std::optional<std::uint32_t> group;  // members can open the files too: mode 0660; nullopt: mode 0600
   std::string dev = "/dev";
 };
 
-/// Where the record of a state folder is.
+/// The path of the record in a state folder.
 [[nodiscard]] std::string card_file_record(const std::string& state_folder);
 
-/// Only the cards' own files are closed. /dev/nvidiactl and /dev/nvidia-uvm belong to all cards together: every call of
-/// the driver needs them, the ones that only ask included, and without the file of a card they lead to no memory of it;
-/// NVIDIA's container toolkit, too, keeps containers from a card by its own file alone.
+/// Closes only the files of single cards. /dev/nvidiactl and /dev/nvidia-uvm belong to all cards together. Every call
+/// of the driver needs them, also calls that only query. Without the file of a card they give no access to its memory.
+/// NVIDIA's container toolkit also isolates containers by the file of the card alone.
 ///
-/// A slice's nodes are in <dev>/carve/<slice>/, root:root 0666 as the driver makes its own, in a folder that root and
-/// the slice's user pass by an access list. They are below /dev because /run is mounted nodev on most hosts.
+/// A slice's nodes are in <dev>/carve/<slice>/, root:root 0666 like the driver's own, in a folder that an access list
+/// opens to root and the slice's user only. They are below /dev because /run is mounted nodev on most hosts.
 ///   source  systemd's mount table (/run: nosuid, nodev); nvidia-modprobe's default DeviceFileMode 0666
 class OwnedCardFiles final : public CardFiles {
  public:
@@ -39,21 +39,22 @@ class OwnedCardFiles final : public CardFiles {
   [[nodiscard]] std::uint32_t group() const override { return options_.group.value_or(0); }
 
  private:
-  /// True: it was Carve's and was found changed.
+  /// True: the file belonged to Carve, and something has changed it since.
   Result<bool> own_one(int card, std::optional<std::uint32_t> driver_major);
   Result<void> load();
   [[nodiscard]] FileRights wanted() const { return {mode(), 0, group()}; }
 
   CardFileOptions options_;
-  // of own() alone
+  // used by own() only
   std::optional<SavedModes> saved_;  // as on the disk; nullopt: not read yet
-  std::set<int> taken_;              // by this process: one that a killed agent left half taken was changed by nobody
+  /// Cards that this process has closed. A file that a killed agent left half changed is not reported.
+  std::set<int> taken_;
 };
 
-/// Gives the recorded files their previous owner and mode, removes all slices' nodes, then the record. A file that is
-/// gone, or is another device or a link by now, is left alone. Without a record only slices' nodes are removed.
-///   returns a text for each file that was left alone and exists
-///   errors  kDataLoss: the record is damaged; the system's; then the record stays
+/// Restores owner and mode of the recorded files, removes all slices' nodes, then the record. A file that no longer
+/// exists, or that is another device or a link now, is not changed. Without a record only slices' nodes are removed.
+///   returns a text for each existing file that was not changed
+///   errors  kDataLoss: the record is damaged; system errors; then the record remains
 [[nodiscard]] Result<std::vector<std::string>> restore_card_files(const CardFileOptions& options);
 
 }  // namespace carve::cdi

@@ -27,7 +27,7 @@ class CardFilesTest : public ::testing::Test {
     }
     make(1);
     ::chmod(path(0).c_str(), 0666);
-    // The numbers of /dev/zero are those of no card where the kernel has a driver for cards.
+    // Where the kernel has a driver for cards, no card has the device numbers of /dev/zero.
     if (read_text("/proc/devices").value_or("").find(" nvidia") != std::string::npos) GTEST_SKIP() << "a real driver";
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -47,11 +47,11 @@ class CardFilesTest : public ::testing::Test {
   CardFileOptions options_;
 };
 
-TEST_F(CardFilesTest, AreClosedAndGivenBack) {
+TEST_F(CardFilesTest, AreClosedAndRestored) {
   ASSERT_EQ(::chmod(path(1).c_str(), 0640), 0);
   ASSERT_EQ(::chown(path(1).c_str(), 7, 44), 0);
   OwnedCardFiles files(options_);
-  ASSERT_TRUE(files.own({0, 1, 2})) << "a missing one is no error";
+  ASSERT_TRUE(files.own({0, 1, 2})) << "a missing file is not an error";
   EXPECT_EQ(mode(0), 0600U);
   EXPECT_EQ(mode(1), 0600U);
   EXPECT_EQ(mode(options_.record), 0600U);
@@ -67,7 +67,7 @@ TEST_F(CardFilesTest, AreClosedAndGivenBack) {
   EXPECT_FALSE(fs::exists(options_.record));
 }
 
-TEST_F(CardFilesTest, ASecondAgentRecordsNothingOfTheFirst) {
+TEST_F(CardFilesTest, ASecondAgentDoesNotRecordTheRightsSetByTheFirst) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
   const auto record = read_text(options_.record);
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
@@ -79,22 +79,22 @@ TEST_F(CardFilesTest, ASecondAgentRecordsNothingOfTheFirst) {
   EXPECT_EQ(mode(0), 0666U);
 }
 
-TEST_F(CardFilesTest, AnAgentKilledBetweenRecordAndChangeLosesNothing) {
+TEST_F(CardFilesTest, AnAgentKilledBetweenRecordAndChangeLosesNoRights) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
-  for (const unsigned found : {0666U, 0600U, 0000U}) {  // before the first, between two, after the last change
+  for (const unsigned found : {0666U, 0600U, 0000U}) {  // before, between and after the changes
     ASSERT_EQ(::chmod(path(0).c_str(), found), 0);
     OwnedCardFiles next(options_);
     const auto changed = next.own({0});
     ASSERT_TRUE(changed);
-    EXPECT_TRUE(changed->empty()) << "nobody changed it";
+    EXPECT_TRUE(changed->empty()) << "no other program changed it";
     EXPECT_EQ(mode(0), 0600U);
   }
   ASSERT_EQ(::chmod(path(0).c_str(), 0666), 0);
-  ASSERT_TRUE(restore_card_files(options_)) << "down, without an agent since";
+  ASSERT_TRUE(restore_card_files(options_)) << "down, without another agent";
   EXPECT_EQ(mode(0), 0666U);
 }
 
-TEST_F(CardFilesTest, WhatOpensOneIsTold) {
+TEST_F(CardFilesTest, AFileThatWasOpenedAgainIsReported) {
   OwnedCardFiles files(options_);
   ASSERT_TRUE(files.own({0, 1}));
   ASSERT_EQ(::chmod(path(1).c_str(), 0666), 0);
@@ -102,12 +102,12 @@ TEST_F(CardFilesTest, WhatOpensOneIsTold) {
   ASSERT_TRUE(changed);
   EXPECT_EQ(*changed, std::vector<std::string>{path(1)});
   ASSERT_EQ(::unlink(path(1).c_str()), 0);
-  make(1);  // nvidia-modprobe made it again
+  make(1);  // as nvidia-modprobe re-creates it
   EXPECT_EQ(files.own({0, 1})->size(), 1U);
   EXPECT_EQ(mode(1), 0600U);
 }
 
-TEST_F(CardFilesTest, ALinkAtTheRecordedPathIsLeftAlone) {
+TEST_F(CardFilesTest, ALinkAtTheRecordedPathIsNotFollowed) {
   OwnedCardFiles files(options_);
   ASSERT_TRUE(files.own({0}));
   const std::string victim = folder_ + "/shadow";
@@ -116,8 +116,8 @@ TEST_F(CardFilesTest, ALinkAtTheRecordedPathIsLeftAlone) {
   ASSERT_EQ(::symlink(victim.c_str(), path(0).c_str()), 0);
   const auto owned = files.own({0, 1});
   ASSERT_FALSE(owned);
-  EXPECT_NE(owned.error().what.find("nvidia0: no device file"), std::string::npos) << owned.error().what;
-  EXPECT_EQ(mode(1), 0600U) << "the others are closed all the same";
+  EXPECT_NE(owned.error().what.find("nvidia0: not a device file"), std::string::npos) << owned.error().what;
+  EXPECT_EQ(mode(1), 0600U) << "the other files are closed nevertheless";
   const auto left = restore_card_files(options_);
   ASSERT_TRUE(left);
   ASSERT_EQ(left->size(), 1U);
@@ -126,7 +126,7 @@ TEST_F(CardFilesTest, ALinkAtTheRecordedPathIsLeftAlone) {
   EXPECT_EQ(mode(1), 0666U);
 }
 
-TEST_F(CardFilesTest, ACardThatDisappearedIsNoErrorOfDown) {
+TEST_F(CardFilesTest, ADisappearedCardIsNotAnErrorOfRestore) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0, 1}));
   ASSERT_EQ(::unlink(path(0).c_str()), 0);
   const auto left = restore_card_files(options_);
@@ -136,7 +136,7 @@ TEST_F(CardFilesTest, ACardThatDisappearedIsNoErrorOfDown) {
   EXPECT_FALSE(fs::exists(options_.record));
 }
 
-TEST_F(CardFilesTest, ADamagedRecordStopsBothWays) {
+TEST_F(CardFilesTest, ADamagedRecordStopsClosingAndRestoring) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
   ASSERT_TRUE(replace_file(options_.record, "card-files 1 boot-1\nnvidia0 1:5 06", 0600));
   ASSERT_EQ(::chmod(path(1).c_str(), 0644), 0);
@@ -146,11 +146,11 @@ TEST_F(CardFilesTest, ADamagedRecordStopsBothWays) {
   EXPECT_TRUE(fs::exists(options_.record));
 }
 
-TEST_F(CardFilesTest, AnotherBootsRecordIsForgotten) {
+TEST_F(CardFilesTest, TheRecordOfAnotherBootIsDropped) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0, 1}));
   options_.boot_id = "boot-2";
   ASSERT_EQ(::unlink(path(0).c_str()), 0);
-  make(0, 0644);  // as this boot's rules say; the other is on a disk and still as it was left
+  make(0, 0644);  // the mode of this boot; the other file is on a disk and is unchanged
   OwnedCardFiles files(options_);
   ASSERT_TRUE(files.own({0, 1}));
   ASSERT_TRUE(restore_card_files(options_));
@@ -158,7 +158,7 @@ TEST_F(CardFilesTest, AnotherBootsRecordIsForgotten) {
   EXPECT_EQ(mode(1), 0666U);
 }
 
-TEST_F(CardFilesTest, ASlicesNodesAreItsUsersAlone) {
+TEST_F(CardFilesTest, OnlyItsUserReachesASlicesNodes) {
   OwnedCardFiles files(options_);
   ASSERT_TRUE(files.own({0, 1}));
   ASSERT_TRUE(files.give("run-1", 4711, {1, 7}));

@@ -22,13 +22,14 @@ namespace json = boost::json;
 
 constexpr char kPrefix[] = "carve-slice-";
 constexpr char kSuffix[] = ".json";
-// Where loaders of the usual images look; a mount makes the file where the image has none.
+// The library folders of the loaders in common images. A mount creates the file if the image does not have it.
 constexpr std::array<const char*, 3> kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64",
                                                         "/usr/lib"};
 constexpr std::array<const char*, 3> kCommonNodes = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                                      "/dev/nvidia-uvm-tools"};
 
-// The last seen one of two mounts at one place stays, in a spec and in a container of several devices: each place once.
+// Of two mounts at one path, the last one wins, in a spec and in a container with several devices. Each path is added
+// once.
 class Mounts {
  public:
   void add(const std::string& host, const std::string& inside) {
@@ -40,7 +41,7 @@ class Mounts {
   void add_library(const std::string& file, const std::string& name) {
     for (const char* folder : kLibraryFolders) add(file, std::string(folder) + "/" + name);
   }
-  /// Under the three names that the driver's own two have.
+  /// Adds the library under the three names that the driver's file has: .so, .so.1 and .so.<version>.
   void add_front(const std::string& file, const std::string& name, const std::string& version) {
     add_library(file, name);
     add_library(file, name + ".1");
@@ -65,14 +66,14 @@ void add_installation(Mounts& mounts, const SliceDevice& device, const CdiOption
     for (const auto& name : library.names) mounts.add_library(library.path, name);
   }
   for (const auto& program : all.programs) mounts.add(program, "/usr/bin" + program.substr(program.rfind('/')));
-  if (!device.whole) return;  // the daemons answer for the whole card
+  if (!device.whole) return;  // the daemons act on whole cards
   for (const auto& socket : all.sockets) mounts.add(socket, socket);
 }
 
-// /proc/driver/nvidia stays as the host has it: model, bus id and firmware of every card of the node can be read there,
-// none can be opened. A container device cannot cover it: runtimes refuse every mount below /proc but a few files of
-// lxcfs ("cannot be mounted because it is inside /proc", tried with runc 1.1.5), and the list of masked paths is no
-// part of CDI. NVIDIA's tools cover it from their hook; Carve's hook does not.
+// /proc/driver/nvidia stays as it is on the host: a container can read model, bus id and firmware of every card of the
+// node there, but it can open none of the cards. A container device cannot cover this folder: runtimes refuse every
+// mount below /proc except for a few files of lxcfs ("cannot be mounted because it is inside /proc", tried with
+// runc 1.1.5), and CDI has no masked paths. NVIDIA's tools cover the folder in their hook; Carve's hook does not.
 //   source  opencontainers/runc libcontainer/rootfs_linux.go checkProcMount; nvidia-container-toolkit, its hooks
 json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
                       const cdi::DriverInstallation& installed) {
@@ -97,7 +98,7 @@ json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
   return mounts.take();
 }
 
-/// What the loader looks for: libcuda.so, libcuda.so.1; not libcuda.so.580.65.06.
+/// True for the names that the loader searches: libcuda.so, libcuda.so.1; not libcuda.so.580.65.06.
 bool is_loader_name(const std::string& name) {
   const auto at = name.find(".so");
   if (at == std::string::npos) return false;
@@ -106,10 +107,11 @@ bool is_loader_name(const std::string& name) {
                           rest.find_first_not_of("0123456789", 1) == std::string::npos);
 }
 
-/// Programs that ask `ldconfig -p` for the driver (Triton, ctypes.util.find_library) find only what is in the loader's
-/// cache, and the image's was made before anything was mounted: a hook adds it, where this build has one.
-///   source  OCI runtime specification, "createContainer Hooks": executed in the namespaces of the container, by a path
-///           of the host
+/// Programs that search the driver with `ldconfig -p` (Triton, ctypes.util.find_library) find only libraries in the
+/// loader's cache, and the image's cache was written before the libraries were mounted. A hook adds them, if this build
+/// contains the hook.
+///   source  OCI runtime specification, "createContainer Hooks": the runtime executes them in the namespaces of the
+///           container, by a path of the host
 json::array hooks_of(const SliceDevice& device, const CdiOptions& options, const json::array& mounts) {
   const std::string program = device.library_folder + "/carve-hook";
   if (device.library_folder.empty() || ::access((options.host_root + program).c_str(), X_OK) != 0) return {};
@@ -129,13 +131,13 @@ json::array environment_of(const SliceDevice& device, const CdiOptions& options)
   if (device.whole || options.uses.empty()) return environment;
   std::string words;
   for (const auto use : options.uses) words += (words.empty() ? "" : ",") + std::string(cdi::to_string(use));
-  // For who looks into the container; nothing reads it.
+  // For a person who inspects the container; no program reads it.
   environment.push_back(json::string("CARVE_SECOND_LINE_ONLY=" + words));
   return environment;
 }
 
-/// Whose spec this is, or whose spec it was to become when its writer died (replace_file: "<name>.<pid>.tmp"); empty:
-/// none of ours.
+/// The slice ID of a spec file, or of the temporary file that a dead writer left ("<name>.<pid>.tmp", see
+/// replace_file); empty: the file is not Carve's.
 std::string id_in(const std::string& file) {
   const std::string_view prefix = kPrefix;
   const auto end = file.find(kSuffix);
@@ -145,7 +147,7 @@ std::string id_in(const std::string& file) {
   return rest.empty() || half ? file.substr(prefix.size(), end - prefix.size()) : std::string();
 }
 
-/// The lowest version with all that a spec of ours uses.
+/// The lowest CDI version that has all features that the spec uses.
 ///   source  CDI specification, section "Released versions": names that begin with a digit, and hostPath of device
 ///           nodes, since 0.5.0
 const char* version_for(const SliceDevice& device) {
@@ -154,8 +156,8 @@ const char* version_for(const SliceDevice& device) {
   return digit || !device.card_files.empty() ? "0.5.0" : "0.3.0";
 }
 
-/// The slice's own node where it has one: an engine that copies the host file's mode (Docker), or that mounts it with
-/// the rights of its user (without root), finds one that this user can open.
+/// The slice's own node if it has one: the user of the container can open it, also when the engine copies the mode of
+/// the host's file (Docker), or mounts it with the rights of its own user (rootless).
 json::object card_node(const SliceDevice& device, int minor) {
   const std::string name = "/nvidia" + std::to_string(minor);
   json::object node{{"path", "/dev" + name}};
@@ -167,8 +169,8 @@ json::object card_node(const SliceDevice& device, int minor) {
 
 std::string CdiFiles::spec_of(const SliceDevice& device, const CdiOptions& options,
                               const cdi::DriverInstallation& installed) {
-  // Without a mode of their own: runc and crun make such nodes 0666, and CDI gives them to the container's user. So
-  // nobody needs the host's group for them (additionalGids), however the host's own nodes are closed.
+  // The nodes have no mode: runc and crun create such nodes with 0666, and CDI gives them to the container's user. So
+  // no container needs the host's group for them (additionalGids), regardless of the mode of the host's own nodes.
   json::array nodes;
   for (const int minor : device.minors) {
     nodes.push_back(card_node(device, minor));
@@ -193,7 +195,7 @@ cdi::DriverInstallation CdiFiles::installed(const SliceDevice& device) {
   struct stat folder = {};
   const std::string& file = device.driver.nvml;
   static_cast<void>(::stat((options_.host_root + file.substr(0, file.rfind('/'))).c_str(), &folder));
-  // A driver that is being installed changes its folder; one that is installed does not.
+  // The installation of a driver changes its folder; the key therefore contains the folder's inode and mtime.
   const std::string key = file + " " + device.driver_version + " " + std::to_string(folder.st_ino) + " " +
                           std::to_string(folder.st_mtim.tv_sec) + "." + std::to_string(folder.st_mtim.tv_nsec);
   const std::lock_guard lock(mutex_);
@@ -214,18 +216,19 @@ Result<void> CdiFiles::publish(const SliceDevice& device) {
   if (!device.gate.empty() && device.user != 0) CARVE_TRY_VOID(cdi::let_through(device.gate, device.user));
   const std::string text = spec_of(device, options_, installed(device));
   const std::string path = path_of(device.id);
-  // As it stands already: no runtime has to read its folder again because the agent started again.
+  // The file is unchanged: do not write it, so that a restart of the agent does not make runtimes read the folder
+  // again.
   if (const auto before = read_text(path, text.size() + 1); before && *before == text) return {};
   CARVE_TRY_VOID(replace_file(path, text, 0644));
   const auto there = read_text(path, text.size() + 1);
   if (there && *there == text) return {};
-  // Half a device is worse than none: the runtime would start the container with it.
+  // An incomplete device is worse than none, because the runtime would start the container with it.
   ::unlink(path.c_str());
-  return fail(Code::kDataLoss, path + ": does not hold what was written to it");
+  return fail(Code::kDataLoss, path + ": the file does not contain what was written to it");
 }
 
 Result<void> CdiFiles::withdraw(const std::string& id) {
-  // Where it is mounted it goes on to be seen, until the last of the container's processes is gone.
+  // A container that has the mark mounted keeps seeing it until its last process has ended.
   if (!options_.marks.empty()) ::rmdir((options_.marks + "/" + id).c_str());
   if (::unlink(path_of(id).c_str()) != 0 && errno != ENOENT) {
     return tl::unexpected(errno_error(errno, "remove " + path_of(id)));
@@ -239,7 +242,7 @@ Result<void> CdiFiles::withdraw(const std::string& id) {
 
 Result<std::vector<std::string>> CdiFiles::list() {
   std::set<std::string> ids;
-  const auto names = list_folder(options_.folder);  // no folder, no devices
+  const auto names = list_folder(options_.folder);  // no folder: no devices
   for (const auto& name : names ? *names : std::vector<std::string>()) {
     if (auto id = id_in(name); !id.empty()) ids.insert(std::move(id));
   }

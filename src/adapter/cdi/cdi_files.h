@@ -14,39 +14,41 @@ inline constexpr char kCdiKind[] = "carve.elasticgpu.io/slice";
 
 struct CdiOptions {
   std::string folder;     // /var/run/cdi
-  std::string host_root;  // where the host's files are seen, when they are not at their own paths
-  std::vector<cdi::DriverUse> uses;  // kinds of driver libraries by policy, besides those for compute and utility
-  std::string marks = {};  // folder of whole cards' marks, `<marks>/<id>`; each lives as long as its spec. Empty: none
+  std::string host_root;  // prefix under which this process sees the host's files; empty: none
+  std::vector<cdi::DriverUse> uses;  // kinds of driver libraries that policy adds to those for compute and utility
+  std::string marks =
+      {};  // folder of the marks of whole cards, `<marks>/<id>`; each exists as long as its spec. Empty: none
 };
 
-/// Slices as CDI files, one each, in /var/run/cdi: `--device carve.elasticgpu.io/slice=<id>`. The version is
-/// the lowest that covers the fields used, so that every runtime with CDI reads them.
-///   source  CDI specification; a runtime watches the folder, so a file appears whole (temporary name that is
-///           not *.json in the same folder, sync, rename)
+/// Writes each slice as a CDI file in /var/run/cdi, for `--device carve.elasticgpu.io/slice=<id>`. cdiVersion is the
+/// lowest that has all fields in use, so that every runtime with CDI reads the file.
+///   source  CDI specification. A runtime watches the folder, so a file is created atomically (written under a
+///   temporary
+///           name that does not end with .json in the same folder, synced, renamed)
 class CdiFiles final : public SliceDevices {
  public:
   explicit CdiFiles(CdiOptions options) : options_(std::move(options)) {}
   explicit CdiFiles(std::string folder) : CdiFiles(CdiOptions{std::move(folder), {}, {}, {}}) {}
-  /// Makes missing device nodes first, and reads back what it wrote.
-  ///   errors  besides the system's: kDataLoss: the file does not hold what was written, and was removed again;
-  ///           kFailedPrecondition: a device node is missing and may not be made
+  /// Creates missing device nodes first, then writes the file and reads it back.
+  ///   errors  the system's; kDataLoss: the file does not contain what was written, and was removed again;
+  ///           kFailedPrecondition: a device node is missing and the driver forbids to create it
   Result<void> publish(const SliceDevice& device) override;
   Result<void> withdraw(const std::string& id) override;
   Result<std::vector<std::string>> list() override;
-  /// The file's text (for tests and `carve slice create -o json`).
+  /// The text of the file (for tests and `carve slice create -o json`).
   [[nodiscard]] static std::string spec_of(const SliceDevice& device, const CdiOptions& options,
                                            const cdi::DriverInstallation& installed);
-  /// Where the slice's file is.
+  /// The path of the slice's file.
   [[nodiscard]] std::string path_of(const std::string& id) const;
 
  private:
-  /// The driver's other files, looked for once per driver.
+  /// The other files of the driver, searched once per driver.
   cdi::DriverInstallation installed(const SliceDevice& device);
 
   CdiOptions options_;
   std::mutex mutex_;
   cdi::DriverInstallation seen_;
-  std::string seen_key_;  // which driver `seen_` is of
+  std::string seen_key_;  // identifies the driver that `seen_` belongs to
 };
 
 }  // namespace carve

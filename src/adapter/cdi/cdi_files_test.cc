@@ -24,7 +24,7 @@ SliceDevice example() {
   return device;
 }
 
-TEST(CdiFiles, AppearsWholeAndGoesAway) {
+TEST(CdiFiles, PublishesACompleteFileAndWithdrawsIt) {
   char name[] = "/tmp/carve-cdi-XXXXXX";
   const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
   CdiFiles files(folder);
@@ -39,7 +39,8 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
   EXPECT_EQ(edits["deviceNodes"][0]["path"], "/dev/nvidia3");
   std::set<std::string> inside;
   for (const auto& mount : edits["mounts"]) {
-    EXPECT_TRUE(inside.insert(mount["containerPath"]).second) << mount;  // a second one replaces the first
+    EXPECT_TRUE(inside.insert(mount["containerPath"]).second)
+        << mount;  // a second mount at the same path would replace the first
   }
   for (const char* path :
        {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so",
@@ -52,26 +53,27 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
   EXPECT_TRUE(files.list()->empty());
 }
 
-TEST(CdiFiles, AHookTellsTheLoaderOfWhatIsMounted) {
+TEST(CdiFiles, AHookAddsTheMountedLibrariesToTheLoadersCache) {
   char name[] = "/tmp/carve-cdi-XXXXXX";
   const std::string root = ::mkdtemp(name);
   auto device = example();
   const auto spec_now = [&] {
     return nlohmann::json::parse(CdiFiles::spec_of(device, CdiOptions{"", root, {}}, {}));
   };
-  EXPECT_FALSE(spec_now()["devices"][0]["containerEdits"].contains("hooks")) << "a build without the program";
+  EXPECT_FALSE(spec_now()["devices"][0]["containerEdits"].contains("hooks")) << "a build without the hook program";
   const std::string program = device.library_folder + "/carve-hook";
   ASSERT_TRUE(make_folders(root + device.library_folder, 0755));
   ASSERT_TRUE(replace_file(root + program, "", 0755));
   const auto spec = spec_now();
   const auto& hook = spec["devices"][0]["containerEdits"]["hooks"][0];
   EXPECT_EQ(hook["hookName"], "createContainer");
-  EXPECT_EQ(hook["path"], program) << "the host's path";
+  EXPECT_EQ(hook["path"], program) << "a path of the host";
   const std::string usual = "/usr/lib/x86_64-linux-gnu/";
   EXPECT_EQ(hook["args"], nlohmann::json({"carve-hook", "loader-cache", usual + "libcuda.so", usual + "libcuda.so.1",
                                           usual + "libnvidia-ml.so", usual + "libnvidia-ml.so.1"}));
   device.whole = true;
-  EXPECT_EQ(spec_now()["devices"][0]["containerEdits"]["hooks"][0]["args"], hook["args"]) << "a whole card's likewise";
+  EXPECT_EQ(spec_now()["devices"][0]["containerEdits"]["hooks"][0]["args"], hook["args"])
+      << "the same for a whole card";
   EXPECT_EQ(spec["cdiVersion"], "0.3.0");
 }
 
@@ -81,13 +83,13 @@ ino_t inode_of(const std::string& path) {
   return info.st_ino;
 }
 
-TEST(CdiFiles, IsLeftAloneUnlessWhatItNamesIsAnother) {
+TEST(CdiFiles, WritesAFileAgainOnlyWhenItsContentChanges) {
   char name[] = "/tmp/carve-cdi-XXXXXX";
   const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
   const std::string path = folder + "/carve-slice-dev-1.json";
   ASSERT_TRUE(CdiFiles(folder).publish(example()));
   const auto first = inode_of(path);
-  const std::string kept = folder + "/kept";  // so that the inode is not given to the next file
+  const std::string kept = folder + "/kept";  // keeps the inode in use, so that the next file has another one
   ASSERT_EQ(::link(path.c_str(), kept.c_str()), 0);
   ASSERT_TRUE(CdiFiles(folder).publish(example()));
   EXPECT_EQ(inode_of(path), first);
@@ -96,12 +98,12 @@ TEST(CdiFiles, IsLeftAloneUnlessWhatItNamesIsAnother) {
   ASSERT_TRUE(CdiFiles(folder).publish(upgraded));
   EXPECT_NE(inode_of(path), first);
   EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
-  ASSERT_TRUE(replace_file(path, "{", 0644));  // cut, or somebody else's
+  ASSERT_TRUE(replace_file(path, "{", 0644));  // truncated, or written by another program
   ASSERT_TRUE(CdiFiles(folder).publish(upgraded));
   EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
 }
 
-TEST(CdiFiles, WhatAnAgentLeftHalfWrittenIsListedAndGoes) {
+TEST(CdiFiles, ListsAndWithdrawsTemporaryFilesOfADeadAgent) {
   char name[] = "/tmp/carve-cdi-XXXXXX";
   const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
   CdiFiles files(folder);
@@ -118,7 +120,7 @@ TEST(CdiFiles, WhatAnAgentLeftHalfWrittenIsListedAndGoes) {
             (std::vector<std::string>{"carve-slice-dev-3.json.bak", "nvidia.json", "other.json.12.tmp"}));
 }
 
-TEST(CdiFiles, AWholeCardGetsTheDriverAndOfOursAMarkOnly) {
+TEST(CdiFiles, AWholeCardHasTheDriversFilesAndOnlyAMarkOfCarve) {
   auto device = example();
   device.whole = true;
   device.slice_folder = "/run/carve/whole/dev-1";
@@ -137,7 +139,7 @@ TEST(CdiFiles, AWholeCardGetsTheDriverAndOfOursAMarkOnly) {
   EXPECT_EQ(of_ours, std::set<std::string>{"/run/carve/slices/dev-1"});
 }
 
-TEST(CdiFiles, WhatADialectPromisesStandsBesideOurOwn) {
+TEST(CdiFiles, TheEnvironmentOfADialectIsAddedToCarves) {
   auto device = example();
   device.environment = {{"ALIYUN_COM_GPU_MEM_DEV", "15"}, {"ALIYUN_COM_GPU_MEM_IDX", "0"}};
   const auto spec = nlohmann::json::parse(CdiFiles::spec_of(device, {}, {}));
@@ -145,13 +147,13 @@ TEST(CdiFiles, WhatADialectPromisesStandsBesideOurOwn) {
             R"(["NVIDIA_VISIBLE_DEVICES=void","ALIYUN_COM_GPU_MEM_DEV=15","ALIYUN_COM_GPU_MEM_IDX=0"])");
 }
 
-TEST(CdiFiles, AMarkLivesAsLongAsItsSpec) {
+TEST(CdiFiles, AMarkExistsAsLongAsItsSpec) {
   char name[] = "/tmp/carve-cdi-XXXXXX";
   const std::string folder = ::mkdtemp(name);
   CdiFiles files({folder + "/cdi", "", {}, folder + "/whole"});
   auto device = example();
   ASSERT_TRUE(files.publish(device));
-  EXPECT_FALSE(list_folder(folder + "/whole"));  // a fraction's folder is the arbiter's
+  EXPECT_FALSE(list_folder(folder + "/whole"));  // the arbiter creates the folder of a fraction
   device.whole = true;
   ASSERT_TRUE(files.publish(device));
   ASSERT_TRUE(files.publish(device));

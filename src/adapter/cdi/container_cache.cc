@@ -25,7 +25,7 @@ constexpr std::size_t kMostBytes = 64U << 20U;
 
 tl::unexpected<Error> failed(int error, const std::string& what) { return tl::unexpected(errno_error(error, what)); }
 
-/// Opens a path of the container as the container would see it: no link leads out of `root`.
+/// Opens a path as the container would see it: no symbolic link leads out of `root`.
 Fd open_inside(const Fd& root, const char* path, std::uint64_t flags) {
   open_how how = {};
   how.flags = flags | O_CLOEXEC;
@@ -56,15 +56,15 @@ Result<void> write_whole(const Fd& fd, std::string_view bytes) {
   return {};
 }
 
-/// The cache as it is; empty: there is none.
+/// The content of the cache; empty: the file does not exist.
 Result<std::string> read_cache(const Fd& root) {
-  // An image may have a pipe there: opening it must not wait.
+  // The image may contain a pipe at this path: open() must not block.
   const Fd fd = open_inside(root, "etc/ld.so.cache", O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!fd && errno == ENOENT) return std::string();
   if (!fd) return failed(errno, "open /etc/ld.so.cache");
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
-    return fail(Code::kInvalidArgument, "/etc/ld.so.cache is no file");
+    return fail(Code::kInvalidArgument, "/etc/ld.so.cache is not a regular file");
   return read_whole(fd, "/etc/ld.so.cache");
 }
 
@@ -75,7 +75,8 @@ std::optional<std::uint64_t> mount_of(const Fd& folder) {
   return info.stx_mnt_id;
 }
 
-/// Whether the folder is the container's own: not one of the host that is mounted there, nor the host's very /etc.
+/// True when the folder belongs to the container's own file system: it is neither a mount of another one nor the host's
+/// /etc itself.
 bool is_own(const Fd& root, const Fd& folder) {
   struct stat mine = {};
   struct stat of_root = {};
@@ -87,7 +88,7 @@ bool is_own(const Fd& root, const Fd& folder) {
   return here && there ? *here == *there : mine.st_dev == of_root.st_dev;
 }
 
-/// In one step, so that whoever reads it meanwhile has the old one or the new one.
+/// Replaces the cache atomically, so that a concurrent reader sees either the old or the new file.
 Result<void> replace(const Fd& folder, std::string_view bytes) {
   ::unlinkat(folder.get(), kNewFile, 0);
   const Fd fd(::openat(folder.get(), kNewFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
@@ -102,14 +103,14 @@ Result<void> replace(const Fd& folder, std::string_view bytes) {
 
 std::string handle(const Fd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
 
-/// A file in memory over the old one. It is made in a file system that covers /etc for this moment, since a file of a
-/// file system that is mounted nowhere cannot be mounted.
+/// Mounts a file in memory over the old cache. The file is created in a tmpfs that briefly covers /etc, because a file
+/// of a file system that is not mounted anywhere cannot be bind-mounted.
 Result<void> cover(const Fd& root, const Fd& folder, std::string_view bytes) {
   const Fd target = open_inside(root, "etc/ld.so.cache", O_PATH | O_NOFOLLOW);
-  if (!target) return fail(Code::kFailedPrecondition, "/etc cannot be written, and there is no cache in it");
+  if (!target) return fail(Code::kFailedPrecondition, "/etc cannot be written and contains no ld.so.cache");
   const std::string size = "mode=0755,size=" + std::to_string(bytes.size() + (1U << 16U));
   if (::mount("carve", handle(folder).c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, size.c_str()) != 0)
-    return failed(errno, "make a file for /etc/ld.so.cache");
+    return failed(errno, "mount a tmpfs for /etc/ld.so.cache");
   Result<void> done;
   const Fd above = open_inside(root, "etc", O_PATH | O_DIRECTORY);
   {
@@ -131,7 +132,7 @@ Result<void> cover(const Fd& root, const Fd& folder, std::string_view bytes) {
 Result<json::value> parse(std::string_view text, const char* what) {
   json::error_code error;
   auto value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": not JSON: " + error.message());
   return value;
 }
 
@@ -145,8 +146,8 @@ std::string text_in(const json::value& value, const char* key) {
 }  // namespace
 
 Result<std::string> container_root(std::string_view state) {
-  CARVE_TRY(const auto said, parse(state, "state"));
-  const std::string bundle = text_in(said, "bundle");
+  CARVE_TRY(const auto parsed, parse(state, "state"));
+  const std::string bundle = text_in(parsed, "bundle");
   if (bundle.empty()) return fail(Code::kInvalidArgument, "state: no bundle");
   const std::string path = bundle + "/config.json";
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -22,7 +22,7 @@ const std::vector<codec::LoaderEntry> kDriver = {
     {"libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"},
     {"libnvidia-ml.so.1", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}};
 
-/// A container's file system, before it is the root of anybody.
+/// A container's file system before a process uses it as its root.
 class ContainerCache : public testing::Test {
  protected:
   ContainerCache() {
@@ -41,7 +41,7 @@ class ContainerCache : public testing::Test {
     return bytes ? codec::loader_entries(*bytes).value_or(std::vector<codec::LoaderEntry>())
                  : std::vector<codec::LoaderEntry>();
   }
-  /// In a mount namespace of its own: what is mounted there is gone afterwards. 0 when the body says so.
+  /// Runs `body` in its own mount namespace, so that its mounts disappear afterwards. Returns the body's result.
   static int in_namespace(const std::function<int()>& body) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -55,7 +55,7 @@ class ContainerCache : public testing::Test {
   std::string base_, root_;
 };
 
-TEST_F(ContainerCache, TheDriverIsAddedToWhatTheImageHas) {
+TEST_F(ContainerCache, AddsTheDriverToTheCacheOfTheImage) {
   image_has({{"libm.so.6", "/lib/libm.so.6"}, {"libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1"}});
   ASSERT_TRUE(add_to_cache(root_, kDriver));
   EXPECT_EQ(entries(), (std::vector<codec::LoaderEntry>{kDriver[1], {"libm.so.6", "/lib/libm.so.6"}, kDriver[0]}));
@@ -63,25 +63,25 @@ TEST_F(ContainerCache, TheDriverIsAddedToWhatTheImageHas) {
   ASSERT_EQ(::stat((root_ + "/etc/ld.so.cache").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777U, 0644U);
   const auto inode = info.st_ino;
-  ASSERT_TRUE(add_to_cache(root_, kDriver)) << "a container that is started again";
+  ASSERT_TRUE(add_to_cache(root_, kDriver)) << "a container that is restarted";
   ASSERT_EQ(::stat((root_ + "/etc/ld.so.cache").c_str(), &info), 0);
-  EXPECT_EQ(info.st_ino, inode) << "is not written again";
-  EXPECT_EQ(list_folder(root_ + "/etc")->size(), 1U) << "nothing is left over";
+  EXPECT_EQ(info.st_ino, inode) << "the file is not written again";
+  EXPECT_EQ(list_folder(root_ + "/etc")->size(), 1U) << "no temporary file remains";
 }
 
-TEST_F(ContainerCache, AnImageWithoutOneGetsOne) {
+TEST_F(ContainerCache, CreatesACacheInAnImageWithoutOne) {
   ASSERT_TRUE(add_to_cache(root_, kDriver));
   EXPECT_EQ(entries(), (std::vector<codec::LoaderEntry>{kDriver[1], kDriver[0]}));
 }
 
-TEST_F(ContainerCache, AnImageWithoutEtcIsLeftAlone) {
+TEST_F(ContainerCache, DoesNotChangeAnImageWithoutEtc) {
   fs::remove(root_ + "/etc");
   EXPECT_FALSE(add_to_cache(root_, kDriver));
   EXPECT_TRUE(list_folder(root_)->empty());
 }
 
-TEST_F(ContainerCache, NoLinkLeadsOutOfTheContainer) {
-  // /etc as a link to a folder of the host that has a cache, by an absolute path and by one that climbs.
+TEST_F(ContainerCache, DoesNotFollowSymbolicLinksOutOfTheContainer) {
+  // /etc is a link to a folder of the host that has a cache: by an absolute path, and by a path with "..".
   const std::string victim = base_ + "/victim";
   fs::create_directories(victim);
   ASSERT_TRUE(replace_file(victim + "/ld.so.cache", *codec::with_libraries("", {{"liba.so.1", "/a"}}), 0644));
@@ -95,12 +95,12 @@ TEST_F(ContainerCache, NoLinkLeadsOutOfTheContainer) {
   fs::remove(root_ + "/etc");
   fs::create_directories(root_ + "/etc");
   fs::create_symlink(victim + "/ld.so.cache", root_ + "/etc/ld.so.cache");
-  EXPECT_TRUE(add_to_cache(root_, kDriver)) << "the link leads nowhere in the container: a cache of its own";
+  EXPECT_TRUE(add_to_cache(root_, kDriver)) << "the link has no target in the container: it gets its own cache";
   EXPECT_EQ(*read_text(victim + "/ld.so.cache"), before);
   EXPECT_FALSE(fs::is_symlink(root_ + "/etc/ld.so.cache"));
 }
 
-TEST_F(ContainerCache, APipeOrNonsenseInItsPlaceIsAnErrorAndKeepsNobodyWaiting) {
+TEST_F(ContainerCache, APipeOrAnInvalidCacheIsAnErrorAndDoesNotBlock) {
   ASSERT_EQ(::mkfifo((root_ + "/etc/ld.so.cache").c_str(), 0644), 0);
   EXPECT_FALSE(add_to_cache(root_, kDriver));
   fs::remove(root_ + "/etc/ld.so.cache");
@@ -109,7 +109,7 @@ TEST_F(ContainerCache, APipeOrNonsenseInItsPlaceIsAnErrorAndKeepsNobodyWaiting) 
   EXPECT_EQ(*read_text(root_ + "/etc/ld.so.cache"), "nonsense");
 }
 
-TEST_F(ContainerCache, OnAReadOnlyRootTheNewOneIsMounted) {
+TEST_F(ContainerCache, MountsTheNewCacheOnAReadOnlyRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root";
   image_has({{"libm.so.6", "/lib/libm.so.6"}});
   const auto before = *read_text(root_ + "/etc/ld.so.cache");
@@ -124,14 +124,14 @@ TEST_F(ContainerCache, OnAReadOnlyRootTheNewOneIsMounted) {
               if (entries() != std::vector<codec::LoaderEntry>{kDriver[1], {"libm.so.6", "/lib/libm.so.6"}, kDriver[0]})
                 return 4;
               if (::open((root_ + "/etc/ld.so.cache").c_str(), O_WRONLY) >= 0 || errno != EROFS) return 5;
-              if (list_folder(root_ + "/etc")->size() != 1) return 6;  // the file system that it was made in is gone
-              return add_to_cache(root_, kDriver) ? 0 : 7;  // there is nothing more to add
+              if (list_folder(root_ + "/etc")->size() != 1) return 6;  // the tmpfs is unmounted
+              return add_to_cache(root_, kDriver) ? 0 : 7;             // nothing is left to add
             }),
             0);
-  EXPECT_EQ(*read_text(root_ + "/etc/ld.so.cache"), before) << "the image's own";
+  EXPECT_EQ(*read_text(root_ + "/etc/ld.so.cache"), before) << "the image's file is unchanged";
 }
 
-TEST_F(ContainerCache, WhereEtcIsAFolderOfTheHostThatStaysAsItIs) {
+TEST_F(ContainerCache, DoesNotChangeAFolderOfTheHostThatIsMountedAtEtc) {
   if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root";
   const std::string hosts = base_ + "/hosts-etc";
   fs::create_directories(hosts);
@@ -146,7 +146,7 @@ TEST_F(ContainerCache, WhereEtcIsAFolderOfTheHostThatStaysAsItIs) {
   EXPECT_EQ(*read_text(hosts + "/ld.so.cache"), before);
 }
 
-TEST_F(ContainerCache, TheRootIsFoundByTheBundle) {
+TEST_F(ContainerCache, FindsTheRootByTheBundle) {
   const auto configure = [&](const std::string& text) {
     ASSERT_TRUE(replace_file(base_ + "/config.json", text, 0644));
   };

@@ -20,9 +20,9 @@ Result<void> make_node(const std::string& host_root, const DeviceNode& node, con
   const std::string path = host_root + node.path;
   if (::mknod(path.c_str(), S_IFCHR | 0600, makedev(node.major, node.minor)) != 0) {
     if (errno == EEXIST) return {};
-    return tl::unexpected(errno_error(errno, "make device node " + node.path));
+    return tl::unexpected(errno_error(errno, "create device node " + node.path));
   }
-  // Owner and mode after the fact: mknod obeys the umask.
+  // Set owner and mode explicitly, because mknod applies the umask.
   if (::chown(path.c_str(), rules.uid, rules.gid) != 0 || ::chmod(path.c_str(), rules.mode & 0777) != 0) {
     return tl::unexpected(errno_error(errno, "set the mode of device node " + node.path));
   }
@@ -89,8 +89,9 @@ Result<std::vector<std::string>> make_missing_nodes(const std::string& host_root
     if (exists(host_root + node.path)) continue;
     if (!rules.modify) {
       return fail(Code::kFailedPrecondition,
-                  node.path + ": missing, and the driver's parameter ModifyDeviceFiles is 0: an administrator makes it "
-                              "(nvidia-modprobe -u -c 0)");
+                  node.path +
+                      ": missing, and the driver's parameter ModifyDeviceFiles is 0: create it as administrator "
+                      "(nvidia-modprobe -u -c 0)");
     }
     CARVE_TRY_VOID(make_node(host_root, node, rules));
     made.push_back(node.path);

@@ -18,15 +18,15 @@ constexpr char kDevices[] =
     "Character devices:\n  1 mem\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n507 nvidia-uvm\n\nBlock devices:\n  7 "
     "loop\n259 nvidia\n";
 
-TEST(DeviceNodes, MajorsAsTheKernelTellsThem) {
+TEST(DeviceNodes, ReadsTheMajorsOfCharacterDevices) {
   const auto drivers = character_devices(kDevices);
-  EXPECT_EQ(drivers.at("nvidia"), 195U) << "not the block device of that name";
+  EXPECT_EQ(drivers.at("nvidia"), 195U) << "not the block device of the same name";
   EXPECT_EQ(drivers.at("nvidia-uvm"), 507U);
   EXPECT_TRUE(character_devices("").empty());
   EXPECT_TRUE(character_devices("Character devices:\nnonsense\n99999999999 x\n4096 y\n").empty());
 }
 
-TEST(DeviceNodes, WhatIsWantedFollowsTheDriver) {
+TEST(DeviceNodes, TheListOfNodesFollowsTheDrivers) {
   const auto nodes = wanted_nodes(character_devices(kDevices), {3});
   ASSERT_EQ(nodes.size(), 4U);
   EXPECT_EQ(nodes[0].path, "/dev/nvidia3");
@@ -36,10 +36,10 @@ TEST(DeviceNodes, WhatIsWantedFollowsTheDriver) {
   EXPECT_EQ(nodes[3].path, "/dev/nvidia-uvm-tools");
   EXPECT_EQ(nodes[3].major, 507U);
   EXPECT_EQ(wanted_nodes(character_devices("Character devices:\n195 nvidia-frontend\n"), {0}).size(), 2U);
-  EXPECT_TRUE(wanted_nodes(character_devices("Character devices:\n  1 mem\n"), {0}).empty()) << "no driver, no nodes";
+  EXPECT_TRUE(wanted_nodes(character_devices("Character devices:\n  1 mem\n"), {0}).empty()) << "no driver: no nodes";
 }
 
-TEST(DeviceNodes, RulesOfTheDriver) {
+TEST(DeviceNodes, ReadsTheRulesOfTheDriver) {
   const auto rules = node_rules("ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 0\nDeviceFileUID: 7\nDeviceFileGID: "
                                 "44\nDeviceFileMode: 432\nRegistryDwords: \"\"\n");
   EXPECT_FALSE(rules.modify);
@@ -65,7 +65,7 @@ class MissingNodes : public ::testing::Test {
   std::string host_;
 };
 
-TEST_F(MissingNodes, AreMadeOnceAsTheDriverWantsThem) {
+TEST_F(MissingNodes, AreCreatedOnceWithTheDriversOwnerAndMode) {
   kernel(kDevices, "DeviceFileMode: 432\nDeviceFileGID: 44\n");
   auto made = make_missing_nodes(host_, {0, 1});
   if (!made && made.error().code == Code::kPermissionDenied) GTEST_SKIP() << "needs root: " << made.error().what;
@@ -81,7 +81,7 @@ TEST_F(MissingNodes, AreMadeOnceAsTheDriverWantsThem) {
   EXPECT_TRUE(make_missing_nodes(host_, {0, 1})->empty());
 }
 
-TEST_F(MissingNodes, OnesThatTheDriverForbidsToMakeAreAnErrorThatSaysWhatHelps) {
+TEST_F(MissingNodes, TheErrorNamesTheCommandWhenTheDriverForbidsCreation) {
   kernel(kDevices, "ModifyDeviceFiles: 0\n");
   const auto made = make_missing_nodes(host_, {0});
   ASSERT_FALSE(made);
@@ -89,7 +89,7 @@ TEST_F(MissingNodes, OnesThatTheDriverForbidsToMakeAreAnErrorThatSaysWhatHelps) 
   EXPECT_NE(made.error().what.find("/dev/nvidia0"), std::string::npos);
 }
 
-TEST_F(MissingNodes, WithoutTheKernelsDriverNothingIsTouched) {
+TEST_F(MissingNodes, WithoutADriverInTheKernelNothingIsCreated) {
   kernel("Character devices:\n  1 mem\n");
   EXPECT_TRUE(make_missing_nodes(host_, {0})->empty());
   EXPECT_TRUE(fs::is_empty(host_ + "/dev"));

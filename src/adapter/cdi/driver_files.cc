@@ -31,8 +31,8 @@ struct LibraryRow {
   const char* stem;
   DriverUse use;
 };
-// libcuda and NVML themselves are the caller's. What is missing here is not for containers: nscq and fabric management,
-// persistenced, the servers of MPS (they share contexts, and a share of a card is a process here), the firmware.
+// The caller handles libcuda and NVML. Not in this list, because containers must not have them: nscq and fabric
+// management, persistenced, the MPS servers (they share contexts, whereas Carve accounts by process), the firmware.
 constexpr LibraryRow kLibraries[] = {
     {"libnvidia-ptxjitcompiler", DriverUse::kCompute}, {"libnvidia-nvvm", DriverUse::kCompute},
     {"libnvidia-nvvm70", DriverUse::kCompute},         {"libnvidia-fatbinaryloader", DriverUse::kCompute},
@@ -62,7 +62,7 @@ constexpr Elf64_Half kMachine = EM_X86_64;
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-/// A distribution keeps 32-bit libraries of the same names elsewhere, and a link may lead there.
+/// False for the 32-bit libraries of the same names that distributions keep in other folders: a link may lead there.
 bool is_of_this_machine(const std::string& path) {
   const auto head = read_text(path, sizeof(Elf64_Ehdr));
   if (!head || head->size() < sizeof(Elf64_Ehdr)) return false;
@@ -72,7 +72,7 @@ bool is_of_this_machine(const std::string& path) {
          header.e_machine == kMachine;
 }
 
-/// The part of the path that the driver was installed under: "" or "/run/nvidia/driver".
+/// The prefix under which the driver was installed: "" or "/run/nvidia/driver".
 std::string root_of(const std::string& file) {
   for (const char* mark : {"/usr/", "/lib/", "/lib64/"}) {
     if (const auto at = file.find(mark); at != std::string::npos) return file.substr(0, at);
@@ -80,7 +80,7 @@ std::string root_of(const std::string& file) {
   return folder_of(file);
 }
 
-/// Where this driver's files may lie, the nearest first, each once.
+/// The folders that may contain this driver's files: those of its two libraries first, each folder once.
 std::vector<std::string> folders_of(const DriverFiles& driver) {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& folder) {
@@ -94,7 +94,7 @@ std::vector<std::string> folders_of(const DriverFiles& driver) {
   return folders;
 }
 
-/// "4" of libnvidia-nvvm.so.4: what the loader looks for. Versions have dots.
+/// True for "4" of libnvidia-nvvm.so.4, the name that the loader searches. Driver versions contain dots.
 bool is_link_number(const std::string& text) {
   return !text.empty() && text.size() <= 3 && text.find_first_not_of("0123456789") == std::string::npos;
 }
@@ -137,8 +137,8 @@ Result<std::vector<DriverUse>> parse_uses(const std::string& words) {
     const auto* row = std::find_if(kUses.begin(), kUses.end(), [&](const UseRow& one) { return word == one.word; });
     if (row == kUses.end() || !row->by_policy) {
       return fail(Code::kInvalidArgument, "\"" + word.substr(0, 64) +
-                                              "\" is no kind of driver library; legal are opencl, video, graphics and "
-                                              "ngx, with commas between them (compute and utility are always there)");
+                                              "\" is not a kind of driver library; legal are opencl, video, graphics "
+                                              "and ngx, separated by commas (compute and utility are always included)");
     }
     uses.push_back(row->use);
   }

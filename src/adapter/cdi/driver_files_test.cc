@@ -14,14 +14,14 @@
 
 #include "adapter/cdi/cdi_files.h"
 
-// Golden: which files of a driver a container is given, on host trees as distributions lay them out.
+// Golden tests: the driver files that a container gets, for the folder layouts of common distributions.
 namespace carve::cdi {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr char kVersion[] = "550.54.15";
 
-/// A host's file system below a folder of /tmp.
+/// A host's file system below a folder in /tmp.
 class HostTree {
  public:
   HostTree() {
@@ -47,7 +47,7 @@ class HostTree {
     fs::create_directories(fs::path(root_ + path).parent_path());
     fs::create_symlink(target, root_ + path);
   }
-  /// A driver of kVersion in one folder, as its installer leaves it.
+  /// Creates a driver of kVersion in one folder, like its installer.
   void driver(const std::string& folder) const {
     for (const char* stem : {"libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-cfg", "libnvcuvid",
                              "libnvidia-opencl", "libnvidia-glcore", "libnvidia-nscq"}) {
@@ -92,7 +92,7 @@ std::string golden(const std::string& folder) {
          "libnvidia-ptxjitcompiler.so.550.54.15\n";
 }
 
-TEST(DriverFilesOf, DebianMultiarch) {
+TEST(DriverFilesOf, FindsTheFilesInDebiansMultiarchFolder) {
   const HostTree host;
   const std::string folder = "/usr/lib/x86_64-linux-gnu";
   host.driver(folder);
@@ -102,7 +102,7 @@ TEST(DriverFilesOf, DebianMultiarch) {
             golden(folder) + "program /usr/bin/nvidia-smi\n");
 }
 
-TEST(DriverFilesOf, DebianAlternativesKeepTheFilesOneFolderFurther) {
+TEST(DriverFilesOf, FindsTheFilesBehindDebiansAlternatives) {
   const HostTree host;
   const std::string links = "/usr/lib/x86_64-linux-gnu";
   const std::string home = links + "/nvidia/current";
@@ -114,14 +114,14 @@ TEST(DriverFilesOf, DebianAlternativesKeepTheFilesOneFolderFurther) {
             "compute " + compiler + ": libnvidia-ptxjitcompiler.so.1 libnvidia-ptxjitcompiler.so.550.54.15\n");
 }
 
-TEST(DriverFilesOf, RedHatWithThirtyTwoBitsBeside) {
+TEST(DriverFilesOf, IgnoresRedHats32BitLibraries) {
   const HostTree host;
   host.driver("/usr/lib64");
   host.library("/usr/lib/libnvidia-ptxjitcompiler.so.550.54.15", EM_386, ELFCLASS32);
   EXPECT_EQ(told(find_driver_files(files_in("/usr/lib64"), kVersion, host.root())), golden("/usr/lib64"));
 }
 
-TEST(DriverFilesOf, ADriverContainersRootAndNotTheHosts) {
+TEST(DriverFilesOf, SearchesTheRootOfADriverContainerAndNotTheHosts) {
   const HostTree host;
   const std::string folder = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu";
   host.driver(folder);
@@ -131,7 +131,7 @@ TEST(DriverFilesOf, ADriverContainersRootAndNotTheHosts) {
             golden(folder) + "program /run/nvidia/driver/usr/bin/nvidia-smi\n");
 }
 
-TEST(DriverFilesOf, AnotherVersionAnotherMachineAndWhatIsNoLibraryStayOut) {
+TEST(DriverFilesOf, IgnoresOtherVersionsOtherMachinesAndFilesThatAreNotLibraries) {
   const HostTree host;
   const std::string folder = "/usr/lib64";
   host.library(folder + "/libnvidia-ml.so.550.54.15");
@@ -141,7 +141,7 @@ TEST(DriverFilesOf, AnotherVersionAnotherMachineAndWhatIsNoLibraryStayOut) {
   EXPECT_EQ(told(find_driver_files(files_in(folder), kVersion, host.root())), "");
 }
 
-TEST(DriverFilesOf, SocketsOfDaemonsThatRun) {
+TEST(DriverFilesOf, FindsTheSocketsOfRunningDaemons) {
   const HostTree host;
   host.driver("/usr/lib64");
   host.file("/run/nvidia-fabricmanager/socket", "a file is no daemon");
@@ -156,16 +156,16 @@ TEST(DriverFilesOf, SocketsOfDaemonsThatRun) {
             std::vector<std::string>{"/run/nvidia-persistenced/socket"});
 }
 
-TEST(DriverUses, WordsOfTheConfiguration) {
+TEST(DriverUses, ParsesTheWordsOfTheConfiguration) {
   EXPECT_EQ(*parse_uses("video,opencl"), (std::vector<DriverUse>{DriverUse::kVideo, DriverUse::kOpenCl}));
   const auto refused = parse_uses("video,compute");
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().what.find("\"compute\""), std::string::npos);
 }
 
-// --- what a spec makes of it ---------------------------------------------------------------------------------------
+// --- the spec with these files ---------------------------------------------------------------------------------------
 
-/// containerPath → hostPath of the mounts of a spec for this tree.
+/// The mounts in the spec for this tree: containerPath → hostPath.
 std::map<std::string, std::string> mounts_for(const HostTree& host, bool whole, std::vector<DriverUse> uses,
                                               std::string* environment = nullptr) {
   SliceDevice device;
@@ -183,12 +183,12 @@ std::map<std::string, std::string> mounts_for(const HostTree& host, bool whole, 
   std::map<std::string, std::string> mounts;
   for (const auto& mount : edits["mounts"]) {
     EXPECT_TRUE(mounts.emplace(mount["containerPath"], mount["hostPath"]).second) << mount;
-    EXPECT_EQ(mount["hostPath"].get<std::string>().rfind(host.root(), 0), std::string::npos) << "the host's paths";
+    EXPECT_EQ(mount["hostPath"].get<std::string>().rfind(host.root(), 0), std::string::npos) << "paths of the host";
   }
   return mounts;
 }
 
-TEST(SpecOfAnInstalledDriver, AFractionGetsLibcarveAndWhatTheDriverLoads) {
+TEST(SpecOfAnInstalledDriver, AFractionGetsLibcarveAndTheLibrariesThatTheDriverLoads) {
   const HostTree host;
   host.driver("/usr/lib64");
   host.file("/usr/bin/nvidia-smi", "");
@@ -204,14 +204,14 @@ TEST(SpecOfAnInstalledDriver, AFractionGetsLibcarveAndWhatTheDriverLoads) {
   }
   EXPECT_EQ(mounts["/usr/bin/nvidia-smi"], "/usr/bin/nvidia-smi");
   for (const auto& [inside, from] : mounts) {
-    EXPECT_EQ(inside.find("nvcuvid"), std::string::npos) << "video goes past the library";
+    EXPECT_EQ(inside.find("nvcuvid"), std::string::npos) << "video bypasses libcarve";
     EXPECT_EQ(inside.find("opencl"), std::string::npos);
     EXPECT_EQ(inside.find("nscq"), std::string::npos) << "not for containers";
   }
   EXPECT_EQ(environment, R"(["NVIDIA_VISIBLE_DEVICES=void"])");
 }
 
-TEST(SpecOfAnInstalledDriver, MoreOnlyByPolicyAndMarked) {
+TEST(SpecOfAnInstalledDriver, OtherLibrariesNeedAPolicyAndAreMarked) {
   const HostTree host;
   host.driver("/usr/lib64");
   std::string environment;
@@ -221,7 +221,7 @@ TEST(SpecOfAnInstalledDriver, MoreOnlyByPolicyAndMarked) {
   EXPECT_EQ(environment, R"(["NVIDIA_VISIBLE_DEVICES=void","CARVE_SECOND_LINE_ONLY=video"])");
 }
 
-TEST(SpecOfAnInstalledDriver, AWholeCardHasTheDriversOwn) {
+TEST(SpecOfAnInstalledDriver, AWholeCardHasTheDriversOwnLibraries) {
   const HostTree host;
   host.driver("/usr/lib64");
   auto mounts = mounts_for(host, true, {});

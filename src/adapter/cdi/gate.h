@@ -7,11 +7,12 @@
 
 namespace carve::cdi {
 
-/// The folder around a slice's own, which root alone passes, and from now on this user too, who asked for the slice: an
-/// engine that he runs without root mounts with his rights. Makes the folder where it is missing. It stays root's, and
-/// an access list lets him in: who owns a folder can put another one in its place. Where the file system knows no such
-/// lists root alone passes, and that is no error.
-///   errors  what making the folder or writing its list says
+/// Allows `user`, who requested the slice, to traverse `gate`, the folder around the slice's own folder. Before, only
+/// root may. The user needs it for a container engine that runs without root and mounts with the user's permissions.
+/// Creates the folder if it is missing. The folder stays owned by root and gets an access list, because the owner of a
+/// folder could replace what is in it. If the file system has no access lists, only root may traverse the folder; that
+/// is no error.
+///   errors  those of creating the folder and writing its access list
 Result<void> let_through(const std::string& gate, std::uint32_t user);
 
 }  // namespace carve::cdi

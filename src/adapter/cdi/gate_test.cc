@@ -13,7 +13,7 @@ namespace {
 class GateTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root, to become others";
+    if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root to become other users";
     ASSERT_NE(::mkdtemp(root_), nullptr);
     ASSERT_EQ(::chmod(root_, 0711), 0);
   }
@@ -22,7 +22,7 @@ class GateTest : public ::testing::Test {
     std::filesystem::remove_all(root_, ignored);
   }
   [[nodiscard]] std::string gate() const { return std::string(root_) + "/a"; }
-  /// Whether somebody with this number comes through.
+  /// True when the user with this ID can traverse the folder.
   [[nodiscard]] bool passes(uid_t user) const {
     const std::string inside = gate() + "/a";
     const pid_t child = ::fork();
@@ -37,22 +37,20 @@ class GateTest : public ::testing::Test {
   char root_[24] = "/tmp/carve-gate-XXXXXX";
 };
 
-TEST_F(GateTest, LetsItsUserThroughAndNobodyElse) {
+TEST_F(GateTest, LetsOnlyItsUserThrough) {
   ASSERT_TRUE(let_through(gate(), 65534));
-  ASSERT_TRUE(let_through(gate(), 65534)) << "an agent that started again says it again";
+  ASSERT_TRUE(let_through(gate(), 65534)) << "a restarted agent repeats the call";
   ASSERT_EQ(::mkdir((gate() + "/a").c_str(), 0755), 0);
   struct stat info = {};
   ASSERT_EQ(::stat(gate().c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 0U);
   EXPECT_EQ(info.st_mode & 0707U, 0700U);
   EXPECT_FALSE(passes(4711));
-  if ((info.st_mode & 0070U) == 0) GTEST_SKIP() << "SKIPPED: no access lists on /tmp";
+  if ((info.st_mode & 0070U) == 0) GTEST_SKIP() << "SKIPPED: /tmp has no access lists";
   EXPECT_TRUE(passes(65534));
 }
 
-TEST_F(GateTest, SaysWhereItCannotBeMade) {
-  EXPECT_FALSE(let_through("/proc/none/a", 1));
-}
+TEST_F(GateTest, ReportsAFolderThatCannotBeCreated) { EXPECT_FALSE(let_through("/proc/none/a", 1)); }
 
 }  // namespace
 }  // namespace carve::cdi

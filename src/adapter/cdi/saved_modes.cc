@@ -18,7 +18,7 @@ Result<SavedMode> file_in(const std::string& line) {
   const int read = std::sscanf(line.c_str(), "nvidia%d %u:%u %o %u:%u%n", &file.card, &file.major, &file.minor,
                                &before.mode, &before.uid, &before.gid, &end);
   if (read != 6 || static_cast<std::size_t>(end) != line.size() || file.card < 0 || before.mode > kMostMode) {
-    return damaged("no line of a device file: \"" + line.substr(0, 64) + "\"");
+    return damaged("not a line of a device file: \"" + line.substr(0, 64) + "\"");
   }
   return file;
 }
@@ -44,7 +44,7 @@ Result<SavedModes> parse_saved_modes(std::string_view text) {
   int version = 0;
   if (!std::getline(lines, line)) return damaged("empty");
   std::istringstream first(line);
-  if (!(first >> title >> version) || title != kTitle || version != 1) return damaged("not version 1 of them");
+  if (!(first >> title >> version) || title != kTitle || version != 1) return damaged("not version 1");
   first >> saved.boot_id;
   while (std::getline(lines, line)) {
     if (line == "end " + std::to_string(saved.files.size()) && !lines.eof()) return saved;

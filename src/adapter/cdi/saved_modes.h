@@ -8,10 +8,10 @@
 
 #include "base/result.h"
 
-// What is remembered of the cards' device files before Carve closes them, and what is to be done with each. Pure.
+// The record of the cards' device files before Carve closes them, and the next step for each file. Pure.
 namespace carve::cdi {
 
-/// Owner and mode of a file; the mode without its type: 0666.
+/// Owner and mode of a file; the mode without the file type: 0666.
 struct FileRights {
   std::uint32_t mode = 0;
   std::uint32_t uid = 0;
@@ -19,10 +19,10 @@ struct FileRights {
   friend bool operator==(const FileRights&, const FileRights&) = default;
 };
 
-/// One device file, found below /dev by the card's number, never by a path that a record names.
+/// One device file. It is found below /dev by the card's number, never by a path from a record.
 struct SavedMode {
   int card = 0;             // N of /dev/nvidiaN
-  std::uint32_t major = 0;  // its device numbers, by which another file at the same path is told
+  std::uint32_t major = 0;  // its device numbers; they detect another file at the same path
   std::uint32_t minor = 0;
   FileRights before;
   friend bool operator==(const SavedMode&, const SavedMode&) = default;
@@ -36,10 +36,10 @@ struct SavedModes {
 
 /// "card-files 1 <boot id>", a line "nvidia0 195:0 0666 0:0" per file, "end <number of files>".
 [[nodiscard]] std::string encode_saved_modes(const SavedModes& saved);
-///   errors  kDataLoss: not such a text, or not all of it
+///   errors  kDataLoss: not such a text, or an incomplete one
 [[nodiscard]] Result<SavedModes> parse_saved_modes(std::string_view text);
 
-/// A file as it was found.
+/// The present state of a file.
 struct FoundFile {
   bool is_device = false;   // a character device
   std::uint32_t major = 0;  // its numbers
@@ -48,20 +48,20 @@ struct FoundFile {
 };
 
 enum class OwnStep : std::uint8_t {
-  kNothing,      // it is as it is to be, and its previous rights are recorded
+  kNothing,      // it has Carve's rights, and its previous rights are recorded
   kSaveAndTake,  // record its rights, then set Carve's
-  kTake,         // set Carve's: its previous rights are recorded, somebody changed it since, or a take was interrupted
-  kLeave,        // it is no device file of this card
+  kTake,         // set Carve's; its previous rights are recorded: another program changed it, or a take was interrupted
+  kLeave,        // it is not a device file of this card
 };
 
-/// What own() does with a file.
-///   saved         what is recorded of this card; nullptr: nothing
+/// The step that own() takes with a file.
+///   saved         the record of this card; nullptr: there is none
 ///   driver_major  the major number of the driver's cards; nullopt: the kernel has no driver for them (a driver that
-///                 plays the cards in user space brings files with other numbers)
+///                 simulates cards in user space creates files with other numbers)
 [[nodiscard]] OwnStep own_step(const FoundFile& found, int card, const FileRights& wanted, const SavedMode* saved,
                                std::optional<std::uint32_t> driver_major);
 
-/// Whether down may give the file its recorded rights: it is still the device that was recorded.
+/// True when the file is still the recorded device, so that its recorded rights may be restored.
 [[nodiscard]] bool is_saved_device(const FoundFile& found, const SavedMode& saved);
 
 }  // namespace carve::cdi

@@ -15,7 +15,7 @@ TEST(SavedModes, AreReadAsWritten) {
   EXPECT_EQ(*back, kSaved);
 }
 
-TEST(SavedModes, NoPartOfTheTextIsReadAsTheWhole) {
+TEST(SavedModes, ATruncatedTextIsRefused) {
   const auto text = encode_saved_modes(kSaved);
   for (std::size_t size = 0; size < text.size(); ++size) {
     const auto cut = parse_saved_modes(text.substr(0, size));
@@ -24,26 +24,26 @@ TEST(SavedModes, NoPartOfTheTextIsReadAsTheWhole) {
   }
 }
 
-TEST(SavedModes, RefuseWhatIsNoLineOfAFile) {
+TEST(SavedModes, RefuseALineThatDescribesNoFile) {
   for (const char* line : {"nvidia-1 195:0 0666 0:0", "nvidia0 195:0 7777777 0:0", "../x 195:0 0666 0:0",
                            "nvidia0 195:0 0666 0:0 more", "nvidia0/../x 195:0 0666 0:0", ""}) {
     EXPECT_FALSE(parse_saved_modes(std::string("card-files 1 b\n") + line + "\nend 1\n")) << line;
   }
 }
 
-TEST(OwnStep, RecordsBeforeItTakesAndNeverRecordsItsOwn) {
+TEST(OwnStep, RecordsBeforeItTakesAndNeverRecordsCarvesOwnRights) {
   const FileRights ours{0600, 0, 0};
   const FoundFile open{true, 195, 0, {0666, 0, 0}};
   const FoundFile closed{true, 195, 0, ours};
   const SavedMode& saved = kSaved.files.front();
   EXPECT_EQ(own_step(open, 0, ours, nullptr, 195), OwnStep::kSaveAndTake);
-  EXPECT_EQ(own_step(open, 0, ours, &saved, 195), OwnStep::kTake) << "killed before, or opened since";
+  EXPECT_EQ(own_step(open, 0, ours, &saved, 195), OwnStep::kTake) << "killed before the change, or opened later";
   EXPECT_EQ(own_step(closed, 0, ours, &saved, 195), OwnStep::kNothing);
-  EXPECT_EQ(own_step(closed, 0, ours, nullptr, 195), OwnStep::kSaveAndTake) << "it was an administrator's choice";
+  EXPECT_EQ(own_step(closed, 0, ours, nullptr, 195), OwnStep::kSaveAndTake) << "an administrator had set it";
   EXPECT_EQ(own_step(closed, 0, {0660, 0, 44}, &saved, 195), OwnStep::kTake) << "another group now";
 }
 
-TEST(OwnStep, LeavesWhatIsNotThisCards) {
+TEST(OwnStep, LeavesFilesThatAreNotThisCards) {
   const FileRights ours{0600, 0, 0};
   EXPECT_EQ(own_step({false, 0, 0, {0777, 0, 0}}, 0, ours, nullptr, std::nullopt), OwnStep::kLeave) << "a link";
   EXPECT_EQ(own_step({true, 195, 1, {0666, 0, 0}}, 0, ours, nullptr, 195), OwnStep::kLeave) << "another card";

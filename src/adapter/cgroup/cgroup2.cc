@@ -18,7 +18,7 @@
 namespace carve {
 namespace {
 
-/// The cgroup2 mount that `path` lies below, out of mountinfo: "36 25 0:30 / /sys/fs/cgroup rw - cgroup2 …".
+/// The cgroup2 mount that contains `path`, from mountinfo: "36 25 0:30 / /sys/fs/cgroup rw - cgroup2 …".
 std::string mount_above(const std::string& path) {
   const auto text = read_text("/proc/self/mountinfo", 16U << 20U);
   if (!text) return {};
@@ -38,7 +38,7 @@ std::string mount_above(const std::string& path) {
   return best;
 }
 
-/// The cgroup2 path of a process ("/system.slice/x.service"); empty when it is gone.
+/// The cgroup2 path of a process ("/system.slice/x.service"); empty when the process has ended.
 std::string path_of(std::int32_t pid) {
   const auto text = read_text("/proc/" + std::to_string(pid) + "/cgroup");
   if (!text) return {};
@@ -49,10 +49,10 @@ std::string path_of(std::int32_t pid) {
   return {};
 }
 
-/// The process that started it; 0 when it is gone.
+/// The parent of a process; 0 when the process has ended.
 std::int32_t parent_of(std::int32_t pid) {
   const auto stat = read_text("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a name may hold anything
+  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a process name may contain any character
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(stat->substr(name_end + 2));
   std::string state;
@@ -77,7 +77,7 @@ Result<std::string> Cgroup2::spelled(const std::string& root) {
   const std::string real = std::filesystem::weakly_canonical(root, ignored);
   const std::string mount = mount_above(real);
   if (real.empty() || mount.empty())
-    return fail(Code::kUnavailable, "cgroup root " + root + ": not below a cgroup2 mount");
+    return fail(Code::kUnavailable, "cgroup root " + root + ": not in a cgroup2 mount");
   return real.substr(mount.size());
 }
 
@@ -103,13 +103,13 @@ Cgroup2::Cgroup2(std::string root, std::string inside, Fd inotify, Bell bell)
 void Cgroup2::remove_root() const { ::rmdir(root_.c_str()); }
 
 void Cgroup2::watch(const std::string& id) {
-  // Without a watch (limit reached) the wait's time-out finds the empty group a little later.
+  // If the watch fails (the limit is reached), the timeout of wait_change() finds the empty group a little later.
   static_cast<void>(::inotify_add_watch(inotify_.get(), (folder(id) + "/cgroup.events").c_str(), IN_MODIFY));
 }
 
 Result<void> Cgroup2::create(const std::string& id) {
   if (::mkdir(folder(id).c_str(), 0755) != 0) {
-    return tl::unexpected(errno_error(errno, "make cgroup " + folder(id)));
+    return tl::unexpected(errno_error(errno, "create cgroup " + folder(id)));
   }
   watch(id);
   return {};
@@ -126,7 +126,7 @@ Result<void> Cgroup2::expel(const std::string& id, std::int32_t pid) {
   const bool outside = !parents.empty() && parents.rfind(inside_ + "/", 0) != 0;
   if (outside && write_text(mount + parents + "/cgroup.procs", std::to_string(pid))) return {};
   auto moved = write_text(mount + "/cgroup.procs", std::to_string(pid));
-  if (!moved && moved.error().code == Code::kNotFound) return {};  // it is gone
+  if (!moved && moved.error().code == Code::kNotFound) return {};  // the process has ended
   return moved;
 }
 
@@ -145,7 +145,7 @@ Result<std::vector<std::int32_t>> Cgroup2::pids(const std::string& id) {
   std::vector<std::int32_t> pids;
   std::istringstream lines(text);
   for (std::int32_t pid; lines >> pid;) pids.push_back(pid);
-  // A tenant may have made groups of its own below (root in the slice): count them in.
+  // A tenant that is root in the slice may have created groups below this one: include them.
   const auto below = list_folder(folder(id));
   if (!below) return pids;
   for (const auto& name : *below) {
@@ -164,7 +164,7 @@ Result<void> Cgroup2::freeze(const std::string& id, bool frozen) {
 Result<void> Cgroup2::kill(const std::string& id) {
   const auto killed = write_text(folder(id) + "/cgroup.kill", "1");
   if (killed) return {};
-  // Kernels before 5.14: freeze, so that nobody forks away, and kill one by one.
+  // Kernels before 5.14: freeze the group, so that no process forks meanwhile, and kill the processes one by one.
   static_cast<void>(freeze(id, true));
   CARVE_TRY(const auto members, pids(id));
   for (const auto pid : members) ::kill(pid, SIGKILL);

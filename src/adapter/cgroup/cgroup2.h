@@ -9,18 +9,18 @@
 
 namespace carve {
 
-/// Cgroups on the kernel's unified hierarchy, below one folder of ours. Uses cgroup.procs, cgroup.events,
-/// cgroup.freeze and cgroup.kill only, no controllers: it works beside a v1 host too. Safe from any thread.
+/// Cgroups in the kernel's unified hierarchy (v2), below one folder of Carve. Uses only cgroup.procs, cgroup.events,
+/// cgroup.freeze and cgroup.kill and no controllers, so it also works on a host that uses v1. Safe from any thread.
 class Cgroup2 final : public Cgroups {
  public:
-  /// `root`: our folder ("/sys/fs/cgroup/carve"), made when missing.
+  /// `root`: Carve's folder ("/sys/fs/cgroup/carve"); created if it is missing.
   ///   errors  kUnavailable: not below a cgroup2 mount
   static Result<std::unique_ptr<Cgroup2>> open(const std::string& root);
-  /// Takes the root away when no slice's group is in it; nothing else can be done with it then.
+  /// Removes the root folder if it contains no slice's group. Call no other function afterwards.
   void remove_root() const;
-  /// Where cgroup2 is mounted, from /proc/self/mountinfo; kUnavailable when nowhere.
+  /// The mount point of cgroup2, from /proc/self/mountinfo; kUnavailable: it is not mounted.
   static Result<std::string> find_mount();
-  /// How /proc/<pid>/cgroup spells this folder ("/carve"), whether it is there yet or not.
+  /// The path of this folder as /proc/<pid>/cgroup shows it ("/carve"); the folder need not exist yet.
   ///   errors  kUnavailable: not below a cgroup2 mount
   static Result<std::string> spelled(const std::string& root);
 
@@ -43,8 +43,8 @@ class Cgroup2 final : public Cgroups {
   [[nodiscard]] std::string folder(const std::string& id) const { return root_ + "/" + id; }
   void watch(const std::string& id);
 
-  std::string root_;    // host path
-  std::string inside_;  // the same as /proc/<pid>/cgroup spells it: "/carve"
+  std::string root_;    // path in the file system
+  std::string inside_;  // the same folder as /proc/<pid>/cgroup shows it: "/carve"
   Fd inotify_;
   Bell bell_;
 };

@@ -25,7 +25,7 @@ class Cgroup2Test : public testing::Test {
   std::unique_ptr<Cgroup2> groups_;
 };
 
-TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
+TEST_F(Cgroup2Test, IsPopulatedExactlyWhileAProcessLives) {
   ASSERT_TRUE(groups_->create("a"));
   EXPECT_FALSE(groups_->create("a"));
   EXPECT_FALSE(*groups_->populated("a"));
@@ -38,7 +38,7 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
   EXPECT_EQ(*groups_->pids("a"), std::vector<std::int32_t>{child->pid});
   EXPECT_EQ(groups_->remove("a").error().code, Code::kFailedPrecondition);
 
-  groups_->wait_change(std::chrono::milliseconds(0));  // takes what the join left
+  groups_->wait_change(std::chrono::milliseconds(0));  // consumes the event of the join
   ASSERT_TRUE(groups_->kill("a"));
   ASSERT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
   for (int i = 0; i < 50 && *groups_->populated("a"); ++i)
@@ -51,7 +51,7 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
   EXPECT_EQ(groups_->populated("a").error().code, Code::kNotFound);
 }
 
-TEST_F(Cgroup2Test, WhoIsExpelledIsWhereItsParentIs) {
+TEST_F(Cgroup2Test, AnExpelledProcessMovesToTheGroupOfItsParent) {
   ASSERT_TRUE(groups_->create("a"));
   const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
@@ -60,14 +60,14 @@ TEST_F(Cgroup2Test, WhoIsExpelledIsWhereItsParentIs) {
     const auto begin = text.find("0::");
     return text.substr(begin, text.find('\n', begin) - begin);
   };
-  ASSERT_TRUE(groups_->expel("a", child->pid)) << "it is not inside";
+  ASSERT_TRUE(groups_->expel("a", child->pid)) << "the process is not in the group";
   ASSERT_TRUE(groups_->join("a", child->pid));
   const auto expelled = groups_->expel("a", child->pid);
   ASSERT_TRUE(expelled) << expelled.error().what;
   EXPECT_EQ(group_of(std::to_string(child->pid)), group_of("self"));
   EXPECT_TRUE(groups_->pids("a")->empty());
   stop_child(*child, std::chrono::milliseconds(0));
-  ASSERT_TRUE(groups_->expel("a", child->pid)) << "it is gone";
+  ASSERT_TRUE(groups_->expel("a", child->pid)) << "the process has ended";
   EXPECT_TRUE(groups_->remove("a"));
 }
 
@@ -78,7 +78,7 @@ TEST_F(Cgroup2Test, WakeEndsTheWait) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(10));
 }
 
-TEST(Cgroup2, AFolderThatIsNoCgroupIsRefused) {
+TEST(Cgroup2, RefusesAFolderThatIsNotACgroup) {
   const auto opened = Cgroup2::open("/tmp/carve-no-cgroup");
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, Code::kUnavailable);

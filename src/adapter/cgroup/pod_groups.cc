@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::string_view kSystemdEnd = ".slice";
 
-/// 32 hexadecimal digits, with or without dashes: what the kubelet calls pods. Nothing else is
-/// taken for one.
+/// True for a pod UID: 32 hexadecimal digits, with four dashes or none.
 bool is_uid(std::string_view text) {
   const auto digits = std::count_if(text.begin(), text.end(),
                                     [](unsigned char c) { return std::isxdigit(c) != 0; });
@@ -22,7 +21,7 @@ bool is_uid(std::string_view text) {
          static_cast<std::size_t>(digits + dashes) == text.size();
 }
 
-/// The UID in one component of a path; empty: it is no pod's.
+/// The pod UID in one component of a path; empty: there is none.
 std::string uid_in(std::string_view name) {
   if (name.size() > kSystemdEnd.size() &&
       name.substr(name.size() - kSystemdEnd.size()) == kSystemdEnd) {
@@ -37,7 +36,7 @@ std::string uid_in(std::string_view name) {
   return is_uid(uid) ? uid : std::string();
 }
 
-/// Mount point of a cgroup file system out of mountinfo; `controller` empty: of cgroup2.
+/// The mount point of a cgroup v1 controller from mountinfo; with an empty `controller`, that of cgroup2.
 std::string mount_of(const std::string& mountinfo, const std::string& controller) {
   std::istringstream lines(mountinfo);
   for (std::string line; std::getline(lines, line);) {
@@ -57,7 +56,7 @@ std::string mount_of(const std::string& mountinfo, const std::string& controller
   return {};
 }
 
-/// State letter of "/proc/<pid>/stat": behind the name, which may hold anything.
+/// The state letter in /proc/<pid>/stat. It follows the process name, which may contain any character.
 char state_in(std::string_view stat) {
   const auto end = stat.rfind(") ");
   return end == std::string_view::npos || end + 2 >= stat.size() ? 'X' : stat[end + 2];
@@ -65,21 +64,20 @@ char state_in(std::string_view stat) {
 
 bool dead(char state) { return state == 'Z' || state == 'X'; }
 
-/// What says that there is nobody, or nobody who may be seen here. Everything else (no descriptor, no memory) says
-/// nothing, and whoever is not known to be gone lives.
-bool nobody(const Error& error) { return error.code == Code::kNotFound || error.code == Code::kPermissionDenied; }
+/// True for errors that mean that the process does not exist, or must not be seen here. Other errors (no descriptor, no
+/// memory) prove nothing: a process counts as alive unless it is known to have ended.
+bool no_process(const Error& error) { return error.code == Code::kNotFound || error.code == Code::kPermissionDenied; }
 
-/// A leader that ended is a zombie while another of its threads goes on, or waits in the driver for
-/// ever.
+/// A thread group leader that has ended is a zombie while another thread runs, or waits in the driver forever.
 bool lives(const std::string& folder) {
   const auto stat = read_text(folder + "/stat");
-  if (!stat) return !nobody(stat.error());
+  if (!stat) return !no_process(stat.error());
   if (!dead(state_in(*stat))) return true;
   const auto threads = list_folder(folder + "/task");
-  if (!threads) return !nobody(threads.error());
+  if (!threads) return !no_process(threads.error());
   return std::any_of(threads->begin(), threads->end(), [&](const std::string& thread) {
     const auto own = read_text(folder + "/task/" + thread + "/stat");
-    return own ? !dead(state_in(*own)) : !nobody(own.error());
+    return own ? !dead(state_in(*own)) : !no_process(own.error());
   });
 }
 
@@ -133,10 +131,10 @@ std::optional<PodProcess> PodGroups::parse(std::int32_t pid, std::string_view te
 Result<std::optional<PodProcess>> PodGroups::look_at(std::int32_t pid) const {
   const auto folder = proc_ + "/" + std::to_string(pid);
   const auto text = read_text(folder + "/cgroup");
-  if (!text && nobody(text.error())) return std::nullopt;
+  if (!text && no_process(text.error())) return std::nullopt;
   if (!text && text.error().code == Code::kResourceExhausted) return tl::unexpected(text.error());
-  // This one alone cannot be told: a path of more than PATH_MAX, which a tenant can make of groups of its own, is
-  // refused by the kernel (ENAMETOOLONG). It is not to keep everybody else from being seen.
+  // Only this process cannot be examined: the kernel refuses a path longer than PATH_MAX (ENAMETOOLONG), which a tenant
+  // can create with nested groups. The other processes must still be found.
   auto found = text ? parse(pid, *text) : PodProcess{pid, {}, {}};
   if (found && !lives(folder)) return std::nullopt;
   return found;
@@ -149,16 +147,14 @@ std::optional<PodProcess> PodGroups::process(std::int32_t pid) const {
 
 Result<std::vector<PodProcess>> PodGroups::processes() const {
   const auto names = list_folder(proc_);
-  if (!names)
-    return fail(Code::kUnavailable,
-                "the machine's processes cannot be seen: " + names.error().what);
+  if (!names) return fail(Code::kUnavailable, "the processes of this machine cannot be read: " + names.error().what);
   std::vector<PodProcess> all;
   for (const auto& name : *names) {
     std::int32_t pid = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc() || end != name.data() + name.size()) continue;
     auto found = look_at(pid);
-    if (!found) return fail(Code::kUnavailable, "the machine's processes cannot be seen: " + found.error().what);
+    if (!found) return fail(Code::kUnavailable, "the processes of this machine cannot be read: " + found.error().what);
     if (*found) all.push_back(std::move(**found));
   }
   return all;

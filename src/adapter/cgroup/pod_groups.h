@@ -8,23 +8,20 @@
 
 namespace carve {
 
-/// Where a cgroup path lies in the kubelet's tree, for both of its cgroup drivers:
+/// The position of a cgroup path in the kubelet's tree, for both of the kubelet's cgroup drivers:
 ///   "/kubepods/burstable/pod<UID>/<container>"                                          cgroupfs
 ///   "/kubepods.slice/kubepods-pod<UID with _>.slice/cri-containerd-<container>.scope"   systemd
 struct PodPath {
-  std::string pod;  // UID, as the API server writes it; empty: in no pod
-  std::string
-      container;  // the path down to the container; empty: the process is in the pod's own cgroup
+  std::string pod;        // UID in the API server's format; empty: not in a pod
+  std::string container;  // the path of the container's group; empty: the path is the pod's own group
 };
-/// The outermost pod counts: what a tenant makes is below its own. Pure.
+/// Uses the outermost pod of the path, because groups that a tenant creates are below its own pod. Pure.
 [[nodiscard]] PodPath pod_path(std::string_view cgroup);
 
-/// By /proc/<pid>/cgroup; freezes by whichever hierarchy can (cgroup.freeze of v2, freezer.state of
-/// v1).
+/// Finds pods by /proc/<pid>/cgroup. Freezes with cgroup.freeze (v2) or freezer.state (v1), whichever exists.
 class PodGroups final : public Containers {
  public:
-  /// `proc`: where the host's processes are; the freezers' mounts are those of this process's
-  /// mountinfo.
+  /// `proc`: the /proc of the host's processes. The mounts of the freezers are those in this process's mountinfo.
   explicit PodGroups(std::string proc = "/proc");
 
   [[nodiscard]] Result<std::vector<PodProcess>> processes() const override;
@@ -33,11 +30,12 @@ class PodGroups final : public Containers {
 
  private:
   [[nodiscard]] std::optional<PodProcess> parse(std::int32_t pid, std::string_view text) const;
-  [[nodiscard]] Result<std::optional<PodProcess>> look_at(std::int32_t pid) const;  // an error: nobody can be told now
+  // An error: no process can be examined now.
+  [[nodiscard]] Result<std::optional<PodProcess>> look_at(std::int32_t pid) const;
 
   std::string proc_;
   std::string unified_;  // mount point of cgroup2; empty: none
-  std::string freezer_;  // of v1's freezer
+  std::string freezer_;  // mount point of v1's freezer; empty: none
 };
 
 }  // namespace carve

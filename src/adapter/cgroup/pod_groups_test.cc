@@ -32,18 +32,18 @@ TEST(PodPath, FindsThePodOfBothDrivers) {
   EXPECT_EQ(pod_path("/node-a/kubepods/pod0123456789abcdef0123456789abcdef/x").pod,
             "0123456789abcdef0123456789abcdef");
   EXPECT_EQ(pod_path(std::string("/../../pod") + kUid + "/c").pod,
-            kUid);  // seen out of a cgroup namespace
+            kUid);  // as seen from a cgroup namespace
   EXPECT_EQ(pod_path(std::string("/kubepods/pod") + kUid).container, "");
 }
 
-TEST(PodPath, ATenantsOwnGroupsCountForNothing) {
+TEST(PodPath, IgnoresGroupsThatATenantCreated) {
   const std::string other = "11111111-2222-3333-4444-555555555555";
   const auto path = pod_path(std::string("/kubepods/pod") + kUid + "/4e5f/pod" + other + "/x");
   EXPECT_EQ(path.pod, kUid);
   EXPECT_EQ(path.container, std::string("/kubepods/pod") + kUid + "/4e5f");
 }
 
-TEST(PodPath, WhatIsNoPodIsNone) {
+TEST(PodPath, OtherPathsAreNotInAPod) {
   for (const char* path :
        {"", "/", "/system.slice/x.service", "/pod", "/podman", "/carve/run-1", "/pods/podcast",
         "/machine.slice/libpod-0123456789abcdef0123456789abcdef.scope"}) {
@@ -51,8 +51,8 @@ TEST(PodPath, WhatIsNoPodIsNone) {
   }
 }
 
-/// A /proc of one's own making: a process in uninterruptible wait, a zombie, a dead leader with a
-/// thread that still waits in the driver, and one of the host.
+/// A fake /proc: a process in uninterruptible sleep, a zombie, a dead leader with a thread that still waits in the
+/// driver, and a process of the host.
 class FakeProc : public testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ class FakeProc : public testing::Test {
   std::string root_;
 };
 
-TEST_F(FakeProc, AliveIsWhoStillHoldsSomething) {
+TEST_F(FakeProc, AProcessIsAliveWhileOneOfItsThreadsIs) {
   const std::string group = std::string("/kubepods/pod") + kUid + "/c";
   add(10, group, 'D');
   add(11, group, 'Z', "Z");
@@ -95,27 +95,27 @@ TEST_F(FakeProc, AliveIsWhoStillHoldsSomething) {
   EXPECT_FALSE(PodGroups("/nonexistent").processes());
 }
 
-/// Without a descriptor to look with, who holds a card would be nobody.
-TEST_F(FakeProc, WhoCannotBeLookedAtIsNotGone) {
+/// Without a free descriptor every process that uses a card would seem to have ended.
+TEST_F(FakeProc, AProcessThatCannotBeReadCountsAsAlive) {
   const std::string group = std::string("/kubepods/pod") + kUid + "/c";
   add(10, group, 'S');
   add(11, group, 'S');
   std::filesystem::remove(root_ + "/11/stat");
-  ASSERT_TRUE(make_folders(root_ + "/11/stat", 0755));  // opens, and cannot be read
+  ASSERT_TRUE(make_folders(root_ + "/11/stat", 0755));  // can be opened but not read
   auto seen = PodGroups(root_).processes();
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->size(), 2U);
   std::filesystem::remove(root_ + "/11/cgroup");
   ASSERT_TRUE(make_folders(root_ + "/11/cgroup", 0755));
   seen = PodGroups(root_).processes();
-  ASSERT_TRUE(seen) << seen.error().what;  // one of which nothing can be told keeps nobody from being seen
+  ASSERT_TRUE(seen) << seen.error().what;  // one unreadable process does not hide the others
   EXPECT_EQ(*seen, (std::vector<PodProcess>{{10, kUid, seen->front().group}, {11, "", ""}}));
   EXPECT_FALSE(PodGroups(root_).process(11));
   std::filesystem::remove_all(root_ + "/11");
   EXPECT_EQ(PodGroups(root_).processes()->size(), 1U);
 }
 
-TEST_F(FakeProc, WithoutADescriptorNobodyCanBeTold) {
+TEST_F(FakeProc, WithoutAFreeDescriptorProcessesIsAnError) {
   add(10, std::string("/kubepods/pod") + kUid + "/c", 'S');
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -128,8 +128,8 @@ TEST_F(FakeProc, WithoutADescriptorNobodyCanBeTold) {
   EXPECT_EQ(seen.error().code, Code::kUnavailable);
 }
 
-/// On the kernel's own hierarchy, whichever can freeze here.
-TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
+/// Uses the kernel's own hierarchy, v1 or v2, whichever can freeze on this machine.
+TEST(PodGroups, FindsAndFreezesTheProcessOfAContainer) {
   std::string top;
   for (const std::string& candidate :
        {std::string("/sys/fs/cgroup/freezer"), Cgroup2::find_mount().value_or("")}) {
@@ -139,7 +139,7 @@ TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
   if (top.empty()) GTEST_SKIP() << "SKIPPED: no writable cgroup hierarchy that freezes";
   const std::string node = top + "/carve-pods-" + std::to_string(::getpid());
   const std::string group = node + "/pod" + kUid + "/container";
-  if (!make_folders(group, 0755)) GTEST_SKIP() << "SKIPPED: no cgroup can be made in " << top;
+  if (!make_folders(group, 0755)) GTEST_SKIP() << "SKIPPED: no cgroup can be created in " << top;
   const auto child = spawn(
       {.program = "/bin/sh", .args = {"-c", "while :; do :; done"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
@@ -150,7 +150,7 @@ TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->pod, kUid);
   ASSERT_FALSE(found->group.empty());
-  const auto ticks = [&] {  // of CPU time: the kernel's account
+  const auto ticks = [&] {  // CPU time, from the kernel
     std::istringstream stat(*read_text("/proc/" + std::to_string(child->pid) + "/stat"));
     std::string word;
     long user = 0;
@@ -163,7 +163,7 @@ TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
     std::this_thread::sleep_for(time);
     return ticks() - before;
   };
-  const auto is_frozen = [&] {  // v1 and v2 both freeze in the background, and say when it is done
+  const auto is_frozen = [&] {  // v1 and v2 both freeze asynchronously and report completion
     const auto folder = found->group.substr(0, found->group.rfind('/'));
     const auto v1 = read_text(found->group).value_or("");
     return v1.rfind("FROZEN", 0) == 0 ||

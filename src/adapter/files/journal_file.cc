@@ -20,15 +20,14 @@ constexpr char kFile[] = "journal";
 constexpr char kNewFile[] = "journal.new";
 constexpr char kLockFile[] = "lock";
 constexpr std::uint64_t kCompactFloor = 1024 * 1024;
-constexpr std::size_t kMaxFile = 256U << 20;  // a journal of this size is not ours any more
+constexpr std::size_t kMaxFile = 256U << 20;  // a larger file cannot be Carve's journal
 
 Result<std::string> read_all(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return tl::unexpected<Error>(errno_error(errno, "stat"));
   if (!S_ISREG(info.st_mode)) return fail(Code::kInvalidArgument, "is not a regular file");
   if (info.st_size > static_cast<off_t>(kMaxFile)) {
-    return fail(Code::kOutOfRange,
-                fmt::format("{} bytes is too large; at most {} are read", info.st_size, kMaxFile));
+    return fail(Code::kOutOfRange, fmt::format("the file has {} bytes; at most {} are legal", info.st_size, kMaxFile));
   }
   std::string text(static_cast<std::size_t>(info.st_size), '\0');
   std::size_t done = 0;
@@ -43,7 +42,7 @@ Result<std::string> read_all(int fd) {
   return text;
 }
 
-/// The lock's holder, as it wrote itself down; "" when that cannot be read.
+/// The process that has the lock, from the PID in the lock file; "" when that cannot be read.
 std::string holder_of(int lock) {
   char text[32] = {};
   const ssize_t n = ::pread(lock, text, sizeof text - 1, 0);
@@ -59,13 +58,12 @@ Result<Fd> lock_folder(int folder_fd, const std::string& folder) {
   }
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
-      return fail(Code::kFailedPrecondition,
-                  fmt::format("{}: another carve agent{} keeps its journal there", folder,
-                              holder_of(lock.get())));
+      return fail(Code::kFailedPrecondition, fmt::format("{}: another carve agent{} uses the journal in this folder",
+                                                         folder, holder_of(lock.get())));
     }
     return tl::unexpected<Error>(errno_error(errno, fmt::format("{}/{}: lock", folder, kLockFile)));
   }
-  // Only for the text above; the lock itself is the kernel's, so a full disk does no harm here.
+  // The PID is only for the error text above. The lock itself is in the kernel, so a full disk does not matter.
   const std::string pid = fmt::format("{}\n", ::getpid());
   if (::ftruncate(lock.get(), 0) == 0) {
     [[maybe_unused]] const auto n = ::pwrite(lock.get(), pid.data(), pid.size(), 0);
@@ -83,8 +81,8 @@ Result<Fd> lock_journal(const std::string& folder) {
 
 std::string journal_remedy(const std::string& folder) {
   return fmt::format(
-      "; nothing was changed. What helps: `mv {0}/journal {0}/journal.damaged`, then start again. Slices that still "
-      "run are ended then, and container devices are gone (drain a node of Kubernetes first)",
+      "; nothing was changed. To recover: `mv {0}/journal {0}/journal.damaged`, then start again. This ends the slices "
+      "that still run and removes their container devices (drain a Kubernetes node first)",
       folder);
 }
 
@@ -109,7 +107,7 @@ Result<void> JournalFile::load() {
   }
   file_ = Fd(::openat(folder, kFile, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
   if (!file_) {
-    if (errno == ENOENT) return compact();  // the first start: an empty journal, by rename
+    if (errno == ENOENT) return compact();  // the first start: create an empty journal by rename
     return tl::unexpected<Error>(
         errno_error(errno, fmt::format("journal: {}/{}: open", folder_, kFile)));
   }
@@ -134,7 +132,7 @@ Result<void> JournalFile::load() {
           errno_error(errno, fmt::format("journal: {}/{}: truncate", folder_, kFile)));
     }
   }
-  // What a crash left in the page cache only must not be taken for durable.
+  // Data that a crashed agent left only in the page cache is not durable yet.
   CARVE_TRY_VOID(step(IoStep::kSync, "sync"));
   if (::fdatasync(file_.get()) != 0) {
     return tl::unexpected<Error>(
@@ -172,7 +170,7 @@ Result<void> JournalFile::write_all(int fd, std::string_view text) {
 }
 
 Result<void> JournalFile::append(const std::vector<JournalEvent>& events) {
-  // Everything that can be refused is refused before the disk is touched.
+  // Refuse invalid events before the disk is accessed.
   JournalState next = state_;
   CARVE_TRY_VOID(apply_all(next, events));
   if (suspect_) CARVE_TRY_VOID(compact());
@@ -188,7 +186,7 @@ Result<void> JournalFile::append(const std::vector<JournalEvent>& events) {
     synced = tl::unexpected<Error>(errno_error(errno, fmt::format("journal: {}: sync", folder_)));
   }
   if (!synced) {
-    // The line may be on the disk or not, and the next sync would not tell: take it out and start a new file.
+    // The line may be on the disk or not, and the next sync would not report it: remove it and start a new file.
     suspect_ = true;
     [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), static_cast<off_t>(size_));
     return synced;
@@ -197,7 +195,7 @@ Result<void> JournalFile::append(const std::vector<JournalEvent>& events) {
   ++next_number_;
   size_ += line.size();
   if (size_ >= compact_at_) {
-    // The transaction is durable already; a compaction that fails is tried again when the file has doubled.
+    // The transaction is already durable. A failed compaction is retried when the file has doubled in size.
     if (!compact()) compact_at_ = size_ * 2;
   }
   return {};
@@ -224,7 +222,7 @@ Result<void> JournalFile::compact() {
   if (::fsync(fresh.get()) != 0) return failed(errno, "sync");
   CARVE_TRY_VOID(step(IoStep::kRename, "rename"));
   if (::renameat(folder, kNewFile, folder, kFile) != 0) return failed(errno, "rename");
-  // From here on the new file has the name, whatever happens to the folder's sync.
+  // From here on the new file has the name, regardless of the result of the folder's sync.
   file_ = std::move(fresh);
   next_number_ = next_number;
   size_ = text.size();

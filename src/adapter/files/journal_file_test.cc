@@ -23,7 +23,7 @@
 
 namespace {
 
-// What the journal asks of the disk, in order: the call, and the size of the file that it is for.
+// The journal's system calls in order, each with the size of its file.
 struct DiskCall {
   std::string call;
   ino_t file = 0;
@@ -40,8 +40,8 @@ void note(const char* call, int fd) {
 
 }  // namespace
 
-// The linker takes these before libc's. No other way shows that a sync was left out: without a power failure the page
-// cache hides it.
+// The linker prefers these to libc's functions. Only this shows a missing sync: without a power failure the page cache
+// hides it.
 extern "C" int fdatasync(int fd) {
   note("fdatasync", fd);
   return static_cast<int>(::syscall(SYS_fdatasync, fd));
@@ -78,7 +78,7 @@ class JournalFileTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(JournalFileTest, ItsLockTellsOfAnAgentThatDoesNotAnswer) {
+TEST_F(JournalFileTest, TheLockShowsAnAgentThatDoesNotAnswer) {
   {
     const auto agent = JournalFile::open(folder_);
     ASSERT_TRUE(agent);
@@ -103,7 +103,7 @@ Record record(int n, std::uint64_t gib) {
   return r;
 }
 
-/// The history that the tests play: step i is one transaction, and after some of them a compaction.
+/// The history that the tests apply: step i is one transaction; some steps are followed by a compaction.
 constexpr int kSteps = 12;
 std::vector<JournalEvent> transaction(int i) {
   const auto n = static_cast<std::uint64_t>(i);
@@ -135,7 +135,7 @@ Ledger ledger_of(const JournalState& state) {
   return ledger;
 }
 
-/// Plays the history, counting what was acknowledged in memory that outlives the process.
+/// Applies the history. Counts the acknowledged transactions in memory that survives the process.
 void play(const std::string& folder, IoHook hook, int from, volatile int* acknowledged) {
   auto journal = JournalFile::open(folder, std::move(hook));
   if (!journal) _exit(3);
@@ -146,7 +146,7 @@ void play(const std::string& folder, IoHook hook, int from, volatile int* acknow
   }
 }
 
-/// Kills the process at its nth step on the disk; a write is first done in part when `partly`.
+/// Kills the process at its nth disk step; with `partly`, a write is first executed in part.
 IoHook killer(int at, bool partly) {
   auto calls = std::make_shared<int>(0);
   return [=](IoStep step, std::size_t bytes) -> IoVerdict {
@@ -157,7 +157,7 @@ IoHook killer(int at, bool partly) {
   };
 }
 
-/// Runs `body` in a child; its wait status.
+/// Runs `body` in a child process and returns its wait status.
 template <class Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
@@ -170,7 +170,7 @@ int in_child(Body body) {
   return status;
 }
 
-TEST_F(JournalFileTest, DyingAtAnyStepLosesNothingThatWasAcknowledged) {
+TEST_F(JournalFileTest, AKillAtAnyStepLosesNoAcknowledgedTransaction) {
   const std::vector<JournalState> expected = states();
   auto* acknowledged = static_cast<int*>(
       ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -191,10 +191,10 @@ TEST_F(JournalFileTest, DyingAtAnyStepLosesNothingThatWasAcknowledged) {
         auto journal = JournalFile::open(folder_);
         ASSERT_TRUE(journal) << at << ": " << journal.error().what;
         torn += journal->torn_bytes() > 0 ? 1 : 0;
-        // What was in flight may be there or not; what was acknowledged must be.
+        // The transaction in progress may be there or not; the acknowledged ones must be.
         int is = *acknowledged;
         if (is < kSteps && journal->state() == expected[static_cast<std::size_t>(is) + 1]) ++is;
-        ASSERT_EQ(journal->state(), expected[static_cast<std::size_t>(is)]) << "died at " << at;
+        ASSERT_EQ(journal->state(), expected[static_cast<std::size_t>(is)]) << "killed at " << at;
         EXPECT_EQ(ledger_of(journal->state()), ledger_of(expected[static_cast<std::size_t>(is)]));
         for (int i = is; i < kSteps; ++i) ASSERT_TRUE(journal->append(transaction(i)));
       }
@@ -209,7 +209,7 @@ TEST_F(JournalFileTest, DyingAtAnyStepLosesNothingThatWasAcknowledged) {
   ::munmap(acknowledged, sizeof(int));
 }
 
-TEST_F(JournalFileTest, AnErrorAtAnyStepIsSaidAndLosesNothing) {
+TEST_F(JournalFileTest, AnErrorAtAnyStepIsReturnedAndLosesNothing) {
   const std::vector<JournalState> expected = states();
   for (const int error : {ENOSPC, EROFS, EIO}) {
     for (int at = 1;; ++at) {
@@ -248,7 +248,7 @@ TEST_F(JournalFileTest, AnErrorAtAnyStepIsSaidAndLosesNothing) {
   }
 }
 
-TEST_F(JournalFileTest, WhatWasRefusedIsNotThereAfterARestart) {
+TEST_F(JournalFileTest, ARefusedTransactionIsAbsentAfterARestart) {
   bool full = false;
   {
     auto journal = JournalFile::open(folder_, [&](IoStep step, std::size_t) -> IoVerdict {
@@ -265,7 +265,7 @@ TEST_F(JournalFileTest, WhatWasRefusedIsNotThereAfterARestart) {
   EXPECT_EQ(again->state(), states()[1]);
 }
 
-TEST_F(JournalFileTest, AHalfWrittenLineIsCutOffOrTheFileIsWrittenAnew) {
+TEST_F(JournalFileTest, CutsOffATornLineOrWritesANewFile) {
   for (const bool can_cut : {true, false}) {
     empty_folder();
     int writes_left = -1;  // -1: all succeed
@@ -294,7 +294,7 @@ TEST_F(JournalFileTest, AHalfWrittenLineIsCutOffOrTheFileIsWrittenAnew) {
   }
 }
 
-TEST_F(JournalFileTest, AfterAFailedSyncNothingIsAppendedToThatFileAnyMore) {
+TEST_F(JournalFileTest, AfterAFailedSyncTheNextAppendWritesANewFile) {
   bool fail_sync = false;
   std::vector<IoStep> steps;
   auto journal = JournalFile::open(folder_, [&](IoStep step, std::size_t) -> IoVerdict {
@@ -312,7 +312,7 @@ TEST_F(JournalFileTest, AfterAFailedSyncNothingIsAppendedToThatFileAnyMore) {
               testing::ElementsAre(kCreate, kWrite, kSync, kRename, kSyncFolder, kWrite, kSync));
 }
 
-TEST_F(JournalFileTest, ASecondAgentIsRefusedWithThePidOfTheFirst) {
+TEST_F(JournalFileTest, RefusesASecondAgentWithThePidOfTheFirst) {
   auto first = JournalFile::open(folder_);
   ASSERT_TRUE(first);
   const auto second = JournalFile::open(folder_);
@@ -321,7 +321,7 @@ TEST_F(JournalFileTest, ASecondAgentIsRefusedWithThePidOfTheFirst) {
   EXPECT_THAT(second.error().what, HasSubstr("process " + std::to_string(::getpid())));
 }
 
-TEST_F(JournalFileTest, ADamagedOrForeignOrNewerFileIsRefusedAndLeftAsItIs) {
+TEST_F(JournalFileTest, RefusesADamagedForeignOrNewerFileAndDoesNotChangeIt) {
   for (const std::string text :
        {"carve-journal 9 1 00000000\n", "hello\n", "", "carve-journal 1 1 00000000\n"}) {
     { std::ofstream(path("journal"), std::ios::trunc) << text; }
@@ -333,7 +333,7 @@ TEST_F(JournalFileTest, ADamagedOrForeignOrNewerFileIsRefusedAndLeftAsItIs) {
   }
 }
 
-TEST_F(JournalFileTest, WhatIsAcknowledgedIsSynced) {
+TEST_F(JournalFileTest, SyncsBeforeItAcknowledges) {
   const auto inode = [&](const std::string& name) {
     struct stat now {};
     EXPECT_EQ(::stat(path(name).c_str(), &now), 0) << name;
@@ -349,18 +349,18 @@ TEST_F(JournalFileTest, WhatIsAcknowledgedIsSynced) {
     calls.clear();
     ASSERT_TRUE(journal->append(transaction(i)));
     ASSERT_EQ(call(0), "fdatasync") << "transaction " << i;
-    EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal")) << "synced before it was written";
+    EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal")) << "the sync came before the write";
   }
 
   calls.clear();
   ASSERT_TRUE(journal->compact());
   ASSERT_EQ(call(0), "fsync");
-  EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal")) << "the new file, whole, before it has the name";
+  EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal")) << "the complete new file, before the rename";
   EXPECT_EQ(call(1), "renameat");
   ASSERT_EQ(call(2), "fsync");
-  EXPECT_EQ(calls[2].file, inode(".").first) << "the folder that has the new name";
+  EXPECT_EQ(calls[2].file, inode(".").first) << "the folder with the new name";
 
-  // What a killed agent left in the page cache alone is synced before it counts.
+  // Data that a killed agent left only in the page cache is synced first.
   journal = tl::unexpected<Error>(Error{});
   calls.clear();
   journal = JournalFile::open(folder_);
@@ -376,7 +376,7 @@ TEST_F(JournalFileTest, AMissingFolderIsAnError) {
   EXPECT_EQ(journal.error().code, Code::kNotFound);
 }
 
-TEST_F(JournalFileTest, ItCompactsItselfWhenItHasGrown) {
+TEST_F(JournalFileTest, CompactsWhenTheFileHasGrown) {
   auto journal = JournalFile::open(folder_);
   ASSERT_TRUE(journal);
   std::uint64_t largest = 0;
@@ -390,9 +390,9 @@ TEST_F(JournalFileTest, ItCompactsItselfWhenItHasGrown) {
   EXPECT_EQ(journal->state().counters.at("n"), 399u);
 }
 
-// A full and a read-only disk by the kernel's own hand, in a mount namespace of its own.
-TEST_F(JournalFileTest, AFullAndAReadOnlyDiskAreSaidAndLoseNothing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root for a tmpfs of its own";
+// A full and a read-only disk, with the kernel's own errors, in a private mount namespace.
+TEST_F(JournalFileTest, AFullOrReadOnlyDiskIsAnErrorAndLosesNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root for a private tmpfs";
   const int status = in_child([&] {
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -420,7 +420,7 @@ TEST_F(JournalFileTest, AFullAndAReadOnlyDiskAreSaidAndLoseNothing) {
     if (!journal->append({SetCounter{"n", 1}})) _exit(6);
   });
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace to be had here";
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "mount namespaces are not available here";
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 

@@ -6,7 +6,7 @@
 
 namespace carve {
 
-/// What the agent remembers of its cards, as one small JSON file that is replaced whole (codec/health).
+/// The agent's knowledge of its cards in one small JSON file, which is replaced atomically (codec/health).
 class KnownCardsFile final : public KnownCardsStore {
  public:
   explicit KnownCardsFile(std::string path) : path_(std::move(path)) {}

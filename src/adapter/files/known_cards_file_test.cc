@@ -8,7 +8,7 @@
 namespace carve {
 namespace {
 
-TEST(KnownCardsFile, IsReadBackAndABrokenOneIsNamed) {
+TEST(KnownCardsFile, LoadsWhatWasSavedAndNamesABrokenFile) {
   char name[] = "/tmp/carve-known-XXXXXX";
   const std::string path = std::string(::mkdtemp(name)) + "/cards.json";
   KnownCardsFile file(path);

@@ -10,7 +10,7 @@
 namespace carve {
 namespace {
 
-constexpr std::size_t kLargest = 16U << 20U;  // dpkg's status is some MiB
+constexpr std::size_t kLargest = 16U << 20U;  // dpkg's status file has a few MiB
 
 FileKind kind_of(mode_t mode) {
   if (S_ISREG(mode)) return FileKind::kFile;

@@ -4,7 +4,7 @@
 
 namespace carve {
 
-/// The files at their own paths (enter_host_root() makes the host's of a container's).
+/// Reads files at their own paths. In a container, enter_host_root() first changes the root to the host's.
 class HostFilesOnDisk final : public HostFiles {
  public:
   [[nodiscard]] Result<std::string> read(const std::string& path) const override;

@@ -11,13 +11,14 @@ namespace {
 
 using boost::system::error_code;
 
-/// A context, and what its callback goes by.
+/// A context and the data of its callback.
 struct Kept {
   TlsContext context{TlsContext::tls_server};
   std::string multiplexed;
 };
 
-/// Of what the client offers we speak one. Who offers none of it goes on without.
+/// Selects one of the protocols that the client offers. If the server supports none of them, the handshake continues
+/// without ALPN.
 int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* size, const unsigned char* offered,
                     unsigned offered_size, void* kept) {
   static constexpr unsigned char kOurs[] = "\x02h2\x08http/1.1";
@@ -50,17 +51,18 @@ Result<std::shared_ptr<TlsContext>> make_context(const Identity& identity) {
   SSL_CTX* raw = context->native_handle();
   if (SSL_CTX_check_private_key(raw) != 1) {
     ERR_clear_error();
-    return fail(Code::kInvalidArgument, "key: it is not the certificate's");
+    return fail(Code::kInvalidArgument, "key: it does not match the certificate");
   }
   if (!identity.authorities.empty()) {
     context->add_certificate_authority(boost::asio::buffer(identity.authorities), wrong);
     if (wrong) return wrong_in("authorities", wrong);
-    // A certificate is asked for; whoever shows none, or another's, goes on as a stranger (session.cc).
+    // The server requests a client certificate. A client without one, or with one of another authority, continues as an
+    // unknown client (session.cc).
     context->set_verify_mode(boost::asio::ssl::verify_peer, wrong);
   }
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
-  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS);  // an idle connection holds no 32 KiB
-  // No session is taken up again: who asks is verified in every handshake, against today's authorities.
+  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS);  // saves 32 KiB per idle connection
+  // TLS sessions are not resumed: every handshake verifies the client against the current authorities.
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_num_tickets(raw, 0);

@@ -10,8 +10,8 @@ namespace carve::http {
 
 using TlsContext = boost::asio::ssl::context;
 
-/// Ready for handshakes; shared by all connections that began with this identity.
-///   errors  kInvalidArgument: which of certificate, key, authorities cannot be used
+/// A TLS context for handshakes, shared by all connections that begin with this identity.
+///   errors  kInvalidArgument: the certificate, the key or the authorities cannot be used (the text says which)
 [[nodiscard]] Result<std::shared_ptr<TlsContext>> make_context(const Identity& identity);
 
 }  // namespace carve::http

@@ -13,7 +13,7 @@
 #include "adapter/http/testing/tls_connection.h"
 #include "adapter/tls/issuer.h"
 
-// HTTP/2 over a real connection: who is offered it, and that requests which wait for somebody hold up no others.
+// HTTP/2 over a real connection: which clients are offered it, and that requests that wait do not delay others.
 namespace carve::http {
 namespace {
 
@@ -24,7 +24,7 @@ using Connection = testing::TlsConnection;
 class MultiplexedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::signal(SIGPIPE, SIG_IGN);  // the server may have hung up
+    std::signal(SIGPIPE, SIG_IGN);  // the server may have closed the connection
     open({});
   }
   void open(const Limits& limits) {
@@ -33,21 +33,22 @@ class MultiplexedTest : public ::testing::Test {
     options.listen = "127.0.0.1:0";
     options.limits = limits;
     options.identity = Identity{serving.certificate, serving.key, authority_.certificate, "carve-control"};
-    options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
-    auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
+    options.waits = [](const HttpRequest& request) { return request.path == "/wait"; };
+    auto made = Server::open(
+        options, [this](const HttpRequest& request) { return reply(request); }, log_);
     ASSERT_TRUE(made) << made.error().what;
     server_ = std::move(*made);
   }
   void TearDown() override { let_go(); }
-  HttpReply reply(const HttpAsk& ask) {
+  HttpResponse reply(const HttpRequest& request) {
     std::unique_lock lock(mutex_);
-    if (ask.path == "/a") answered_on_.insert(std::this_thread::get_id());
-    if (ask.path == "/wait") {
+    if (request.path == "/a") answered_on_.insert(std::this_thread::get_id());
+    if (request.path == "/wait") {
       ++waiting_;
       moved_.notify_all();
       moved_.wait(lock, [this] { return go_; });
     }
-    return {200, "text/plain", ask.path + " '" + ask.peer + "' " + ask.body};
+    return {200, "text/plain", request.path + " '" + request.peer + "' " + request.body};
   }
   void let_go() {
     const std::lock_guard lock(mutex_);
@@ -73,12 +74,12 @@ class MultiplexedTest : public ::testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-TEST_F(MultiplexedTest, TheNameByWhichWeAreCalledDecides) {
+TEST_F(MultiplexedTest, OffersHttp2ByTheServersName) {
   EXPECT_EQ(connect().protocol(), "h2");
   EXPECT_EQ(connect("carve-control.carve-system.svc").protocol(), "http/1.1");
 }
 
-TEST_F(MultiplexedTest, RequestsThatWaitHoldUpNoOthersAndShareOneConnection) {
+TEST_F(MultiplexedTest, RequestsThatWaitDoNotDelayOthersOnTheSameConnection) {
   auto connection = connect();
   testing::H2Client client;
   std::vector<std::int32_t> waiting;
@@ -98,7 +99,7 @@ TEST_F(MultiplexedTest, RequestsThatWaitHoldUpNoOthersAndShareOneConnection) {
   EXPECT_EQ(server_->counts().accepted, 1U);
 }
 
-TEST_F(MultiplexedTest, StoppedWhileARequestRunsItIsAnswered) {
+TEST_F(MultiplexedTest, StopAnswersARunningRequest) {
   auto busy = connect();
   auto idle = connect();
   testing::H2Client client, other;
@@ -107,7 +108,7 @@ TEST_F(MultiplexedTest, StoppedWhileARequestRunsItIsAnswered) {
   ASSERT_TRUE(idle.talk(other, [] { return true; }));
   ASSERT_TRUE(wait_for_waiting(1));
   auto stopping = std::async(std::launch::async, [this] { server_->stop(seconds(30)); });
-  EXPECT_FALSE(idle.talk(other, [] { return false; })) << "it is let go at once";
+  EXPECT_FALSE(idle.talk(other, [] { return false; })) << "the idle connection is closed immediately";
   ASSERT_TRUE(busy.talk(client, [&] { return client.told_to_leave(); }));
   let_go();
   EXPECT_TRUE(busy.talk(client, [&] { return client.answer(one).over; }));
@@ -115,13 +116,13 @@ TEST_F(MultiplexedTest, StoppedWhileARequestRunsItIsAnswered) {
   stopping.get();
 }
 
-TEST_F(MultiplexedTest, WhoIsWeanedIsToldAtOnceAndAnsweredNevertheless) {
+TEST_F(MultiplexedTest, DrainNotifiesTheClientImmediatelyAndStillAnswers) {
   auto early = connect();
   testing::H2Client client;
   ASSERT_TRUE(early.talk(client, [] { return true; }));
   const auto first = client.ask("POST", "/a", "x");
   ASSERT_TRUE(early.talk(client, [&] { return client.answer(first).over; }));
-  const auto crossing = client.ask("POST", "/b", "y");  // on its way while the server tells
+  const auto crossing = client.ask("POST", "/b", "y");  // sent before the client has received the notice
   server_->drain();
   ASSERT_TRUE(early.talk(client, [&] { return client.told_to_leave() && client.answer(crossing).over; }));
   EXPECT_EQ(client.answer(crossing).body, "/b 'carve-scheduler' y");
@@ -132,18 +133,18 @@ TEST_F(MultiplexedTest, WhoIsWeanedIsToldAtOnceAndAnsweredNevertheless) {
   EXPECT_EQ(other.answer(one).body, "/c 'carve-scheduler' z");
 }
 
-TEST_F(MultiplexedTest, WhatComesAfterTheLastWordIsRefusedByIt) {
+TEST_F(MultiplexedTest, RequestsAfterTheGoawayAreRefusedUnprocessed) {
   auto connection = connect();
   testing::H2Client client;
   const auto first = client.ask("POST", "/a", "x");
   ASSERT_TRUE(connection.talk(client, [&] { return client.answer(first).over; }));
-  server_->stop(seconds(5));  // nothing of it is read here yet
+  server_->stop(seconds(5));  // the client has not read anything of it yet
   const auto late = client.ask("POST", "/b", std::string(1000, 'y'));
   (void)connection.talk(client, [&] { return client.answer(late).over; });
-  EXPECT_TRUE(client.refused(late)) << "it may be asked again elsewhere";
+  EXPECT_TRUE(client.refused(late)) << "the client may retry it elsewhere";
 }
 
-// Threads that share their connections wake each other at each step of a call: four switches for nothing.
+// Threads that share their connections would wake each other at each step of a call: four useless context switches.
 TEST_F(MultiplexedTest, AConnectionStaysOnItsThread) {
   for (int i = 0; i < 4; ++i) {
     auto connection = connect();
@@ -157,36 +158,36 @@ TEST_F(MultiplexedTest, AConnectionStaysOnItsThread) {
   }
 }
 
-TEST_F(MultiplexedTest, WhoIsLateIsCutOff) {
+TEST_F(MultiplexedTest, ClosesConnectionsThatMissADeadline) {
   Limits limits;
   limits.body_time = limits.idle = seconds(1);
   open(limits);
   auto busy = connect();
   testing::H2Client often;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
-  while (std::chrono::steady_clock::now() < end) {  // for longer than it may idle
+  while (std::chrono::steady_clock::now() < end) {  // longer than the idle limit
     const auto one = often.ask("POST", "/a", "x");
     ASSERT_TRUE(busy.talk(often, [&] { return often.answer(one).over; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_EQ(server_->counts().malformed, 0U);
-  EXPECT_FALSE(busy.talk(often, [] { return false; })) << "it idles";
+  EXPECT_FALSE(busy.talk(often, [] { return false; })) << "the connection is idle";
   EXPECT_EQ(server_->counts().malformed, 0U);
   auto slow = connect();
   testing::H2Client never;
   (void)never.begin("/a", "x");
-  EXPECT_FALSE(slow.talk(never, [] { return false; })) << "the rest of its request does not come";
+  EXPECT_FALSE(slow.talk(never, [] { return false; })) << "the request is never completed";
   EXPECT_EQ(server_->counts().malformed, 1U);
 }
 
-TEST_F(MultiplexedTest, WhoSpeaksSomethingElseIsCutOff) {
+TEST_F(MultiplexedTest, ClosesConnectionsThatDoNotSpeakHttp2) {
   auto connection = connect();
   testing::H2Client client;
   ASSERT_TRUE(connection.talk(client, [] { return true; }));
   EXPECT_TRUE(client.feed(""));
   auto second = connect();
   testing::H2Client none;
-  (void)none.output();  // its greeting is not sent
+  (void)none.output();  // the client's preface is not sent
   (void)none.ask("GET", "/a", "");
   EXPECT_FALSE(second.talk(none, [] { return false; }));
   EXPECT_EQ(server_->counts().malformed, 1U);

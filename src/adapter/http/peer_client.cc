@@ -13,7 +13,8 @@ constexpr std::size_t kLargestAnswer = 1 << 20;
 Result<kube::Credentials> credentials_of(const PeerAccess& access, const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
-    return fail(Code::kInvalidArgument, "\"" + address.substr(0, 64) + "\" is no HOST:PORT of a replica");
+    return fail(Code::kInvalidArgument,
+                "\"" + address.substr(0, 64) + "\": not an address of a replica; legal is HOST:PORT");
   kube::Credentials credentials;
   credentials.endpoint = {address.substr(0, colon), address.substr(colon + 1), access.name};
   credentials.authority = access.authorities;

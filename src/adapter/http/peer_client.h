@@ -15,22 +15,22 @@ class Channel;
 
 namespace carve::http {
 
-/// Who asks another replica, and whom it believes. Holds a secret.
+/// The certificate with which a replica calls another one, and the authorities that it trusts. Contains a secret.
 struct PeerAccess {
   std::string certificate;  // PEM
   std::string key;
   std::string authorities;
-  std::string name;  // that the other's certificate is made out to
+  std::string name;  // the name in the other replica's certificate
 };
 
-/// Calls of one replica to another over TLS, each side with a certificate. Connections are kept; one that has ended
-/// meanwhile is made anew. Safe from any thread.
+/// Calls from one replica to another over TLS; each side has a certificate. Connections are kept and re-created after
+/// they have ended. Safe from any thread.
 class PeerClient {
  public:
   PeerClient();
   ~PeerClient();
-  /// POSTs `body` to `path` at "HOST:PORT"; the answer's body.
-  ///   errors  kInvalidArgument: the address; kUnavailable: no connection, or a status other than 200;
+  /// POSTs `body` to `path` at `address` ("HOST:PORT") and returns the body of the answer.
+  ///   errors  kInvalidArgument: `address` is not HOST:PORT; kUnavailable: no connection, or a status other than 200;
   ///           kDeadlineExceeded: no answer in time, so the outcome is unknown
   [[nodiscard]] Result<std::string> post(const PeerAccess& access, const std::string& address, const std::string& path,
                                          std::string body, std::chrono::milliseconds limit);
@@ -38,7 +38,7 @@ class PeerClient {
  private:
   struct Idle {
     std::string address;
-    std::string certificate;  // ours, by which it was made
+    std::string certificate;  // this replica's certificate at the time of the connection
     std::unique_ptr<kube::Channel> channel;
   };
   std::unique_ptr<kube::Channel> take(const std::string& address, const std::string& certificate);

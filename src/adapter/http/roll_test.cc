@@ -16,8 +16,8 @@
 #include "adapter/http/testing/tls_connection.h"
 #include "adapter/tls/issuer.h"
 
-// A roll as a Deployment makes it: the next replica comes, the one before is asked no more by whoever connects anew,
-// and after its notice it ends. Clients that keep their connections, as Go's do, lose no call.
+// A rolling update like a Deployment's: the next replica starts, new connections go to it, and the previous replica
+// ends after drain(). Clients that keep their connections, like Go's, lose no call.
 namespace carve::http {
 namespace {
 
@@ -30,29 +30,29 @@ constexpr int kRolls = 8;
 class RollTest : public ::testing::Test {
  protected:
   void SetUp() override { std::signal(SIGPIPE, SIG_IGN); }
-  /// `multiplexed`: over TLS, where one connection is for many requests.
+  /// `multiplexed`: TLS and HTTP/2, where many requests share one connection.
   std::shared_ptr<Server> open(bool multiplexed) {
     ServerOptions options;
     options.listen = "127.0.0.1:0";
-    options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
+    options.waits = [](const HttpRequest& request) { return request.path == "/wait"; };
     if (multiplexed) options.identity = Identity{serving_.certificate, serving_.key, authority_.certificate, kName};
     auto made = Server::open(
         options,
-        [](const HttpAsk& ask) {
-          if (ask.path == "/wait") std::this_thread::sleep_for(milliseconds(2));
-          return HttpReply{200, "text/plain", ask.body};
+        [](const HttpRequest& request) {
+          if (request.path == "/wait") std::this_thread::sleep_for(milliseconds(2));
+          return HttpResponse{200, "text/plain", request.body};
         },
         log_);
     EXPECT_TRUE(made) << made.error().what;
     return std::move(*made);
   }
-  /// The server that a new connection goes to. A client holds it as long as it may use its port.
+  /// The server for new connections. A client keeps the pointer as long as it may use the server's port.
   std::shared_ptr<Server> endpoint() {
     const std::lock_guard lock(mutex_);
     return endpoint_;
   }
-  /// Replica after replica is replaced while `ask` is called by some threads without pause; it says whether it was
-  /// answered.
+  /// Replaces one replica after the other while several threads call the function that `client` returns. That function
+  /// returns true when its request was answered.
   void roll(bool multiplexed, const std::function<std::function<bool()>()>& client) {
     endpoint_ = open(multiplexed);
     std::atomic<bool> done = false;
@@ -62,7 +62,7 @@ class RollTest : public ::testing::Test {
         const auto ask = client();
         while (!done) {
           ++(ask() ? answered_ : failed_);
-          // Some leave pauses in which a connection idles.
+          // Some threads pause, so that their connections are idle.
           std::this_thread::sleep_for(std::chrono::microseconds(200 * i));
         }
       });
@@ -73,7 +73,7 @@ class RollTest : public ::testing::Test {
       return condition();
     };
     for (int i = 0; i < kRolls; ++i) {
-      EXPECT_TRUE(within([&] { return answered_ > 20 * (i + 1) || failed_ > 0; })) << "calls meet this server";
+      EXPECT_TRUE(within([&] { return answered_ > 20 * (i + 1) || failed_ > 0; })) << "calls reach this server";
       auto next = open(multiplexed);
       std::shared_ptr<Server> before;
       {
@@ -83,7 +83,7 @@ class RollTest : public ::testing::Test {
       before->drain();
       const bool left = within([&] { return before.use_count() == 1; });
       before->stop(seconds(5));
-      EXPECT_TRUE(left) << "each client is told to leave";
+      EXPECT_TRUE(left) << "each client receives the notice";
       if (!left) break;
     }
     done = true;
@@ -104,7 +104,7 @@ class RollTest : public ::testing::Test {
   std::atomic<int> answered_ = 0, failed_ = 0;
 };
 
-TEST_F(RollTest, OfCallsByHttp1NoneFails) {
+TEST_F(RollTest, NoHttp1CallFails) {
   roll(false, [this] {
     std::shared_ptr<Server> server;
     std::shared_ptr<testing::PlainClient> kept;
@@ -125,14 +125,14 @@ TEST_F(RollTest, OfCallsByHttp1NoneFails) {
   });
 }
 
-/// One connection and what is on it. A request that the server has refused unseen, by its word, may be asked again.
+/// One connection and its requests. A request that the server refused unprocessed may be sent again.
 struct Multiplexed {
   Multiplexed(std::uint16_t port, const char* name, const tls::Pair& shown) : connection(port, name, shown) {}
   testing::TlsConnection connection;
   testing::H2Client client;
 };
 
-TEST_F(RollTest, OfCallsByHttp2NoneFails) {
+TEST_F(RollTest, NoHttp2CallFails) {
   roll(true, [this] {
     std::shared_ptr<Server> server;
     std::shared_ptr<Multiplexed> kept;
@@ -155,11 +155,11 @@ TEST_F(RollTest, OfCallsByHttp2NoneFails) {
   });
 }
 
-/// It may have done its part while the server's part of the handshake is on its way: cut off there, its first requests
-/// would be lost and not refused.
-TEST_F(RollTest, WhoIsInTheHandshakeWhenTheServerEndsIsToldToLeave) {
+/// The client may have finished its part of the handshake while the server's part is under way. If the server closed
+/// the connection then, the client's first requests would be lost instead of refused.
+TEST_F(RollTest, AClientInTheHandshakeReceivesTheNoticeWhenTheServerStops) {
   const auto server = open(true);
-  Multiplexed early(server->port(), kName, client_);  // so that the one after it is accepted, too, once this one is
+  Multiplexed early(server->port(), kName, client_);  // when this one is accepted, the next one is accepted too
   Fd socket = testing::TlsConnection::connected(server->port());
   while (server->counts().open < 2) std::this_thread::yield();
   std::jthread stopping([&server] { server->stop(seconds(5)); });

@@ -38,21 +38,21 @@ Result<tcp::endpoint> parse_listen(const std::string& listen) {
                                             "; legal are \":PORT\", \"ADDRESS:PORT\" and \"[ADDRESS]:PORT\"");
   };
   const auto colon = listen.rfind(':');
-  if (colon == std::string::npos) return wrong("no port");
+  if (colon == std::string::npos) return wrong("it has no port");
   std::uint16_t port = 0;
   const char* end = listen.data() + listen.size();
   const auto [at, failed] = std::from_chars(listen.data() + colon + 1, end, port);
-  if (failed != std::errc() || at != end) return wrong("the port is no number from 0 to 65535");
+  if (failed != std::errc() || at != end) return wrong("the port is not a number from 0 to 65535");
   std::string host = listen.substr(0, colon);
   if (host.empty()) return tcp::endpoint(asio::ip::address_v6::any(), port);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   error_code error;
   const auto address = asio::ip::make_address(host, error);
-  if (error) return wrong("no address");
+  if (error) return wrong("the address is not an IP address");
   return tcp::endpoint(address, port);
 }
 
-/// Every address is IPv6 and IPv4 in one socket; where the kernel has no IPv6, IPv4 alone.
+/// "Every address" is one socket for IPv6 and IPv4; if the kernel has no IPv6, a socket for IPv4.
 Result<void> listen_on(tcp::acceptor& acceptor, tcp::endpoint where, const std::string& listen) {
   error_code wrong;
   acceptor.open(where.protocol(), wrong);
@@ -69,10 +69,10 @@ Result<void> listen_on(tcp::acceptor& acceptor, tcp::endpoint where, const std::
   return fail(code, "listen on " + listen + ": " + wrong.message());
 }
 
-constexpr std::chrono::milliseconds kNoDescriptors{100};  // until accept is tried again
+constexpr std::chrono::milliseconds kNoDescriptors{100};  // until accept() is retried
 
-/// A thread with its own events. A connection stays on the one where it begins: of threads that share their events each
-/// step of a request wakes another, a dozen futexes and four switches for a call that computes nothing.
+/// A thread with its own event loop. A connection stays on the thread where it begins: if threads shared one loop, each
+/// step of a request would wake another thread, about a dozen futex calls and four context switches for a trivial call.
 struct Loop {
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> open = asio::make_work_guard(io);
@@ -93,7 +93,7 @@ struct Server::Impl {
   bool make_room();
   void leave(std::list<std::shared_ptr<Session>>::iterator place);
   void end_all(bool busy_too);
-  void wean_all();
+  void drain_all();
 
   Common common;
   Log& log;
@@ -127,7 +127,8 @@ asio::awaitable<void> Server::Impl::accept() {
   }
 }
 
-/// An idle connection is asked to go, a stranger's first, else the one that has idled longest. False: all are at work.
+/// Asks one idle connection to end: one of an unknown client first, else the one that has been idle longest. False: all
+/// connections are busy.
 bool Server::Impl::make_room() {
   std::shared_ptr<Session> found;
   const auto rather = [](const Session& a, const Session& b) {
@@ -146,7 +147,7 @@ bool Server::Impl::make_room() {
 void Server::Impl::serve(tcp::socket socket) {
   const std::lock_guard lock(mutex);
   ++counts.accepted;
-  // Those that were asked to go are still counted: a flood finds at most twice the limit.
+  // Connections that were asked to end still count, so that a flood opens at most twice the limit.
   if (sessions.size() >= 2 * common.limits.connections ||
       (sessions.size() >= common.limits.connections && !make_room())) {
     ++counts.refused;
@@ -171,7 +172,7 @@ void Server::Impl::end_all(bool busy_too) {
   }
 }
 
-void Server::Impl::wean_all() {
+void Server::Impl::drain_all() {
   const std::lock_guard lock(mutex);
   for (const auto& session : sessions) {
     asio::post(session->executor(), [session] { session->drain(); });
@@ -212,8 +213,8 @@ Result<void> Server::renew(const Identity& identity) {
 }
 
 void Server::drain() {
-  impl_->common.weaning = true;
-  impl_->wean_all();
+  impl_->common.draining = true;
+  impl_->drain_all();
 }
 
 void Server::stop(std::chrono::milliseconds grace) {
@@ -234,7 +235,7 @@ void Server::stop(std::chrono::milliseconds grace) {
   impl_->end_all(true);
   impl_->common.waiting.join();
   for (auto& loop : impl_->loops) loop.open.reset();
-  for (auto& loop : impl_->loops) loop.thread.join();  // it returns when its last connection is gone
+  for (auto& loop : impl_->loops) loop.thread.join();  // it returns when its last connection has ended
 }
 
 ServerCounts Server::counts() const {

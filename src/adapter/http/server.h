@@ -14,17 +14,17 @@
 
 namespace carve::http {
 
-/// What the server shows of itself over TLS, and whose clients it believes.
+/// The server's certificate, and the authorities whose client certificates it accepts.
 struct Identity {
-  std::string certificate;  // PEM: its own, then those between it and the authority
+  std::string certificate;  // PEM: the server's certificate, then the intermediate ones
   std::string key;          // PEM; a secret
-  std::string authorities;  // PEM bundle: whoever they signed is known by his CN; empty: nobody is
-  /// Who calls us by this name (SNI) is offered HTTP/2, where many requests share one connection; empty: nobody. All
-  /// others speak HTTP/1.1, and leave a server that hangs with the first call that it does not answer.
+  std::string authorities;  // PEM bundle: a client with a certificate of theirs is known by its CN; empty: none is
+  /// Clients that call the server by this name (SNI) are offered HTTP/2, where many requests share one connection;
+  /// empty: no client. All others use HTTP/1.1; they leave a hanging server at the first call that it does not answer.
   std::string multiplexed = {};
 };
 
-/// What one client may take. The defaults are for production.
+/// Limits per client and per server. The defaults are for production.
 struct Limits {
   std::size_t head = 32UL << 10;  // bytes of a request's first line and fields
   std::size_t body = 16UL << 20;  // bytes: 5,000 whole Node objects do not fit, their names 70 times
@@ -32,41 +32,42 @@ struct Limits {
   std::chrono::milliseconds head_time{10'000};  // from a request's first byte to the end of its head
   std::chrono::milliseconds body_time{30'000};
   std::chrono::milliseconds write_time{30'000};
-  std::chrono::milliseconds idle{120'000};  // above Go's 90 s: the client hangs up first, so nobody calls into a
-                                            // connection that is just being closed
-  std::chrono::milliseconds queue{4'000};   // that a request waits for a thread; kube-scheduler gives up after 5 s
+  // Longer than Go's 90 s: the client closes first, so that no request is sent on a connection that is being closed.
+  std::chrono::milliseconds idle{120'000};
+  // How long a request may wait for a thread; kube-scheduler gives up after 5 s.
+  std::chrono::milliseconds queue{4'000};
   std::size_t connections = 1024;
-  unsigned threads = 2;           // for all connections, each of which stays on one of them
-  unsigned waiting_threads = 16;  // for the requests that wait for somebody
+  unsigned threads = 2;           // shared by all connections; each connection stays on one thread
+  unsigned waiting_threads = 16;  // for requests that wait for another server
 };
 
 struct ServerOptions {
   std::string listen;                // ":8443" (every address), "127.0.0.1:0" (a free port), "[::1]:80"
   std::optional<Identity> identity;  // without: plain HTTP
   Limits limits;
-  /// Which requests wait for somebody (the API server), or take long: they get threads of their own, so that the others
-  /// never stand behind them. Without: none do.
-  std::function<bool(const HttpAsk&)> waits;
+  /// True for requests that wait for another server (the API server) or take long. They run on threads of their own, so
+  /// that other requests do not queue behind them. Empty: no request does.
+  std::function<bool(const HttpRequest&)> waits;
 };
 
-/// What happened so far.
+/// Counters since the start of the server.
 struct ServerCounts {
   std::size_t open = 0;         // connections now
-  std::size_t idle = 0;         // those of them that wait for a request
+  std::size_t idle = 0;         // open connections that wait for a request
   std::uint64_t accepted = 0;   // connections
-  std::uint64_t refused = 0;    // connections, because there were too many
-  std::uint64_t evicted = 0;    // idle connections, closed to make room
-  std::uint64_t malformed = 0;  // requests that were none, too large or too slow
+  std::uint64_t refused = 0;    // connections refused because there were too many
+  std::uint64_t evicted = 0;    // idle connections closed in favour of new ones
+  std::uint64_t malformed = 0;  // requests that were not HTTP, too large or too slow
 };
 
-/// An HTTP server on one port: HTTP/1.1 with keep-alive, HTTP/2 by name (Identity). A connection costs no thread: some
-/// 10 KiB, over TLS 40. When there are too many, the one that has idled longest makes room, strangers before those that
-/// are known. Safe from any thread.
+/// An HTTP server on one port: HTTP/1.1 with keep-alive, and HTTP/2 for one name (Identity). A connection costs about
+/// 10 KiB, 40 KiB with TLS, and no thread. When there are too many connections, the server closes the one that has been
+/// idle longest, those of unknown clients first. Safe from any thread.
 class Server {
  public:
-  /// Listens and serves at once.
-  ///   errors  kInvalidArgument: `listen`, or which part of the identity cannot be used; kUnavailable: the port is
-  ///           taken; kPermissionDenied
+  /// Listens and begins to serve.
+  ///   errors  kInvalidArgument: `listen` or a part of the identity is invalid (the text says which); kUnavailable: the
+  ///           port is in use; kPermissionDenied
   [[nodiscard]] static Result<std::unique_ptr<Server>> open(const ServerOptions& options, HttpHandler handler,
                                                             Log& log);
   ~Server();
@@ -74,15 +75,15 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
-  /// From the next handshake on; connections that are open stay as they are.
-  ///   errors  kInvalidArgument: nothing was changed; kFailedPrecondition: this is a plain port
+  /// Uses another identity from the next handshake on. Open connections are not affected.
+  ///   errors  kInvalidArgument: the identity is invalid, nothing was changed; kFailedPrecondition: a plain port
   [[nodiscard]] Result<void> renew(const Identity& identity);
-  /// Before stop(), while clients learn that others are to be asked: all is answered as before, and with each answer
-  /// its connection is given up (HTTP/1.1: "Connection: close"; HTTP/2: told at once that the next request belongs
-  /// elsewhere). A connection that is in use then is none that stop() could cut off under a request on its way.
+  /// Call it before stop(), while clients learn to use other replicas. All requests are still answered, but each
+  /// connection ends with its next answer (HTTP/1.1: "Connection: close"; HTTP/2: GOAWAY immediately). This way stop()
+  /// does not cut a connection on which a request is about to arrive.
   void drain();
-  /// Takes nothing new, lets go of idle connections at once, waits until the requests that have come are answered, at
-  /// most `grace`, then cuts. Returns when the last handler has. A second call does nothing.
+  /// Accepts no new connections, closes idle ones immediately, and waits at most `grace` until the received requests
+  /// are answered; then closes all connections. Returns when the last handler has returned. A second call does nothing.
   void stop(std::chrono::milliseconds grace);
   [[nodiscard]] ServerCounts counts() const;
 

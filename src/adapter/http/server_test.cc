@@ -33,7 +33,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// A door that handlers wait at.
+/// Handlers wait here until the test opens it.
 class Gate {
  public:
   void wait() {
@@ -65,25 +65,26 @@ class HttpServer : public ::testing::Test {
     ServerOptions options;
     options.listen = "127.0.0.1:0";
     options.limits = limits;
-    options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
-    auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
+    options.waits = [](const HttpRequest& request) { return request.path == "/wait"; };
+    auto made = Server::open(
+        options, [this](const HttpRequest& request) { return reply(request); }, log_);
     ASSERT_TRUE(made) << made.error().what;
     server_ = std::move(*made);
   }
-  HttpReply reply(const HttpAsk& ask) {
+  HttpResponse reply(const HttpRequest& request) {
     ++asked_;
-    if (ask.path == "/wait") gate_.wait();
-    if (ask.path == "/throw") throw std::runtime_error("a library's");
-    if (ask.path == "/big") return {200, "text/plain", std::string(8UL << 20, 'x')};
-    return {ask.path == "/nothing" ? 404 : 200, "text/plain",
-            ask.method + " " + ask.path + " " + ask.query + " " + std::to_string(ask.body.size()) + " '" + ask.peer +
-                "'"};
+    if (request.path == "/wait") gate_.wait();
+    if (request.path == "/throw") throw std::runtime_error("a library's");
+    if (request.path == "/big") return {200, "text/plain", std::string(8UL << 20, 'x')};
+    return {request.path == "/nothing" ? 404 : 200, "text/plain",
+            request.method + " " + request.path + " " + request.query + " " + std::to_string(request.body.size()) +
+                " '" + request.peer + "'"};
   }
   bool serves() {
     Client client(server_->port());
     return client.send(get("/still")) && client.answer().find("GET /still") != std::string::npos;
   }
-  /// Waits until so many connections wait for a request: an answer can be read before its writer has sat down again.
+  /// Waits until this number of connections are idle: a client can read an answer before the server marks it idle.
   bool rests(std::size_t idle) {
     const auto end = steady_clock::now() + std::chrono::seconds(10);
     while (server_->counts().idle < idle) {
@@ -92,7 +93,7 @@ class HttpServer : public ::testing::Test {
     }
     return true;
   }
-  /// Waits until no more than so many connections are left.
+  /// Waits until at most this number of connections are left.
   bool settles(std::size_t open) {
     const auto end = steady_clock::now() + std::chrono::seconds(10);
     while (server_->counts().open > open) {
@@ -108,7 +109,7 @@ class HttpServer : public ::testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-TEST_F(HttpServer, RequestsFollowEachOtherOnOneConnection) {
+TEST_F(HttpServer, ServesSeveralRequestsOnOneConnection) {
   open();
   Client client(server_->port());
   client.send(get("/a?x=1&y"));
@@ -130,7 +131,7 @@ TEST_F(HttpServer, RequestsFollowEachOtherOnOneConnection) {
   EXPECT_EQ(server_->counts().accepted, 1U);
 }
 
-TEST_F(HttpServer, AHeadIsAnsweredWithoutABodyAndOldClientsAreServed) {
+TEST_F(HttpServer, AnswersHeadWithoutABodyAndServesOldClients) {
   open();
   Client client(server_->port());
   client.send("HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n" + get("/b"));
@@ -142,7 +143,7 @@ TEST_F(HttpServer, AHeadIsAnsweredWithoutABodyAndOldClientsAreServed) {
   EXPECT_TRUE(old.over());
 }
 
-TEST_F(HttpServer, AThrowingHandlerIsAnError) {
+TEST_F(HttpServer, AnExceptionInTheHandlerIsStatus500) {
   open();
   Client client(server_->port());
   client.send(get("/throw") + get("/after"));
@@ -152,7 +153,7 @@ TEST_F(HttpServer, AThrowingHandlerIsAnError) {
   EXPECT_THAT(client.answer(), HasSubstr("GET /after"));
 }
 
-TEST_F(HttpServer, TooLargeIsRefusedBeforeItIsRead) {
+TEST_F(HttpServer, RefusesLargeRequestsBeforeReadingThem) {
   Limits limits;
   limits.body = 1000;
   limits.head = 2000;
@@ -164,7 +165,7 @@ TEST_F(HttpServer, TooLargeIsRefusedBeforeItIsRead) {
     EXPECT_TRUE(client.over());
   }
   {
-    Client client(server_->port());  // the client sends all of it before it looks
+    Client client(server_->port());  // the client sends all of it before it reads the answer
     client.send(post("/a", std::string(700'000, 'x')));
     EXPECT_THAT(client.answer(), StartsWith("HTTP/1.1 413"));
   }
@@ -182,17 +183,17 @@ TEST_F(HttpServer, TooLargeIsRefusedBeforeItIsRead) {
   Client client(server_->port());
   client.send(post("/a", std::string(1000, 'x')));
   EXPECT_THAT(client.answer(), HasSubstr("POST /a  1000"));
-  EXPECT_EQ(asked_, 1) << "nothing that was refused was seen by the application";
+  EXPECT_EQ(asked_, 1) << "refused requests do not reach the application";
 }
 
-TEST_F(HttpServer, WhoIsSlowIsCutOff) {
+TEST_F(HttpServer, ClosesSlowConnections) {
   Limits limits;
   limits.head_time = milliseconds(150);
   limits.body_time = milliseconds(150);
   limits.idle = milliseconds(400);
   open(limits);
   {
-    Client client(server_->port());  // a byte now and then does not help
+    Client client(server_->port());  // an occasional byte does not extend the limit
     const auto begin = steady_clock::now();
     const auto end = begin + std::chrono::seconds(5);
     while (client.send("G") && steady_clock::now() < end && server_->counts().malformed == 0)
@@ -210,11 +211,11 @@ TEST_F(HttpServer, WhoIsSlowIsCutOff) {
   Client idle(server_->port());
   idle.send(get("/a"));
   EXPECT_THAT(idle.answer(), HasSubstr("GET /a"));
-  EXPECT_TRUE(idle.over()) << "of an idle one the end is quiet";
+  EXPECT_TRUE(idle.over()) << "an idle connection is closed without an answer";
   EXPECT_EQ(asked_, 1);
 }
 
-TEST_F(HttpServer, WhoDoesNotReadHisAnswerIsCutOff) {
+TEST_F(HttpServer, ClosesConnectionsWhoseClientDoesNotReadTheAnswer) {
   Limits limits;
   limits.write_time = milliseconds(300);
   open(limits);
@@ -224,7 +225,7 @@ TEST_F(HttpServer, WhoDoesNotReadHisAnswerIsCutOff) {
   EXPECT_TRUE(serves());
 }
 
-TEST_F(HttpServer, GarbageAndHalvesAreSurvived) {
+TEST_F(HttpServer, SurvivesInvalidAndIncompleteRequests) {
   open();
   for (const std::string& garbage :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 9), std::string("hello\r\n\r\n"), std::string(300, '\0'),
@@ -261,7 +262,7 @@ TEST_F(HttpServer, GarbageAndHalvesAreSurvived) {
   EXPECT_TRUE(settles(0));
 }
 
-TEST_F(HttpServer, AHalfClosedClientStillGetsItsAnswer) {
+TEST_F(HttpServer, AnswersAHalfClosedClient) {
   open();
   Client client(server_->port());
   client.send(post("/a", "x"));
@@ -282,7 +283,7 @@ TEST_F(HttpServer, TwoHundredConnectionsOnTwoThreads) {
   EXPECT_EQ(server_->counts().open, 200U);
 }
 
-TEST_F(HttpServer, WhereThereIsNoMoreRoomTheIdlestGoes) {
+TEST_F(HttpServer, ClosesTheLongestIdleConnectionAtTheLimit) {
   Limits limits;
   limits.connections = 4;
   open(limits);
@@ -293,7 +294,7 @@ TEST_F(HttpServer, WhereThereIsNoMoreRoomTheIdlestGoes) {
     ASSERT_THAT(clients.back()->answer(), HasSubstr("GET /a"));
     ASSERT_TRUE(rests(clients.size()));
   }
-  clients[0]->send(get("/again"));  // the first one has been heard of last
+  clients[0]->send(get("/again"));  // the first one is now the most recently active
   ASSERT_THAT(clients[0]->answer(), HasSubstr("/again"));
   ASSERT_TRUE(rests(4));
   EXPECT_TRUE(serves());
@@ -303,7 +304,7 @@ TEST_F(HttpServer, WhereThereIsNoMoreRoomTheIdlestGoes) {
   EXPECT_EQ(server_->counts().evicted, 1U);
 }
 
-TEST_F(HttpServer, WhereAllAreAtWorkTheNewOneIsRefused) {
+TEST_F(HttpServer, RefusesANewConnectionWhenAllAreBusy) {
   Limits limits;
   limits.connections = 2;
   open(limits);
@@ -319,7 +320,7 @@ TEST_F(HttpServer, WhereAllAreAtWorkTheNewOneIsRefused) {
   EXPECT_THAT(b.answer(), HasSubstr("/wait"));
 }
 
-TEST_F(HttpServer, WhatWaitsForOthersKeepsNobodyWaiting) {
+TEST_F(HttpServer, RequestsThatWaitDoNotDelayOthers) {
   Limits limits;
   limits.threads = 1;
   limits.waiting_threads = 1;
@@ -335,11 +336,11 @@ TEST_F(HttpServer, WhatWaitsForOthersKeepsNobodyWaiting) {
   EXPECT_EQ(asked_, 1 + others);
   gate_.open();
   EXPECT_THAT(slow.answer(), HasSubstr("GET /wait"));
-  EXPECT_THAT(behind.answer(), StartsWith("HTTP/1.1 503")) << "it stood in the queue for longer than allowed";
+  EXPECT_THAT(behind.answer(), StartsWith("HTTP/1.1 503")) << "it was queued longer than the limit";
   EXPECT_EQ(asked_, 1 + others);
 }
 
-TEST_F(HttpServer, StoppedWhileARequestRunsItIsAnswered) {
+TEST_F(HttpServer, StopAnswersARunningRequest) {
   open();
   Client idle(server_->port()), busy(server_->port());
   idle.send(get("/a"));
@@ -347,7 +348,7 @@ TEST_F(HttpServer, StoppedWhileARequestRunsItIsAnswered) {
   busy.send(get("/wait"));
   ASSERT_TRUE(gate_.wait_for(1));
   auto stopping = std::async(std::launch::async, [this] { server_->stop(std::chrono::seconds(30)); });
-  EXPECT_TRUE(idle.over()) << "who waits for nothing is let go at once";
+  EXPECT_TRUE(idle.over()) << "an idle connection is closed immediately";
   while (Client(server_->port()).connected()) {
   }
   EXPECT_EQ(stopping.wait_for(milliseconds(50)), std::future_status::timeout);
@@ -359,7 +360,7 @@ TEST_F(HttpServer, StoppedWhileARequestRunsItIsAnswered) {
   server_->stop(std::chrono::seconds(1));
 }
 
-TEST_F(HttpServer, WhoIsWeanedGoesWithTheNextAnswer) {
+TEST_F(HttpServer, AfterDrainAConnectionEndsWithItsNextAnswer) {
   open();
   Client early(server_->port());
   early.send(get("/a"));
@@ -375,7 +376,7 @@ TEST_F(HttpServer, WhoIsWeanedGoesWithTheNextAnswer) {
   }
 }
 
-TEST_F(HttpServer, AfterTheGraceItIsCut) {
+TEST_F(HttpServer, StopClosesConnectionsAfterTheGracePeriod) {
   Limits limits;
   open(limits);
   Client slow(server_->port());
@@ -388,12 +389,13 @@ TEST_F(HttpServer, AfterTheGraceItIsCut) {
   EXPECT_EQ(asked_, 0);
 }
 
-TEST(HttpListen, AddressesAreReadAndNonsenseIsNamed) {
+TEST(HttpListen, ParsesAddressesAndRefusesInvalidOnes) {
   Log log([](std::string_view) {});
   const auto open = [&log](const std::string& listen) {
     ServerOptions options;
     options.listen = listen;
-    return Server::open(options, [](const HttpAsk&) { return HttpReply{}; }, log);
+    return Server::open(
+        options, [](const HttpRequest&) { return HttpResponse{}; }, log);
   };
   for (const char* good : {"127.0.0.1:0", ":0"}) {
     auto made = open(good);

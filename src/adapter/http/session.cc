@@ -30,26 +30,29 @@ using boost::system::error_code;
 
 constexpr auto kDone = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kPiece = 8192;
-constexpr std::size_t kRecord = 16384;  // bytes: the most that one record of TLS has
+constexpr std::size_t kRecord = 16384;  // bytes: the maximum of one TLS record
 constexpr std::size_t kMostDrained = 1UL << 20;
 constexpr std::chrono::seconds kDrainTime{1};
 
-HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
+HttpResponse plain(int status, std::string text) {
+  return {status, "text/plain; charset=utf-8", std::move(text) + "\n"};
+}
 
-/// Why a request that could not be read is refused; 0: nobody is there to be told.
+/// The HTTP status for a request that could not be read; 0: the client has gone.
 int refusal_for(const error_code& wrong) {
   if (wrong == wire::error::body_limit) return 413;
   if (wrong == wire::error::header_limit || wrong == wire::error::buffer_overflow) return 431;
   if (wrong == wire::error::end_of_stream || wrong == wire::error::partial_message) return 0;
   if (wrong.category() == make_error_code(wire::error::bad_method).category()) return 400;
-  return 0;  // of the connection itself
+  return 0;  // an error of the connection itself
 }
 
 const char* words_for(int status) {
   switch (status) {
     case 413: return "the body is larger than allowed";
     case 431: return "the head is larger than allowed";
-    default: return "this is no HTTP request";
+    default:
+      return "this is not an HTTP request";
   }
 }
 
@@ -67,17 +70,17 @@ struct Session::Flow {
   Flow(const Limits& limits, const asio::any_io_executor& executor)
       : streams(limits), clock(executor), quiet(executor, Time::max()), patience(executor) {}
   Streams streams;
-  asio::steady_timer clock;     // keep_time()'s
-  Time read_by = Time::max();   // when somebody should have sent something; max: nobody waits for it
+  asio::steady_timer clock;    // used by keep_time()
+  Time read_by = Time::max();  // the deadline of the current read; max: none
   Time written_by = Time::max();
-  asio::steady_timer quiet;     // cancelled when nobody waits for an answer any more
-  asio::steady_timer patience;  // with a client that was told the last word and does not hang up
-  std::size_t answering = 0;    // requests that wait for somebody, and whoever else still needs this
+  asio::steady_timer quiet;     // cancelled when `answering` becomes 0
+  asio::steady_timer patience;  // how long to wait for a client to close after the last answer
+  std::size_t answering = 0;    // coroutines that still use this object, such as requests that wait
   bool writing = false;
-  bool over = false;     // nobody is there to be answered
-  bool weaned = false;   // the client was asked to go
-  bool leaving = false;  // it ends when what has come is answered
-  bool hung_up = false;  // nothing is written any more; what comes is read away
+  bool over = false;      // the client has gone and cannot be answered
+  bool notified = false;  // the client was told to send its next requests elsewhere
+  bool leaving = false;   // the connection ends when the received requests are answered
+  bool hung_up = false;   // nothing more is written; what arrives is discarded
 };
 
 Session::Session(Common& common, asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context)
@@ -98,12 +101,13 @@ void Session::end(bool busy_too) {
   if (flow_ != nullptr && !busy_too) return asio::co_spawn(executor(), leave_flow(*flow_), asio::detached);
   if ((busy_ || in_handshake_) && !busy_too) return;
   error_code ignored;
-  if (!busy_too && tcp_.socket().available(ignored) > 0) return;  // a request: it is about to be read, and answered
+  if (!busy_too && tcp_.socket().available(ignored) > 0)
+    return;  // a request has arrived: it is read and answered first
   tcp_.close();
 }
 
 void Session::drain() {
-  if (flow_ != nullptr) asio::co_spawn(executor(), wean_flow(*flow_), asio::detached);
+  if (flow_ != nullptr) asio::co_spawn(executor(), drain_flow(*flow_), asio::detached);
 }
 
 void Session::learn_peer() {
@@ -112,7 +116,7 @@ void Session::learn_peer() {
   if (certificate == nullptr || !verified_ || SSL_get_verify_result(ssl) != X509_V_OK) return;
   const X509_NAME* subject = X509_get_subject_name(certificate);
   const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-  // Two names would be nobody's.
+  // A subject with two CNs identifies no client.
   if (at < 0 || X509_NAME_get_index_by_NID(subject, NID_commonName, at) >= 0) return;
   unsigned char* text = nullptr;
   const int size = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
@@ -131,7 +135,7 @@ asio::awaitable<void> Session::run() {
     tcp_.close();
     co_return;
   }
-  // The handshake goes through whatever the client shows: the routes say who may ask what.
+  // The handshake succeeds with any client certificate; the routes check the permissions.
   tls_->set_verify_callback(
       [this](bool ok, asio::ssl::verify_context&) {
         if (!ok) verified_ = false;
@@ -139,7 +143,9 @@ asio::awaitable<void> Session::run() {
       },
       ignored);
   tcp_.expires_after(common_.limits.handshake);
-  in_handshake_ = true;  // cut off now, a client that has done its part would think that its first request was seen
+  // While this is set, end() does not close the connection: a client that has finished its part of the handshake would
+  // assume that its first request was processed.
+  in_handshake_ = true;
   const auto [wrong] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kDone);
   in_handshake_ = false;
   if (!wrong) {
@@ -176,9 +182,9 @@ asio::awaitable<void> Session::requests(Stream& stream) {
     if (got.late) ++common_.malformed;
     if (got.gone) co_return;
     tcp_.expires_never();
-    auto reply = co_await answer(got.ask);
-    const bool keep = got.keep && !common_.weaning && !common_.stopping;
-    if (!co_await write(stream, std::move(reply), keep, got.ask.method == "HEAD") || !keep) co_return;
+    auto reply = co_await answer(got.http);
+    const bool keep = got.keep && !common_.draining && !common_.stopping;
+    if (!co_await write(stream, std::move(reply), keep, got.http.method == "HEAD") || !keep) co_return;
   }
 }
 
@@ -188,7 +194,7 @@ asio::awaitable<Session::Got> Session::read(Stream& stream) {
   const auto failed = [&got](const error_code& wrong) {
     got.refusal = refusal_for(wrong);
     got.gone = got.refusal == 0;
-    got.late = wrong == beast::error::timeout;  // Beast has hung up already
+    got.late = wrong == beast::error::timeout;  // Beast has already closed the connection
   };
   wire::request_parser<wire::string_body> parser;
   parser.header_limit(static_cast<std::uint32_t>(common_.limits.head));
@@ -216,16 +222,16 @@ asio::awaitable<Session::Got> Session::read(Stream& stream) {
   const std::string target(message.target().data(), message.target().size());
   const auto mark = target.find('?');
   got.keep = message.keep_alive();
-  got.ask.method = std::string(message.method_string());
-  got.ask.path = target.substr(0, mark);
-  if (mark != std::string::npos) got.ask.query = target.substr(mark + 1);
-  got.ask.body = std::move(message.body());
-  got.ask.peer = peer_;
+  got.http.method = std::string(message.method_string());
+  got.http.path = target.substr(0, mark);
+  if (mark != std::string::npos) got.http.query = target.substr(mark + 1);
+  got.http.body = std::move(message.body());
+  got.http.peer = peer_;
   co_return got;
 }
 
 template <class Stream>
-asio::awaitable<bool> Session::write(Stream& stream, HttpReply reply, bool keep, bool head_only) {
+asio::awaitable<bool> Session::write(Stream& stream, HttpResponse reply, bool keep, bool head_only) {
   wire::response<wire::string_body> message(wire::int_to_status(static_cast<unsigned>(reply.status)), 11);
   if (message.result() == wire::status::unknown) message.result(wire::status::internal_server_error);
   message.set(wire::field::content_type, reply.type);
@@ -237,8 +243,8 @@ asio::awaitable<bool> Session::write(Stream& stream, HttpReply reply, bool keep,
   co_return !wrong;
 }
 
-/// What the client is still sending is read away for a moment: closing over it would reset the connection, and the
-/// refusal would be lost.
+/// Reads and discards for a moment what the client is still sending: closing with unread data would reset the
+/// connection, and the client would not receive the refusal.
 template <class Stream>
 asio::awaitable<void> Session::discard_body(Stream& stream) {
   error_code ignored;
@@ -252,21 +258,21 @@ asio::awaitable<void> Session::discard_body(Stream& stream) {
   }
 }
 
-HttpReply Session::guarded(const HttpAsk& ask) const {
+HttpResponse Session::guarded(const HttpRequest& request) const {
   try {
-    return common_.handler(ask);
-  } catch (...) {  // a library's below the handler: the server goes on
+    return common_.handler(request);
+  } catch (...) {  // thrown by a library below the handler: the server continues
     return plain(500, "internal error");
   }
 }
 
-asio::awaitable<HttpReply> Session::answer(const HttpAsk& ask) {
-  if (!common_.waits || !common_.waits(ask)) co_return guarded(ask);
+asio::awaitable<HttpResponse> Session::answer(const HttpRequest& request) {
+  if (!common_.waits || !common_.waits(request)) co_return guarded(request);
   const auto came = std::chrono::steady_clock::now();
-  const auto on_a_waiting_thread = [this, &ask, came]() -> asio::awaitable<HttpReply> {
+  const auto on_a_waiting_thread = [this, &request, came]() -> asio::awaitable<HttpResponse> {
     if (std::chrono::steady_clock::now() - came > common_.limits.queue)
       co_return plain(503, "too many requests wait for the API server");
-    co_return guarded(ask);
+    co_return guarded(request);
   };
   co_return co_await asio::co_spawn(common_.waiting.get_executor(), on_a_waiting_thread, asio::use_awaitable);
 }
@@ -277,7 +283,7 @@ asio::awaitable<void> Session::multiplexed() {
   tcp_.expires_never();
   ++flow.answering;
   asio::co_spawn(executor(), keep_time(flow), asio::detached);
-  co_await flush(flow);  // our settings
+  co_await flush(flow);  // the server's SETTINGS
   std::size_t drained = 0;
   while (!flow.over && (flow.leaving ? drained < kMostDrained : !flow.streams.over())) {
     if (flow.streams.open() == 0) {
@@ -302,7 +308,7 @@ asio::awaitable<void> Session::multiplexed() {
     common_.malformed += flow.streams.take_malformed();
     if (requests) {
       co_await take(flow, std::move(*requests));
-      if (common_.weaning && !flow.weaned) co_await wean_flow(flow);  // it came after all were told
+      if (common_.draining && !flow.notified) co_await drain_flow(flow);  // the connection began after drain()
     } else {
       ++common_.malformed;
       co_await flush(flow);
@@ -318,20 +324,20 @@ asio::awaitable<void> Session::multiplexed() {
 
 asio::awaitable<void> Session::take(Flow& flow, std::vector<Streams::Request> requests) {
   for (auto& request : requests) {
-    request.ask.peer = peer_;
-    if (common_.waits && common_.waits(request.ask)) {
+    request.http.peer = peer_;
+    if (common_.waits && common_.waits(request.http)) {
       ++flow.answering;
       asio::co_spawn(executor(), later(flow, std::move(request)), asio::detached);
     } else {
-      flow.streams.reply(request.stream, guarded(request.ask));
+      flow.streams.reply(request.stream, guarded(request.http));
     }
   }
   co_await flush(flow);
 }
 
-/// The answer comes when it comes; meanwhile others are read and answered.
+/// Answers a request that waits. Other requests of the connection are read and answered meanwhile.
 asio::awaitable<void> Session::later(Flow& flow, Streams::Request request) {
-  auto reply = co_await answer(request.ask);
+  auto reply = co_await answer(request.http);
   flow.streams.reply(request.stream, std::move(reply));
   co_await flush(flow);
   if (flow.streams.open() == 0) {
@@ -345,8 +351,9 @@ void Session::done_with(Flow& flow) {
   if (--flow.answering == 0) flow.quiet.cancel();
 }
 
-/// Cuts off who is late. A timer for each read and write would cost a call as much as its bytes do: this one looks now
-/// and then, so that who is late is cut off a quarter of his time later at most.
+/// Closes the connection when a read or write misses its deadline. A timer for each read and write would cost as much
+/// as the transfer itself. This one checks periodically, so that a late client is cut off at most a quarter of the
+/// limit late.
 asio::awaitable<void> Session::keep_time(Flow& flow) {
   const auto& limits = common_.limits;
   const auto pause =
@@ -356,7 +363,7 @@ asio::awaitable<void> Session::keep_time(Flow& flow) {
     if (now >= std::min(flow.read_by, flow.written_by)) {
       if (now >= flow.read_by && flow.streams.receiving()) ++common_.malformed;
       flow.over = true;
-      tcp_.close();  // whoever reads or writes learns of it
+      tcp_.close();  // pending reads and writes then fail
       break;
     }
     flow.clock.expires_at(std::min({flow.read_by, flow.written_by, now + pause}));
@@ -365,7 +372,7 @@ asio::awaitable<void> Session::keep_time(Flow& flow) {
   done_with(flow);
 }
 
-/// One writer at a time; it takes along what the others have for it.
+/// Writes the pending output. One coroutine writes at a time, including the output of the others.
 asio::awaitable<void> Session::flush(Flow& flow) {
   if (std::exchange(flow.writing, true)) co_return;
   while (!flow.over) {
@@ -376,20 +383,21 @@ asio::awaitable<void> Session::flush(Flow& flow) {
     flow.written_by = Flow::Time::max();
     if (!wrong) continue;
     flow.over = true;
-    tcp_.close();  // whoever reads learns of it
+    tcp_.close();  // the pending read then fails
   }
   flow.writing = false;
   if (flow.leaving && !flow.over && flow.streams.open() == 0) hang_up(flow);
 }
 
-asio::awaitable<void> Session::wean_flow(Flow& flow) {
+asio::awaitable<void> Session::drain_flow(Flow& flow) {
   ++flow.answering;
-  if (!std::exchange(flow.weaned, true)) flow.streams.notice();
+  if (!std::exchange(flow.notified, true)) flow.streams.notice();
   co_await flush(flow);
   done_with(flow);
 }
 
-/// The client is told that nothing more is taken; what has come is answered. Whoever writes the last of it hangs up.
+/// Tells the client that the server accepts no more requests. The received ones are answered; flush() then closes the
+/// server's side.
 asio::awaitable<void> Session::leave_flow(Flow& flow) {
   ++flow.answering;
   if (!std::exchange(flow.leaving, true)) flow.streams.leave();
@@ -397,8 +405,9 @@ asio::awaitable<void> Session::leave_flow(Flow& flow) {
   done_with(flow);
 }
 
-/// All is said. A close would reset the connection over what the client has sent meanwhile, and with it the words by
-/// which it knows that it may ask for that elsewhere: so only our side of it ends, and the client hangs up.
+/// Ends the server's side after the last answer. A close would reset the connection if the client has sent more
+/// meanwhile, and the client would lose the GOAWAY that tells it to retry those requests elsewhere. Therefore the
+/// client closes.
 void Session::hang_up(Flow& flow) {
   if (std::exchange(flow.hung_up, true)) return;
   error_code ignored;
@@ -407,7 +416,7 @@ void Session::hang_up(Flow& flow) {
   asio::co_spawn(executor(), linger(flow), asio::detached);
 }
 
-/// Clients that do not hang up are cut off.
+/// Closes the connection if the client does not.
 asio::awaitable<void> Session::linger(Flow& flow) {
   flow.patience.expires_after(kDrainTime);
   if (!flow.over) (void)co_await flow.patience.async_wait(kDone);

@@ -22,13 +22,13 @@
 
 namespace carve::http {
 
-/// What all connections of a server share.
+/// The data that all connections of a server share.
 struct Common {
   Limits limits;
   HttpHandler handler;
-  std::function<bool(const HttpAsk&)> waits;
+  std::function<bool(const HttpRequest&)> waits;
   boost::asio::thread_pool waiting;
-  std::atomic<bool> weaning = false;  // each connection goes with its next answer
+  std::atomic<bool> draining = false;  // each connection ends with its next answer
   std::atomic<bool> stopping = false;
   std::atomic<std::uint64_t> malformed = 0;
 
@@ -39,16 +39,16 @@ struct Common {
         waiting(options.limits.waiting_threads) {}
 };
 
-/// One connection. It lives on one thread; only what is atomic is looked at from elsewhere.
+/// One connection. It belongs to one thread; other threads read only its atomic members.
 class Session {
  public:
   Session(Common& common, boost::asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context);
 
-  /// Serves until either side has enough.
+  /// Serves until one side ends the connection.
   boost::asio::awaitable<void> run();
-  /// On its thread: it ends at once when no request is being read or answered, or in any case.
+  /// On its thread: closes the connection immediately if no request is being read or answered; with `busy_too`, always.
   void end(bool busy_too);
-  /// On its thread: who shares it among requests is told to bring the next ones elsewhere.
+  /// On its thread: tells an HTTP/2 client to send its next requests to another server.
   void drain();
 
   [[nodiscard]] boost::asio::any_io_executor executor() { return tcp_.get_executor(); }
@@ -56,23 +56,23 @@ class Session {
   [[nodiscard]] bool known() const { return known_; }
   [[nodiscard]] std::int64_t idle_since() const { return idle_since_; }
 
-  bool leaving = false;  // the server's: it was asked to make room
+  bool leaving = false;  // set by the server when it has asked the session to end
 
  private:
   struct Got {
-    HttpAsk ask;
+    HttpRequest http;
     bool keep = false;
-    int refusal = 0;  // an HTTP status: it is no request that we answer otherwise
-    bool gone = false;  // nobody is there to be answered
+    int refusal = 0;    // an HTTP status: the request is refused without the handler; 0: it is not
+    bool gone = false;  // the client has gone and cannot be answered
     bool late = false;
   };
-  /// HTTP/2: the requests of one connection, side by side.
+  /// The concurrent requests of one HTTP/2 connection.
   struct Flow;
   boost::asio::awaitable<void> multiplexed();
   boost::asio::awaitable<void> take(Flow& flow, std::vector<Streams::Request> requests);
   boost::asio::awaitable<void> later(Flow& flow, Streams::Request request);
   boost::asio::awaitable<void> flush(Flow& flow);
-  boost::asio::awaitable<void> wean_flow(Flow& flow);
+  boost::asio::awaitable<void> drain_flow(Flow& flow);
   boost::asio::awaitable<void> leave_flow(Flow& flow);
   void hang_up(Flow& flow);
   boost::asio::awaitable<void> linger(Flow& flow);
@@ -84,12 +84,12 @@ class Session {
   template <class Stream>
   boost::asio::awaitable<Got> read(Stream& stream);
   template <class Stream>
-  boost::asio::awaitable<bool> write(Stream& stream, HttpReply reply, bool keep, bool head_only);
+  boost::asio::awaitable<bool> write(Stream& stream, HttpResponse reply, bool keep, bool head_only);
   template <class Stream>
   boost::asio::awaitable<void> discard_body(Stream& stream);
-  boost::asio::awaitable<HttpReply> answer(const HttpAsk& ask);
-  [[nodiscard]] HttpReply guarded(const HttpAsk& ask) const;
-  void rest();  // from now on it idles
+  boost::asio::awaitable<HttpResponse> answer(const HttpRequest& request);
+  [[nodiscard]] HttpResponse guarded(const HttpRequest& request) const;
+  void rest();  // marks the connection as idle from now on
   void learn_peer();
 
   Common& common_;
@@ -97,7 +97,7 @@ class Session {
   std::shared_ptr<TlsContext> context_;
   std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
   boost::beast::flat_buffer buffer_;
-  Flow* flow_ = nullptr;  // while it speaks HTTP/2
+  Flow* flow_ = nullptr;  // set while the connection uses HTTP/2
   bool in_handshake_ = false;
   bool verified_ = true;  // no step of the peer's verification failed
   std::string peer_;

@@ -11,10 +11,10 @@ namespace carve::http {
 namespace {
 
 constexpr std::size_t kPieceOut = 64UL << 10;
-constexpr std::int32_t kWindow = 1 << 20;  // bytes on their way to us: a call about 5,000 nodes without a pause
-constexpr std::size_t kFieldCost = 32;     // of a field beside its letters (RFC 9113, 6.5.2)
+constexpr std::int32_t kWindow = 1 << 20;  // receive window in bytes: a call with 5,000 nodes needs no pause
+constexpr std::size_t kFieldCost = 32;     // of a header field in addition to its text (RFC 9113, 6.5.2)
 
-/// nghttp2 copies what it is given.
+/// nghttp2 copies name and value.
 nghttp2_nv field(const char* name, const std::string& value) {
   return {const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(name)),    // NOLINT: a C interface
           const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(value.data())),  // NOLINT
@@ -23,7 +23,7 @@ nghttp2_nv field(const char* name, const std::string& value) {
 
 }  // namespace
 
-/// What nghttp2 calls, with the Streams that it serves.
+/// The callbacks of nghttp2; `user` is the Streams object.
 struct Streams::Callbacks {
   static Streams& self(void* user) { return *static_cast<Streams*>(user); }
 
@@ -47,11 +47,11 @@ struct Streams::Callbacks {
     }
     const std::string_view key(reinterpret_cast<const char*>(name), name_size);
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
-    if (key == ":method") stream->ask.method = text;
+    if (key == ":method") stream->http.method = text;
     if (key != ":path") return 0;
     const auto mark = text.find('?');
-    stream->ask.path = text.substr(0, mark);
-    if (mark != std::string_view::npos) stream->ask.query = text.substr(mark + 1);
+    stream->http.path = text.substr(0, mark);
+    if (mark != std::string_view::npos) stream->http.query = text.substr(mark + 1);
     return 0;
   }
 
@@ -64,7 +64,7 @@ struct Streams::Callbacks {
       all.refuse(id, stream, 413, "the body is larger than allowed");
       return 0;
     }
-    stream->ask.body.append(reinterpret_cast<const char*>(bytes), size);
+    stream->http.body.append(reinterpret_cast<const char*>(bytes), size);
     all.held_ += size;
     return 0;
   }
@@ -122,11 +122,11 @@ Streams::Stream* Streams::find(std::int32_t id) {
 }
 
 void Streams::forget_body(Stream* stream) {
-  held_ -= stream->ask.body.size();
-  stream->ask.body = {};
+  held_ -= stream->http.body.size();
+  stream->http.body = {};
 }
 
-/// The answer goes out at once; what still comes of the request is thrown away.
+/// Answers immediately with an error and discards the rest of the request.
 void Streams::refuse(std::int32_t id, Stream* stream, int status, const char* why) {
   ++malformed_;
   stream->refused = true;
@@ -138,10 +138,10 @@ void Streams::finished(std::int32_t id, Stream* stream) {
   if (std::exchange(stream->complete, true)) return;
   --receiving_;
   if (stream->refused) return;
-  held_ -= stream->ask.body.size();
-  stream->head_only = stream->ask.method == "HEAD";
-  ready_.push_back({id, std::move(stream->ask)});
-  stream->ask = {};
+  held_ -= stream->http.body.size();
+  stream->head_only = stream->http.method == "HEAD";
+  ready_.push_back({id, std::move(stream->http)});
+  stream->http = {};
 }
 
 void Streams::closed(std::int32_t id) {
@@ -155,13 +155,13 @@ void Streams::closed(std::int32_t id) {
 }
 
 Result<std::vector<Streams::Request>> Streams::feed(std::string_view bytes, Time now) {
-  if (session_ == nullptr) return fail(Code::kResourceExhausted, "HTTP/2: no memory");
+  if (session_ == nullptr) return fail(Code::kResourceExhausted, "HTTP/2: out of memory");
   now_ = now;
   const auto taken =
       nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   if (taken < 0)
     return fail(Code::kInvalidArgument, std::string("HTTP/2: ") + nghttp2_strerror(static_cast<int>(taken)));
-  // Who asks and takes it back is not answered.
+  // Requests that the client has cancelled are not answered.
   std::erase_if(ready_, [this](const Request& one) { return find(one.stream) == nullptr; });
   return std::exchange(ready_, {});
 }
@@ -170,7 +170,7 @@ bool Streams::over() const {
   return session_ == nullptr || (nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0);
 }
 
-void Streams::reply(std::int32_t id, HttpReply reply) {
+void Streams::reply(std::int32_t id, HttpResponse reply) {
   Stream* stream = find(id);
   if (session_ == nullptr || stream == nullptr) return;
   const std::string status = std::to_string(reply.status >= 200 && reply.status <= 599 ? reply.status : 500);

@@ -17,12 +17,13 @@ struct nghttp2_session;
 
 namespace carve::http {
 
-/// The server's side of one HTTP/2 connection, without I/O: bytes in, requests out; replies in, bytes out. Of what it
-/// keeps for a client that sends and does not finish, `limits.body` bytes is the most altogether. Not thread-safe.
+/// The server's side of one HTTP/2 connection, without I/O: bytes in, requests out; replies in, bytes out. It buffers
+/// at most `limits.body` bytes in total for requests that are not complete. Not thread-safe.
 class Streams {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr std::uint32_t kMostAtOnce = 100;  // requests; a client that has more waits, or connects again
+  static constexpr std::uint32_t kMostAtOnce =
+      100;  // concurrent requests; a client with more waits or opens another connection
 
   explicit Streams(const Limits& limits);
   ~Streams();
@@ -31,44 +32,45 @@ class Streams {
 
   struct Request {
     std::int32_t stream = 0;
-    HttpAsk ask;  // without a peer
+    HttpRequest http;  // without a peer
   };
-  /// What the client sent; the requests that are complete by it. One that is too large is answered here.
-  ///   errors  kInvalidArgument: it speaks no HTTP/2, or floods; output() has the last words to it
+  /// Takes the client's bytes and returns the requests that are now complete. A request that is too large is answered
+  /// here.
+  ///   errors  kInvalidArgument: the client does not speak HTTP/2, or floods; output() has the last frames for it
   [[nodiscard]] Result<std::vector<Request>> feed(std::string_view bytes, Time now);
-  /// Nothing happens when the client has given the request up meanwhile.
-  void reply(std::int32_t stream, HttpReply reply);
-  /// What is to be sent next, some 64 KiB at most; "": nothing just now.
+  /// Answers a request. Does nothing if the client has cancelled the request meanwhile.
+  void reply(std::int32_t stream, HttpResponse reply);
+  /// The next bytes to send, about 64 KiB at most; "": none at the moment.
   [[nodiscard]] std::string output();
 
-  /// Gives up requests that have been coming in since before `since`; how many.
+  /// Cancels the incomplete requests that began before `since` and returns their number.
   std::size_t drop_slow(Time since);
-  /// The client is asked to bring its next requests elsewhere. Those on their way are taken nevertheless.
+  /// Asks the client to send its next requests elsewhere. Requests that are already under way are accepted.
   void notice();
-  /// No more requests are taken; those that have come are answered. The client is told which these are, and knows that
-  /// it may ask for the others again.
+  /// Accepts no more requests; received ones are answered. The GOAWAY names the last accepted request, so that the
+  /// client knows which others it may retry.
   void leave();
-  /// Requests that have begun and are not answered to the end.
+  /// The number of requests that have begun and are not completely answered.
   [[nodiscard]] std::size_t open() const { return streams_.size(); }
-  /// Whether some of them are still coming in.
+  /// True while one of them is incomplete.
   [[nodiscard]] bool receiving() const { return receiving_ != 0; }
-  /// Both sides have said their last word: nothing more can come of this connection.
+  /// True when neither side will send anything more.
   [[nodiscard]] bool over() const;
-  /// Requests that were refused for their size, or given up, since the last time this was asked.
+  /// The number of requests that were refused for their size or cancelled since the previous call.
   [[nodiscard]] std::size_t take_malformed();
 
  private:
   struct Stream {
-    HttpAsk ask;
-    std::size_t head = 0;  // bytes of its fields
+    HttpRequest http;
+    std::size_t head = 0;  // bytes of its header fields
     bool complete = false;
     bool refused = false;
     bool head_only = false;
     Time since{};
-    std::string answer;     // what is left of it begins at `sent`
+    std::string answer;  // the unsent part begins at `sent`
     std::size_t sent = 0;
   };
-  struct Callbacks;  // nghttp2's
+  struct Callbacks;  // for nghttp2
 
   Stream* find(std::int32_t id);
   void refuse(std::int32_t id, Stream* stream, int status, const char* why);

@@ -1,5 +1,5 @@
-// What a client sends is cut anywhere and may be anything: it is a request, or it is refused, and costs no more memory
-// than is allowed.
+// A client's bytes may have any content and may be split anywhere: each request is either complete or refused, and the
+// buffers stay below the limit.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -22,8 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto asked = streams.feed(std::string_view(text).substr(at, piece), now);
     if (!asked) break;
     for (const auto& one : *asked) {
-      if (one.ask.body.size() > limits.body || one.ask.path.size() > limits.head) std::abort();
-      streams.reply(one.stream, {200, "text/plain", one.ask.body});
+      if (one.http.body.size() > limits.body || one.http.path.size() > limits.head) std::abort();
+      streams.reply(one.stream, {200, "text/plain", one.http.body});
     }
     while (!streams.output().empty()) {
     }

@@ -21,7 +21,7 @@ class StreamsTest : public ::testing::Test {
     limits.body = 1000;
     return limits;
   }
-  /// Hands over what either has for the other until both are silent; the requests that came.
+  /// Exchanges the output of client and server until both have none; returns the complete requests.
   std::vector<Streams::Request> talk() {
     std::vector<Streams::Request> all;
     for (bool moved = true; moved;) {
@@ -42,19 +42,19 @@ class StreamsTest : public ::testing::Test {
   H2Client client_;
 };
 
-TEST_F(StreamsTest, RequestsStandBesideEachOtherAndAreAnsweredInAnyOrder) {
+TEST_F(StreamsTest, RequestsAreConcurrentAndAnsweredInAnyOrder) {
   const auto first = client_.ask("POST", "/scheduler/bind?a=b", "one");
   const auto second = client_.ask("GET", "/v1/cluster", "");
   auto asked = talk();
   ASSERT_EQ(asked.size(), 2U);
-  if (asked[0].stream != first) std::swap(asked[0], asked[1]);  // the one without a body may be complete first
-  EXPECT_EQ(asked[0].ask.method, "POST");
-  EXPECT_EQ(asked[0].ask.path, "/scheduler/bind");
-  EXPECT_EQ(asked[0].ask.query, "a=b");
-  EXPECT_EQ(asked[0].ask.body, "one");
-  EXPECT_EQ(asked[1].ask.method, "GET");
+  if (asked[0].stream != first) std::swap(asked[0], asked[1]);  // the request without a body may be complete first
+  EXPECT_EQ(asked[0].http.method, "POST");
+  EXPECT_EQ(asked[0].http.path, "/scheduler/bind");
+  EXPECT_EQ(asked[0].http.query, "a=b");
+  EXPECT_EQ(asked[0].http.body, "one");
+  EXPECT_EQ(asked[1].http.method, "GET");
   EXPECT_EQ(streams_.open(), 2U);
-  streams_.reply(asked[1].stream, {503, "text/plain", std::string(200'000, 'x')});  // several windows long
+  streams_.reply(asked[1].stream, {503, "text/plain", std::string(200'000, 'x')});  // longer than several windows
   (void)talk();
   EXPECT_EQ(client_.answer(second).status, "503");
   EXPECT_EQ(client_.answer(second).body.size(), 200'000U);
@@ -65,13 +65,13 @@ TEST_F(StreamsTest, RequestsStandBesideEachOtherAndAreAnsweredInAnyOrder) {
   EXPECT_EQ(streams_.open(), 0U);
 }
 
-TEST_F(StreamsTest, WhatIsTooLargeIsRefusedAndTheOthersGoOn) {
+TEST_F(StreamsTest, RefusesLargeRequestsWithoutAffectingOthers) {
   const auto body = client_.ask("POST", "/a", std::string(1001, 'x'));
   const auto head = client_.ask("POST", "/" + std::string(600, 'x'), "");
   const auto fits = client_.ask("POST", "/c", std::string(1000, 'x'));
   const auto asked = talk();
   ASSERT_EQ(asked.size(), 1U);
-  EXPECT_EQ(asked[0].ask.path, "/c");
+  EXPECT_EQ(asked[0].http.path, "/c");
   EXPECT_EQ(client_.answer(body).status, "413");
   EXPECT_EQ(client_.answer(head).status, "431");
   EXPECT_EQ(streams_.take_malformed(), 2U);
@@ -81,7 +81,7 @@ TEST_F(StreamsTest, WhatIsTooLargeIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(streams_.open(), 0U);
 }
 
-TEST_F(StreamsTest, AllThatIsHeldForOneClientIsCounted) {
+TEST_F(StreamsTest, LimitsTheBufferedBytesOfAllRequestsTogether) {
   (void)client_.begin("/a", std::string(600, 'x'));
   const auto second = client_.begin("/b", std::string(600, 'x'));
   EXPECT_TRUE(talk().empty());
@@ -89,7 +89,7 @@ TEST_F(StreamsTest, AllThatIsHeldForOneClientIsCounted) {
   EXPECT_TRUE(streams_.receiving());
 }
 
-TEST_F(StreamsTest, WhoDoesNotFinishIsGivenUp) {
+TEST_F(StreamsTest, CancelsRequestsThatAreNotCompletedInTime) {
   const auto slow = client_.begin("/a", "x");
   EXPECT_TRUE(talk().empty());
   EXPECT_EQ(streams_.drop_slow(now_ - seconds(1)), 0U);
@@ -101,18 +101,18 @@ TEST_F(StreamsTest, WhoDoesNotFinishIsGivenUp) {
   EXPECT_EQ(streams_.open(), 0U);
 }
 
-TEST_F(StreamsTest, WhoTakesARequestBackIsNotAnswered) {
+TEST_F(StreamsTest, DoesNotAnswerCancelledRequests) {
   const auto one = client_.ask("POST", "/a", "x");
   const auto asked = talk();
   ASSERT_EQ(asked.size(), 1U);
-  client_.take_back(one);
+  client_.cancel(one);
   (void)talk();
   EXPECT_EQ(streams_.open(), 0U);
   streams_.reply(asked[0].stream, {200, "text/plain", "late"});
   EXPECT_EQ(streams_.output(), "");
 }
 
-TEST_F(StreamsTest, WhoLeavesAnswersWhatHasComeAndTakesNoMore) {
+TEST_F(StreamsTest, AfterLeaveItAnswersReceivedRequestsAndAcceptsNoMore) {
   const auto one = client_.ask("POST", "/a", "x");
   const auto asked = talk();
   ASSERT_EQ(asked.size(), 1U);
@@ -124,7 +124,7 @@ TEST_F(StreamsTest, WhoLeavesAnswersWhatHasComeAndTakesNoMore) {
   EXPECT_EQ(client_.answer(one).body, "ok");
 }
 
-TEST_F(StreamsTest, WhatIsNoHttp2IsAnError) {
+TEST_F(StreamsTest, BytesThatAreNotHttp2AreAnError) {
   const auto asked = streams_.feed("GET / HTTP/1.1\r\nHost: a\r\n\r\n", now_);
   ASSERT_FALSE(asked);
   EXPECT_EQ(asked.error().code, Code::kInvalidArgument);

@@ -15,7 +15,7 @@
 #include "adapter/tls/issuer.h"
 #include "base/fd.h"
 
-// The server against the client that speaks to the API server: another use of OpenSSL, which verifies what it is shown.
+// Tests the server with the client for the API server, which uses OpenSSL independently and verifies the certificate.
 namespace carve::http {
 namespace {
 
@@ -34,18 +34,19 @@ class TlsServerTest : public ::testing::Test {
     options.listen = "127.0.0.1:0";
     options.identity = identity_;
     options.limits.handshake = milliseconds(300);
-    auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
+    auto made = Server::open(
+        options, [this](const HttpRequest& request) { return reply(request); }, log_);
     ASSERT_TRUE(made) << made.error().what;
     server_ = std::move(*made);
   }
-  HttpReply reply(const HttpAsk& ask) {
-    if (ask.path == "/wait") {
+  HttpResponse reply(const HttpRequest& request) {
+    if (request.path == "/wait") {
       std::unique_lock lock(mutex_);
       came_ = true;
       moved_.notify_all();
       moved_.wait(lock, [this] { return go_; });
     }
-    return {200, "text/plain", ask.path + " '" + ask.peer + "'"};
+    return {200, "text/plain", request.path + " '" + request.peer + "'"};
   }
   tls::Life life() const { return {now_ - hours(1), now_ + hours(24)}; }
   tls::Pair authority(const std::string& name) const { return tls::make_authority(name, life()).value(); }
@@ -86,21 +87,22 @@ class TlsServerTest : public ::testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-TEST_F(TlsServerTest, WhoAsksIsKnownByAVerifiedCertificateOnly) {
+TEST_F(TlsServerTest, IdentifiesClientsOnlyByAVerifiedCertificate) {
   EXPECT_EQ(ask_as(client_of(authority_, "carve-scheduler")), "/a 'carve-scheduler'");
   EXPECT_EQ(ask_as({}), "/a ''");
-  EXPECT_EQ(ask_as(client_of(stranger_, "carve-scheduler")), "/a ''") << "another authority's word";
-  EXPECT_EQ(ask_as({identity_.certificate, identity_.key}), "/a ''") << "a server's certificate is no client's";
+  EXPECT_EQ(ask_as(client_of(stranger_, "carve-scheduler")), "/a ''") << "signed by another authority";
+  EXPECT_EQ(ask_as({identity_.certificate, identity_.key}), "/a ''")
+      << "a server certificate is not a client certificate";
   const auto forged = tls::make_authority("carve-scheduler", life()).value();
-  EXPECT_EQ(ask_as(forged), "/a ''") << "its own word";
-  // A certificate of the day before yesterday.
+  EXPECT_EQ(ask_as(forged), "/a ''") << "self-signed";
+  // A certificate from the day before yesterday.
   const auto old = tls::issue(authority_, {"carve-scheduler", {}}, {now_ - hours(72), now_ - hours(48)}).value();
   EXPECT_EQ(ask_as(old), "/a ''");
-  const auto namesake = authority("ours");  // same name, another key
+  const auto namesake = authority("ours");  // an authority with the same name and another key
   EXPECT_EQ(ask_as(client_of(namesake, "carve-scheduler")), "/a ''");
 }
 
-TEST_F(TlsServerTest, WhatIsServedIsVerifiedByTheClient) {
+TEST_F(TlsServerTest, TheClientVerifiesTheServersCertificate) {
   const auto wrong = connect({}, stranger_.certificate);
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().what, HasSubstr("certificate"));
@@ -108,25 +110,25 @@ TEST_F(TlsServerTest, WhatIsServedIsVerifiedByTheClient) {
   EXPECT_EQ(ask_as({}), "/a ''");
 }
 
-TEST_F(TlsServerTest, ARenewedIdentityLeavesConnectionsAsTheyAre) {
+TEST_F(TlsServerTest, RenewDoesNotAffectOpenConnections) {
   const auto client = client_of(authority_, "carve-scheduler");
   auto before = connect(client, authority_.certificate);
   ASSERT_TRUE(before);
   ASSERT_EQ(ask(**before), "/a 'carve-scheduler'");
   const auto successor = authority("the next one");
   ASSERT_TRUE(server_->renew(identity_of(successor, successor.certificate + authority_.certificate)));
-  EXPECT_EQ(ask(**before), "/a 'carve-scheduler'") << "the open connection goes on";
-  EXPECT_FALSE(connect(client, authority_.certificate)) << "a new one meets the new certificate";
+  EXPECT_EQ(ask(**before), "/a 'carve-scheduler'") << "the open connection continues";
+  EXPECT_FALSE(connect(client, authority_.certificate)) << "a new connection sees the new certificate";
   auto after = connect(client, successor.certificate);
   ASSERT_TRUE(after) << after.error().what;
-  EXPECT_EQ(ask(**after), "/a 'carve-scheduler'") << "the old authority's clients are still known";
+  EXPECT_EQ(ask(**after), "/a 'carve-scheduler'") << "clients of the old authority are still known";
   ASSERT_TRUE(server_->renew(identity_of(successor, successor.certificate)));
   auto later = connect(client, successor.certificate);
   ASSERT_TRUE(later);
-  EXPECT_EQ(ask(**later), "/a ''") << "and then no more";
+  EXPECT_EQ(ask(**later), "/a ''") << "clients of the old authority are unknown";
 }
 
-TEST_F(TlsServerTest, AnIdentityThatCannotBeUsedChangesNothing) {
+TEST_F(TlsServerTest, AnInvalidIdentityChangesNothing) {
   const auto other = client_of(authority_, "x");
   for (const auto& wrong : {Identity{"nonsense", identity_.key, ""}, Identity{identity_.certificate, "nonsense", ""},
                             Identity{identity_.certificate, other.key, ""},
@@ -139,7 +141,7 @@ TEST_F(TlsServerTest, AnIdentityThatCannotBeUsedChangesNothing) {
   EXPECT_EQ(ask_as(client_of(authority_, "carve-scheduler")), "/a 'carve-scheduler'");
 }
 
-TEST_F(TlsServerTest, WhoDoesNotShakeHandsIsCutOff) {
+TEST_F(TlsServerTest, ClosesConnectionsWithoutAHandshake) {
   for (const std::string& words : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"),
                                    std::string("\x16\x03\x01")}) {
     const Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
@@ -155,7 +157,7 @@ TEST_F(TlsServerTest, WhoDoesNotShakeHandsIsCutOff) {
   EXPECT_EQ(ask_as({}), "/a ''");
 }
 
-TEST_F(TlsServerTest, StoppedWhileARequestRunsItIsAnswered) {
+TEST_F(TlsServerTest, StopAnswersARunningRequest) {
   const auto client = client_of(authority_, "carve-scheduler");
   auto busy = connect(client, authority_.certificate);
   auto idle = connect(client, authority_.certificate);
@@ -176,7 +178,7 @@ TEST_F(TlsServerTest, StoppedWhileARequestRunsItIsAnswered) {
   EXPECT_FALSE(connect(client, authority_.certificate));
 }
 
-TEST_F(TlsServerTest, AReplicaAsksAnotherAndKeepsTheConnection) {
+TEST_F(TlsServerTest, APeerClientKeepsItsConnection) {
   const auto client = client_of(authority_, "carve-scheduler");
   const PeerAccess access{client.certificate, client.key, authority_.certificate, "carve-control.carve-system.svc"};
   const auto address = "127.0.0.1:" + std::to_string(server_->port());

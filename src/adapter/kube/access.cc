@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kFresh = std::chrono::minutes(1);
 constexpr auto kDoubted = std::chrono::seconds(1);
-constexpr std::size_t kLargestFile = 1U << 20U;  // what is longer is read far enough for the codec to see it
+constexpr std::size_t kLargestFile = 1U << 20U;  // one byte more is read, so that the codec detects a longer file
 // The folder that the kubelet mounts into every pod.
 constexpr std::string_view kAccount = "/var/run/secrets/kubernetes.io/serviceaccount/";
 
@@ -26,11 +26,13 @@ Result<std::string> content(const codec::KubeMaterial& material) {
   return material.file.empty() ? material.bytes : read_text(material.file);
 }
 
-/// A header's value: a byte that ends the line would let the token's file write requests.
+/// Checks a token for use in a header: with a newline the token's file could add headers and requests.
 Result<std::string> checked_token(std::string token) {
   token = trimmed(std::move(token));
   for (const char c : token) {
-    if (c <= ' ' || c > '~') return fail(Code::kInvalidArgument, "token: holds a character no token has");
+    if (c <= ' ' || c > '~')
+      return fail(Code::kInvalidArgument,
+                  "token: contains a character that is not legal (legal: printable ASCII without blanks)");
   }
   return token;
 }
@@ -39,8 +41,9 @@ Result<Credentials> from_pod() {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   if (host == nullptr || port == nullptr) {
-    return fail(Code::kNotFound, "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT: not set, so this is no pod; "
-                                 "give --kubeconfig");
+    return fail(Code::kNotFound,
+                "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT: not set, so this process does not "
+                "run in a pod; name a kubeconfig with --kubeconfig");
   }
   const std::string_view name(host);
   const auto host_part = name.find(':') == std::string_view::npos ? std::string(name) : fmt::format("[{}]", name);
@@ -62,7 +65,7 @@ std::string joined(const std::vector<std::string>& paths) {
   return all;
 }
 
-/// Of several files those that are not there are skipped, as kubectl does; not all of them.
+/// Merges the files. Like kubectl it skips missing ones of several; at least one must exist.
 Result<codec::Kubeconfig> merged(const std::vector<std::string>& paths) {
   std::vector<codec::KubeconfigText> texts;
   for (const auto& path : paths) {
@@ -154,7 +157,7 @@ Result<Credentials> Access::from_files() {
     if (!bytes) return fail_in(where, bytes.error());
     *target = std::move(*bytes);
   }
-  // What the kubeconfig says itself goes before the plug-in, as in kubectl.
+  // A token in the kubeconfig has precedence over the plug-in, like in kubectl.
   if (config.exec && trimmed(found.token).empty()) {
     auto said = plugin_.of(*config.exec, {config.server, config.tls_server_name, found.authority});
     if (!said) {

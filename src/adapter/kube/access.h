@@ -13,45 +13,48 @@
 
 namespace carve::kube {
 
-/// Where the API server is.
+/// The address of the API server.
 struct Endpoint {
   std::string host;      // a name or an address, without brackets
   std::string port;      // decimal
-  std::string tls_name;  // what the certificate must be made out to
-  std::string base = {};  // before every path, where a proxy stands before many clusters: "" or "/k8s/clusters/c-1"
+  std::string tls_name;  // the name or address that its certificate must have
+  std::string base = {};  // prefix of every path, for a proxy of several clusters: "" or "/k8s/clusters/c-1"
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// "https://host[:port][/path]".
+/// Parses "https://host[:port][/path]".
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<Endpoint> parse_server(const std::string& server);
 
-/// What one connection needs. Holds secrets: never logged, never part of an Error.
+/// The credentials for one connection. Contains secrets, which are never logged and never part of an Error.
 struct Credentials {
   Endpoint endpoint;
   std::string authority;    // PEM; empty: the system's
   std::string certificate;  // PEM; empty: none
   std::string key;
   std::string token;
-  std::uint64_t generation = 0;  // changes with everything but the token: connections of another one are old
+  std::uint64_t generation =
+      0;  // changes when anything except the token changes; connections of another generation are outdated
 };
 
 /// Reads the credentials when they are due. Safe from any thread.
 class Access {
  public:
-  /// `kubeconfigs`: merged in this order; none: as a pod of the cluster.
+  /// `kubeconfigs`: merged in this order; empty: the ServiceAccount of the pod that this process runs in.
   Access(std::vector<std::string> kubeconfigs, const Clock& clock, const PluginRun& run = {})
       : kubeconfigs_(std::move(kubeconfigs)), clock_(clock), plugin_(clock, run) {}
 
-  /// What is current. When a file cannot be read any more the last ones stay in use. A credential plug-in runs here,
-  /// and whoever else asks waits for it.
-  ///   errors  before the first success; a plug-in's when what it gave before has expired or was refused
+  /// The current credentials. If a file can no longer be read, the previous credentials stay in use. A credential
+  /// plug-in runs inside this call, and other callers wait for it.
+  ///   errors  before the first success: those of the files; later: those of a plug-in whose previous credential has
+  ///           expired or was refused
   [[nodiscard]] Result<Credentials> current();
-  /// The connection failed, perhaps by old files: they are read again at the next call, but at most once a second.
+  /// Call it after a failed connection, perhaps because the files are outdated: the next call of current() reads them
+  /// again, at most once a second.
   void doubt();
-  /// The server did not take this token, or the certificate beside it (401): as doubt(), and a plug-in is asked
-  /// again, unless there is another token by now.
+  /// Call it when the server refused this token or the certificate (401): like doubt(), and a plug-in runs again,
+  /// unless the token has changed meanwhile.
   void refuse(const std::string& token);
 
  private:

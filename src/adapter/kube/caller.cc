@@ -11,10 +11,9 @@
 namespace carve::kube {
 namespace {
 
-// At most 20 requests a second in the long run, 40 at once: an agent's work, not a flood's.
-constexpr std::chrono::milliseconds kLeastWait{50};  // where the server says "again", and when
-constexpr auto kIdle = std::chrono::minutes(1);       // the API server hangs up after 90 s
-constexpr std::size_t kLargestAnswer = 32U << 20U;    // a page of 250 objects at their usual largest
+constexpr std::chrono::milliseconds kLeastWait{50};  // the shortest wait for a Retry-After
+constexpr auto kIdle = std::chrono::minutes(1);      // the API server closes idle connections after 90 s
+constexpr std::size_t kLargestAnswer = 32U << 20U;   // a page of 250 large objects
 
 Code code_of(int status, const std::string& method) {
   switch (status) {
@@ -30,28 +29,29 @@ Code code_of(int status, const std::string& method) {
   }
 }
 
-/// The server, or who stands before it, gave up on a write: etcd's answer may have been lost after it was done. What is
-/// to be sent again later was not begun.
-bool perhaps_done(int status, const std::string& method, bool sent_away) {
+/// True when a write may have been executed although the server, or a proxy before it, reports a failure: etcd's answer
+/// may have been lost. A write with Retry-After was not begun.
+bool may_be_executed(int status, const std::string& method, bool sent_away) {
   return code_of(status, method) == Code::kUnavailable && method != "GET" && !sent_away;
 }
 
-/// A write that was on its way when the connection broke may have been done: "unavailable" would say that it was not.
-Result<HttpResponse> certain(const HttpRequest& request, Result<HttpResponse> response) {
+/// A write that was under way when the connection broke may have been executed, whereas kUnavailable means that it was
+/// not.
+Result<HttpResponse> unknown_if_lost(const HttpRequest& request, Result<HttpResponse> response) {
   if (response || request.method == "GET" || response.error().code != Code::kUnavailable) return response;
-  return fail(Code::kDeadlineExceeded, response.error().what + " (whether it was done is not known)");
+  return fail(Code::kDeadlineExceeded, response.error().what + " (it is unknown whether the write was executed)");
 }
 
 tl::unexpected<Error> refusal(const HttpRequest& request, const HttpResponse& response) {
   const auto path = request.target.substr(0, request.target.find('?'));
   const auto what =
       fmt::format("{} {}: {}: {}", request.method, path, response.status, codec::kube_message(response.body));
-  if (perhaps_done(response.status, request.method, response.retry_after.has_value()))
-    return fail(Code::kInternal, what + " (whether it was done is not known)");
+  if (may_be_executed(response.status, request.method, response.retry_after.has_value()))
+    return fail(Code::kInternal, what + " (it is unknown whether the write was executed)");
   return fail(code_of(response.status, request.method), what);
 }
 
-// The sockets wait by the system's clock, whatever clock the back-off goes by.
+// The sockets use the system's clock, regardless of the clock for the back-off.
 Patience patience_for(std::chrono::milliseconds limit, const std::stop_token& stop) {
   return {.deadline = std::chrono::steady_clock::now() + limit, .stop = stop};
 }
@@ -63,7 +63,7 @@ Caller::Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits&
       clock_(clock),
       limits_(limits) {}
 
-/// What is current. A plug-in may have to ask a person: that time is not the call's.
+/// The current credentials. The time that a plug-in needs to ask a person does not count against the call's limit.
 Result<Credentials> Caller::credentials(Patience* patience) {
   const auto began = std::chrono::steady_clock::now();
   auto found = access_.current();
@@ -81,7 +81,7 @@ Result<std::shared_ptr<TlsIdentity>> Caller::identity(const Credentials& credent
   const std::lock_guard lock(mutex_);
   if (identity_ && identity_of_ == credentials.generation) return identity_;
   auto made = make_identity(credentials);
-  // Half-written files: what worked until now goes on working until the next look.
+  // The files may be half-written: keep the working identity until they are read again.
   if (!made) return identity_ ? Result<std::shared_ptr<TlsIdentity>>(identity_) : made;
   identity_ = *made;
   identity_of_ = credentials.generation;
@@ -118,8 +118,8 @@ Result<void> Caller::pace(const Patience& patience) {
     if (due <= now) return {};
     if (due - now > patience.deadline - std::chrono::steady_clock::now()) {
       next_ -= step;
-      return fail(Code::kResourceExhausted, "more requests than this client's rate (" +
-                                                std::to_string(limits_.per_second) + " a second) allows");
+      return fail(Code::kResourceExhausted, "the rate limit of this client (" + std::to_string(limits_.per_second) +
+                                                " requests a second) is exceeded");
     }
   }
   if (!clock_.sleep_until(due, patience.stop)) return fail(Code::kCancelled, "stopped");
@@ -136,17 +136,17 @@ Result<HttpResponse> Caller::once(HttpRequest& request, Patience* patience, std:
     auto response = channel->exchange(request, false, kLargestAnswer, *patience);
     if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
     const bool ended = !response && response.error().code == Code::kUnavailable && !channel->answered();
-    if (!ended || !can_repeat) return certain(request, std::move(response));
+    if (!ended || !can_repeat) return unknown_if_lost(request, std::move(response));
   }
   auto connected = Channel::connect(credentials.endpoint, std::move(identity), *patience);
   if (!connected) {
-    access_.doubt();  // perhaps the authority is a new one
+    access_.doubt();  // the authority may have changed
     return tl::unexpected(connected.error());
   }
   auto channel = std::move(*connected);
   auto response = channel->exchange(request, false, kLargestAnswer, *patience);
   if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
-  return certain(request, std::move(response));
+  return unknown_if_lost(request, std::move(response));
 }
 
 Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds limit, const std::stop_token& stop) {
@@ -182,7 +182,7 @@ Result<std::unique_ptr<Channel>> Caller::stream(HttpRequest request, const std::
   request.token = credentials.token;
   auto connected = Channel::connect(credentials.endpoint, std::move(identity), patience);
   if (!connected) {
-    access_.doubt();  // perhaps the authority is a new one
+    access_.doubt();  // the authority may have changed
     return tl::unexpected(connected.error());
   }
   auto channel = std::move(*connected);

@@ -16,19 +16,19 @@
 
 namespace carve::kube {
 
-/// Requests and answers with whatever connections and credentials they need. Safe from any thread.
+/// Sends requests; manages the connections and credentials that they need. Safe from any thread.
 class Caller {
  public:
   Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits);
 
-  /// Reads the credentials for the first time, so that a wrong file shows at the start.
+  /// Reads the credentials for the first time, so that an invalid file is reported at the start.
   [[nodiscard]] Result<void> check();
-  /// One request; repeated while the server asks for it (Retry-After) and the time lasts, and once when
-  /// credentials were renewed or a GET met a connection that had ended.
-  ///   errors  as KubeApi; 410 is kOutOfRange
+  /// Sends one request. Repeats it while the server requests that (Retry-After) and time is left; once after the
+  /// credentials were renewed; and a GET once when its connection had ended.
+  ///   errors  those of KubeApi; 410 is kOutOfRange
   [[nodiscard]] Result<std::string> call(HttpRequest request, std::chrono::milliseconds limit,
                                          const std::stop_token& stop = {});
-  /// Begins a GET whose answer is read with read_some().
+  /// Begins a GET; the caller reads the answer with read_some().
   [[nodiscard]] Result<std::unique_ptr<Channel>> stream(HttpRequest request, const std::stop_token& stop);
   [[nodiscard]] const Limits& limits() const { return limits_; }
   [[nodiscard]] Clock& clock() { return clock_; }
@@ -55,7 +55,7 @@ class Caller {
   std::vector<Idle> idle_;
   std::shared_ptr<TlsIdentity> identity_;
   std::uint64_t identity_of_ = 0;
-  Clock::Time next_{};  // of the rate: when the next request is due if none were saved up
+  Clock::Time next_{};  // for the rate limit: when the next request would be due without a burst
 };
 
 }  // namespace carve::kube

@@ -40,7 +40,7 @@ class Identity final : public TlsIdentity {
   asio::ssl::context context;
 };
 
-/// The number of seconds; of a date, which the API server does not send, one second.
+/// The seconds of a Retry-After header; 1 second for a date, which the API server does not send.
 std::optional<std::chrono::seconds> seconds_in(std::string_view text) {
   if (text.empty()) return std::nullopt;
   int value = 0;
@@ -78,7 +78,7 @@ class TlsChannel final : public Channel {
     CARVE_TRY_VOID(send(request, patience));
     parser_.emplace();
     parser_->header_limit(kLargestHead);
-    // A stream has no size; everything else must fit.
+    // A stream has no limit; every other body has.
     if (stream) {
       parser_->body_limit(boost::none);
     } else {
@@ -104,7 +104,7 @@ class TlsChannel final : public Channel {
   }
 
   Result<std::string> read_some(const Patience& patience) override {
-    if (!parser_) return fail(Code::kInternal, "no answer is being read");
+    if (!parser_) return fail(Code::kInternal, "no streamed answer is being read");
     auto& body = parser_->get().body();
     while (body.empty() && !parser_->is_done()) {
       CARVE_TRY_VOID(
@@ -124,21 +124,21 @@ class TlsChannel final : public Channel {
  private:
   std::string where() const { return endpoint_.host + ":" + endpoint_.port; }
 
-  /// Beast's handlers tell a size as well.
+  /// Adapts a handler for Beast, whose handlers also receive a size.
   template <class Done>
   static auto sized(Done done) {
     return [done](const error_code& wrong, std::size_t) { done(wrong); };
   }
 
-  /// Runs one asynchronous operation to its end; a deadline or a stop closes the socket, which ends it.
+  /// Runs one asynchronous operation to completion. A deadline or a stop closes the socket, which ends the operation.
   template <class Start>
   Result<void> run(const char* what, const Patience& patience, Start start) {
-    if (dead_) return fail(Code::kUnavailable, where() + ": the connection is over");
+    if (dead_) return fail(Code::kUnavailable, where() + ": the connection has ended");
     if (patience.stop.stop_requested()) return cancelled(what);
     error_code result;
     bool done = false;
     io_.restart();
-    // What only wakes the loop below keeps no pointer to this call.
+    // The wake-up only ends run_one_until() below; it keeps no pointer to this call.
     const auto work = asio::make_work_guard(io_);
     const std::stop_callback wake(patience.stop, [this] { asio::post(io_, [] {}); });
     start([&result, &done](const error_code& wrong) {
@@ -164,7 +164,7 @@ class TlsChannel final : public Channel {
     stream_.lowest_layer().close(ignored);
     while (!*done) io_.run_one();
     if (patience.stop.stop_requested()) return cancelled(what);
-    return fail(Code::kDeadlineExceeded, fmt::format("{}: {}: no answer in time", where(), what));
+    return fail(Code::kDeadlineExceeded, fmt::format("{}: {}: no answer before the deadline", where(), what));
   }
 
   Result<void> cancelled(const char* what) {
@@ -190,7 +190,7 @@ class TlsChannel final : public Channel {
     return found;
   }
 
-  /// A peer that is gone without a word is noticed within about half a minute, at no cost while it is there.
+  /// Enables TCP keep-alive: the loss of a peer is detected within about 30 s, without cost while the peer is alive.
   void watch_the_peer() {
     const int socket = stream_.lowest_layer().native_handle();
     const auto set = [socket](int level, int name, int value) {
@@ -214,12 +214,13 @@ class TlsChannel final : public Channel {
       set = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name.c_str()) == 1;
     } else {
       SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-      // (the macro for the server's name has a C cast; this is the call behind it)
+      // The macro SSL_set_tlsext_host_name contains a C cast; this is the call behind it.
       std::string sent = name;
       set = SSL_set1_host(ssl, name.c_str()) == 1 &&
             SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data()) == 1;
     }
-    if (!set) return fail(Code::kInvalidArgument, "server name \"" + name + "\": not a name a certificate can have");
+    if (!set)
+      return fail(Code::kInvalidArgument, "server name \"" + name + "\": not a name that a certificate can have");
     return {};
   }
 
@@ -278,9 +279,9 @@ Result<std::shared_ptr<TlsIdentity>> make_identity(const Credentials& credential
   context.set_verify_mode(asio::ssl::verify_peer, wrong);
   SSL_CTX* raw = context.native_handle();
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
-  // As kubectl does: what is named as an authority is one, though another signed it.
+  // Like kubectl: a certificate that is configured as an authority is trusted even if another authority signed it.
   X509_STORE_set_flags(SSL_CTX_get_cert_store(raw), X509_V_FLAG_PARTIAL_CHAIN);
-  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS);  // an idle connection holds no 32 KiB
+  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS);  // saves 32 KiB per idle connection
   static constexpr unsigned char kProtocols[] = "\x08http/1.1";
   SSL_CTX_set_alpn_protos(raw, kProtocols, sizeof kProtocols - 1);
   return made;

@@ -12,13 +12,13 @@
 
 namespace carve::kube {
 
-/// The authorities we trust and the certificate we show, ready for handshakes. Shared by all connections of
-/// one generation of the credentials.
+/// The trusted authorities and the client certificate, prepared for handshakes. Shared by all connections of one
+/// generation of the credentials.
 class TlsIdentity {
  public:
   virtual ~TlsIdentity() = default;
 };
-///   errors  kInvalidArgument: which of authority, certificate, key cannot be used
+///   errors  kInvalidArgument: the authority, the certificate or the key cannot be used (the text says which)
 [[nodiscard]] Result<std::shared_ptr<TlsIdentity>> make_identity(const Credentials& credentials);
 
 struct HttpRequest {
@@ -36,31 +36,32 @@ struct HttpResponse {
   std::string body;
 };
 
-/// Until when a call may wait, and what ends it sooner.
+/// The deadline of a call, and the token that ends it sooner.
 struct Patience {
   std::chrono::steady_clock::time_point deadline;
   std::stop_token stop;
 };
 
-/// One TLS connection to the API server, HTTP/1.1. Not safe for two threads at once. After an error only
-/// its end is left.
-///   errors  kUnavailable: refused, cut, not HTTP, a certificate that does not verify (says why);
-///           kDeadlineExceeded; kCancelled: `stop`; kResourceExhausted: more than was allowed
+/// One TLS connection to the API server, HTTP/1.1. Not safe for concurrent use. After an error it can only be
+/// destroyed.
+///   errors  kUnavailable: refused, broken, not HTTP, a certificate that does not verify (the text says why);
+///           kDeadlineExceeded; kCancelled: `stop`; kResourceExhausted: the answer is larger than allowed
 class Channel {
  public:
   virtual ~Channel() = default;
-  /// Connects, shakes hands, verifies the server's name or address against its certificate.
+  /// Connects, performs the TLS handshake and verifies the server's name or address against its certificate.
   [[nodiscard]] static Result<std::unique_ptr<Channel>> connect(const Endpoint& endpoint,
                                                                 std::shared_ptr<TlsIdentity> identity,
                                                                 const Patience& patience);
-  /// Sends the request and reads the head of the answer, and the body when it is not a 200 to be streamed.
+  /// Sends the request and reads the answer. With `stream` and status 200, reads only the head; read_some() then reads
+  /// the body. `largest` limits the size of the body otherwise.
   [[nodiscard]] virtual Result<HttpResponse> exchange(const HttpRequest& request, bool stream,
                                                       std::size_t largest, const Patience& patience) = 0;
-  /// Of a streamed answer: what has come since, at least one byte; "" at its end.
+  /// The next bytes of a streamed answer, at least one; "" at its end.
   [[nodiscard]] virtual Result<std::string> read_some(const Patience& patience) = 0;
-  /// Nothing unexpected has come and nobody has hung up: it can be used again.
+  /// True when no unexpected data has arrived and the peer has not closed the connection, so that it can be used again.
   [[nodiscard]] virtual bool is_quiet() = 0;
-  /// Whether any byte of the last request's answer came.
+  /// True when the head of the answer to the last request has arrived.
   [[nodiscard]] virtual bool answered() const = 0;
 };
 

@@ -25,8 +25,8 @@ using std::chrono::steady_clock;
 using Terminal = codec::ExecPlugin::Terminal;
 
 constexpr std::size_t kLargestOutput = 1U << 20U;
-constexpr int kPatienceAtTerminal = 5;  // a person looks for a password, or for the telephone that shows a code
-constexpr std::int64_t kEarly_s = 10;   // a call that begins with a credential should end with it
+constexpr int kPatienceAtTerminal = 5;  // a person may have to find a password or a phone with a code
+constexpr std::int64_t kEarly_s = 10;   // the credential must stay valid until the end of a call that begins with it
 constexpr auto kBetween = std::chrono::seconds(1);
 constexpr auto kAfterFailure = std::chrono::seconds(10);
 
@@ -40,7 +40,7 @@ bool can_execute(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
 }
 
-/// As the shell finds it, but never in the folder where we happen to be.
+/// Searches PATH like a shell, but never the current folder.
 std::optional<std::string> in_path(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::string_view left(path == nullptr ? "" : path);
@@ -57,37 +57,39 @@ std::vector<std::string> environment_of(const codec::ExecPlugin& plugin, const s
   auto added = plugin.environment;
   added.emplace_back("KUBERNETES_EXEC_INFO", info);
   std::vector<std::string> all;
-  const auto ours_stays = [&](std::string_view one) {
+  const auto is_inherited = [&](std::string_view one) {
     const auto name = one.substr(0, one.find('='));
     return std::none_of(added.begin(), added.end(), [&](const auto& other) { return other.first == name; });
   };
   for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
-    if (ours_stays(*one)) all.emplace_back(*one);
+    if (is_inherited(*one)) all.emplace_back(*one);
   }
-  for (auto one = added.begin(); one != added.end(); ++one) {  // of two of a name the last counts
+  for (auto one = added.begin(); one != added.end();
+       ++one) {  // of two variables with the same name the last one is used
     const bool again = std::any_of(one + 1, added.end(), [&](const auto& other) { return other.first == one->first; });
     if (!again) all.push_back(one->first + "=" + one->second);
   }
   return all;
 }
 
-/// A plug-in that asks for a password turns the echo off; who is killed meanwhile does not turn it on again.
-class TerminalAsItWas {
+/// Restores the terminal's settings: a plug-in that asks for a password turns the echo off, and does not restore it
+/// when it is killed.
+class TerminalRestorer {
  public:
-  explicit TerminalAsItWas(bool used)
+  explicit TerminalRestorer(bool used)
       : held_(used && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp() && ::tcgetattr(STDIN_FILENO, &state_) == 0) {}
-  ~TerminalAsItWas() {
+  ~TerminalRestorer() {
     if (held_) ::tcsetattr(STDIN_FILENO, TCSANOW, &state_);
   }
-  TerminalAsItWas(const TerminalAsItWas&) = delete;
-  TerminalAsItWas& operator=(const TerminalAsItWas&) = delete;
+  TerminalRestorer(const TerminalRestorer&) = delete;
+  TerminalRestorer& operator=(const TerminalRestorer&) = delete;
 
  private:
   termios state_ = {};
   const bool held_;
 };
 
-/// A plug-in that runs. Whatever happens, it is gone and waited for when this is.
+/// A running plug-in. The destructor kills it, if it still runs, and waits for it.
 class Running {
  public:
   Running(Child child, Fd output, bool own_session)
@@ -102,13 +104,13 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
-  /// Reads until it has ended: what it left running may hold its output open for ever.
+  /// Reads until the plug-in has ended, because its children may keep the output open forever.
   Result<std::string> read(steady_clock::time_point deadline) {
     std::string text;
     for (;;) {
       pollfd items[] = {{child_.pidfd.get(), POLLIN, 0}, {output_.get(), POLLIN, 0}};
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-      if (!child_.pidfd && !output_) return text;  // kernels without pidfds: its output's end has to do
+      if (!child_.pidfd && !output_) return text;  // kernels without pidfds: use the end of the output instead
       if (left <= 0) return fail(Code::kDeadlineExceeded, "");
       const int ready = ::poll(items, 2, static_cast<int>(left));
       if (ready < 0 && errno != EINTR) return tl::unexpected(errno_error(errno, "poll"));
@@ -117,7 +119,7 @@ class Running {
       if ((items[0].revents & POLLIN) != 0) return text;
     }
   }
-  /// How it ended; nullopt: somebody else has waited for it.
+  /// The wait status; nullopt: another thread has waited for it.
   std::optional<int> status() {
     int status = 0;
     pid_t got = 0;
@@ -129,21 +131,21 @@ class Running {
   }
 
  private:
-  /// What is there now; false: too much.
+  /// Reads the available output; false: it is too much.
   bool drain(std::string* text) {
     char buffer[4096];
     while (output_) {
       const ssize_t n = ::read(output_.get(), buffer, sizeof(buffer));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return true;
-      if (n == 0) output_.reset();  // closed: poll takes no notice of it any more
+      if (n == 0) output_.reset();  // closed: poll() then ignores it
       text->append(buffer, static_cast<std::size_t>(n));
       if (text->size() > kLargestOutput) return false;
     }
     return true;
   }
   void kill() {
-    // Not waited for yet: its number, and with it its group's, is nobody else's.
+    // The process has not been waited for, so its PID and process group cannot belong to another process.
     ::kill(own_session_ ? -child_.pid : child_.pid, SIGKILL);
   }
 
@@ -159,24 +161,24 @@ Result<codec::ExecCredential> run_plugin(const codec::ExecPlugin& plugin, const 
                                          const PluginRun& run) {
   if (plugin.terminal == Terminal::kAlways && !run.terminal) {
     return failed(plugin, Code::kFailedPrecondition,
-                  "user.exec.interactiveMode is Always, and standard input is no terminal");
+                  "user.exec.interactiveMode is Always, but standard input is not a terminal");
   }
   const bool interactive = plugin.terminal != Terminal::kNever && run.terminal;
   auto program = std::optional(plugin.command);
   if (plugin.command.find('/') == std::string::npos) program = in_path(plugin.command);
-  if (!program) return failed(plugin, Code::kNotFound, "no such program in PATH");
+  if (!program) return failed(plugin, Code::kNotFound, "not found in PATH");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return tl::unexpected(errno_error(errno, "pipe"));
   Fd output(ends[0]);
   Fd written(ends[1]);
   ::fcntl(output.get(), F_SETFL, O_NONBLOCK);
-  const TerminalAsItWas terminal(interactive);
+  const TerminalRestorer terminal(interactive);
   auto child = spawn({.program = *program,
                       .args = plugin.args,
                       .keep = {},
                       .log_file = {},
                       .own_session = !interactive,
-                      .die_with_parent = !interactive,  // else it could not put the terminal back as it was
+                      .die_with_parent = !interactive,  // an interactive plug-in must be able to restore the terminal
                       .no_input = !interactive,
                       .output = written.get(),
                       .environment = environment_of(plugin, codec::exec_info(plugin, cluster, interactive))});
@@ -186,9 +188,11 @@ Result<codec::ExecCredential> run_plugin(const codec::ExecPlugin& plugin, const 
   const auto limit = run.limit * (interactive ? kPatienceAtTerminal : 1);
   const auto text = running.read(steady_clock::now() + limit);
   if (!text && text.error().code == Code::kDeadlineExceeded)
-    return failed(plugin, Code::kDeadlineExceeded, fmt::format("not done after {} ms; killed", limit.count()));
+    return failed(plugin, Code::kDeadlineExceeded,
+                  fmt::format("killed because it did not end within {} ms", limit.count()));
   if (!text && text.error().code == Code::kResourceExhausted)
-    return failed(plugin, Code::kResourceExhausted, fmt::format("wrote more than {} bytes; killed", kLargestOutput));
+    return failed(plugin, Code::kResourceExhausted,
+                  fmt::format("killed because it wrote more than {} bytes", kLargestOutput));
   if (!text) return failed(plugin, text.error().code, text.error().what);
   const auto status = running.status();
   if (status && WIFSIGNALED(*status))
@@ -207,8 +211,8 @@ bool KeptCredential::serves() const {
 }
 
 bool KeptCredential::is_due() const {
-  if (failed_) return true;  // of() says when it is tried again
-  if (!held_) return false;  // nobody has asked yet
+  if (failed_) return true;  // of() decides when it runs again
+  if (!held_) return false;  // of() has not been called yet
   if (clock_.now() < ran_ + kBetween) return false;
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.wall_now()).time_since_epoch().count();
   return refused_ || (held_->expires_unix_s && now >= *held_->expires_unix_s - kEarly_s);

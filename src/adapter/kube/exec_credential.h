@@ -10,33 +10,35 @@
 
 namespace carve::kube {
 
-/// Where a plug-in runs, besides what the kubeconfig says of it.
+/// How to run a plug-in, in addition to the settings in the kubeconfig.
 struct PluginRun {
-  std::chrono::milliseconds limit = std::chrono::seconds(60);  // then it is killed; five times as long at a terminal
-  bool terminal = false;                                       // our standard input is one
+  std::chrono::milliseconds limit = std::chrono::seconds(60);  // time limit; five times as long with a terminal
+  bool terminal = false;                                       // standard input of this process is a terminal
 };
 
-/// Runs a credential plug-in, waits for its end and reads what it wrote. It gets our environment, its own and
-/// KUBERNETES_EXEC_INFO, our standard error, and our standard input if that is a terminal it may use; then it stays in
-/// our process group, else it is a session of its own, which is killed whole when it is late or writes too much.
-///   errors  kFailedPrecondition: it wants a terminal and there is none; kNotFound: no such program;
+/// Runs a credential plug-in, waits for its end and reads its output. The plug-in gets the environment of this process,
+/// the variables from the kubeconfig, KUBERNETES_EXEC_INFO and standard error. If standard input is a terminal and the
+/// plug-in may use it, the plug-in gets standard input and stays in the process group; otherwise it runs in its own
+/// session. A plug-in that exceeds the time or output limit is killed, with its session if it has one.
+///   errors  kFailedPrecondition: it needs a terminal and there is none; kNotFound: the program does not exist;
 ///           kPermissionDenied: it failed; kDeadlineExceeded; kResourceExhausted: more than 1 MiB of output;
-///           kInvalidArgument: what it wrote. No argument, variable or output is quoted; the install hint is
+///           kInvalidArgument: its output. The texts quote the install hint, but no argument, variable or output
 [[nodiscard]] Result<codec::ExecCredential> run_plugin(const codec::ExecPlugin& plugin,
                                                        const codec::ExecCluster& cluster, const PluginRun& run);
 
-/// What a plug-in said, kept until ten seconds before it expires, or until the server refuses it. A plug-in that fails
-/// is left alone for ten seconds, and never asked more often than once a second. Not safe for two threads at once.
+/// Keeps a plug-in's credential until ten seconds before it expires, or until the server refuses it. After a failure
+/// the plug-in does not run again for ten seconds; it never runs more than once a second. Not safe for concurrent use.
 class KeptCredential {
  public:
   KeptCredential(const Clock& clock, const PluginRun& run) : clock_(clock), run_(run) {}
 
-  /// The credential for `cluster`; runs the plug-in when there is none, or another plug-in or cluster than before.
-  ///   errors  as run_plugin, when there is no credential that still serves
+  /// The credential for `cluster`. Runs the plug-in when there is none yet, when it is due, or when the plug-in or the
+  /// cluster has changed.
+  ///   errors  those of run_plugin(), when no valid credential is left
   [[nodiscard]] Result<codec::ExecCredential> of(const codec::ExecPlugin& plugin, const codec::ExecCluster& cluster);
-  /// The server did not take it.
+  /// Call it when the server has refused the credential.
   void refuse() { refused_ = held_.has_value(); }
-  /// of() would ask the plug-in, or fail.
+  /// True when of() would run the plug-in or fail.
   [[nodiscard]] bool is_due() const;
 
  private:
@@ -44,10 +46,10 @@ class KeptCredential {
 
   const Clock& clock_;
   const PluginRun run_;
-  codec::ExecPlugin plugin_;  // that gave what is held, or failed
+  codec::ExecPlugin plugin_;  // the plug-in of the credential or of the failure
   codec::ExecCluster cluster_;
   std::optional<codec::ExecCredential> held_;
-  std::optional<Error> failed_;  // the last run
+  std::optional<Error> failed_;  // the error of the last run
   bool refused_ = false;
   Clock::Time ran_{};
 };

@@ -86,8 +86,8 @@ Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& cloc
 
 Result<std::unique_ptr<KubeApi>> open_merged(const std::vector<std::string>& kubeconfigs, Clock& clock, Log& log,
                                             const Limits& limits) {
-  // Without any we would be a pod, which whoever names files is not.
-  if (kubeconfigs.empty()) return fail(Code::kNotFound, "kubeconfig: no file is named");
+  // An empty list must not select the pod's ServiceAccount, because the caller wants files.
+  if (kubeconfigs.empty()) return fail(Code::kNotFound, "kubeconfig: the list of files is empty");
   return opened(kubeconfigs, clock, log, limits);
 }
 

@@ -12,31 +12,35 @@
 
 namespace carve::kube {
 
-/// How long things may take; the defaults are for production.
+/// Time and rate limits. The defaults are for production.
 struct Limits {
-  std::chrono::milliseconds call = std::chrono::seconds(10);      // one call with all its repetitions
-  std::chrono::milliseconds page = std::chrono::seconds(30);      // one page of a watch's list
-  std::chrono::milliseconds silence = std::chrono::seconds(130);  // of a watch; bookmarks come every minute
+  std::chrono::milliseconds call = std::chrono::seconds(10);  // one call including its retries
+  std::chrono::milliseconds page = std::chrono::seconds(30);  // one page of the list of a watch
+  std::chrono::milliseconds silence =
+      std::chrono::seconds(130);  // of a watch; the server sends a bookmark every minute
   std::chrono::milliseconds first_back_off = std::chrono::milliseconds(250);
   std::chrono::milliseconds most_back_off = std::chrono::seconds(30);
-  unsigned per_second = 20;  // requests, over time; the server has its own (priority and fairness)
-  unsigned saved_up = 40;    // that may come at once after a quiet time
-  std::chrono::milliseconds plugin = std::chrono::seconds(60);  // a credential plug-in's run; at a terminal five times
-  unsigned idle = 4;         // connections that are kept for the next call
+  unsigned per_second = 20;  // average request rate; the server has its own limits (priority and fairness)
+  unsigned saved_up = 40;    // burst: requests that may be sent at once after a quiet time
+  std::chrono::milliseconds plugin =
+      std::chrono::seconds(60);  // one run of a credential plug-in; five times as long with a terminal
+  unsigned idle = 4;             // connections kept for later calls
 };
 
-/// The API server that `kubeconfig` names; with "" the one of the cluster we run in as a pod
-/// (KUBERNETES_SERVICE_HOST and _PORT, the ServiceAccount's folder). Reads files and connects to nothing: a
-/// server that is away shows in the calls. Token, authority and client certificate are read again every
-/// minute and when the server no longer takes them. A credential plug-in (user.exec) runs here for the first time, and
-/// again when what it gave expires or is refused; that time is not counted against a call's. `clock` and `log`
-/// outlive what is returned.
-///   errors  kNotFound, kInvalidArgument: the file, the field and what is legal; a plug-in's; no credential is quoted
-///   cost    about 100 KiB per open connection, at most Limits::idle that idle, closed after a minute
+/// A client of the API server that `kubeconfig` names; with "", of the cluster in which this process runs as a pod
+/// (KUBERNETES_SERVICE_HOST and _PORT, the ServiceAccount's folder). Reads files but does not connect: an unreachable
+/// server is reported by the calls. Token, authority and client certificate are read again every minute and when the
+/// server refuses them. A credential plug-in (user.exec) runs here for the first time, and again when its credential
+/// expires or is refused; that time does not count against the limit of a call. `clock` and `log` must outlive the
+/// client.
+///   errors  kNotFound, kInvalidArgument: the text has the file, the field and what is legal; those of a plug-in. No
+///   text
+///           contains a credential
+///   cost    about 100 KiB per open connection; at most Limits::idle idle ones, which are closed after a minute
 [[nodiscard]] Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& clock, Log& log,
                                                    const Limits& limits = {});
-/// The same with several kubeconfigs, merged as kubectl does ($KUBECONFIG); those that are not there are skipped.
-///   errors  also kNotFound: none is there, or none was given
+/// The same with several kubeconfigs, merged like kubectl does ($KUBECONFIG). Missing files are skipped.
+///   errors  also kNotFound: `kubeconfigs` is empty, or none of the files exists
 [[nodiscard]] Result<std::unique_ptr<KubeApi>> open_merged(const std::vector<std::string>& kubeconfigs, Clock& clock,
                                                           Log& log, const Limits& limits = {});
 

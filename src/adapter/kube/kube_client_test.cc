@@ -30,7 +30,7 @@ using Peer = TlsServer::Peer;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// What a watch delivered, in order, as words.
+/// Records the deliveries of a watch, in order, as words.
 class Seen {
  public:
   KubeSink sink() {
@@ -64,7 +64,7 @@ class Seen {
 class KubeClient : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::signal(SIGPIPE, SIG_IGN);  // the scripted server writes to clients that have left
+    std::signal(SIGPIPE, SIG_IGN);  // the scripted server writes to clients that have disconnected
     std::string name = (std::filesystem::temp_directory_path() / "carve-kube-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
@@ -106,7 +106,7 @@ class KubeClient : public ::testing::Test {
                  .most_back_off = milliseconds(50)};
 };
 
-TEST_F(KubeClient, EveryCallIsWhatTheApiServerExpects) {
+TEST_F(KubeClient, SendsTheRequestsThatTheApiServerExpects) {
   std::vector<std::string> requests;
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
@@ -125,7 +125,7 @@ TEST_F(KubeClient, EveryCallIsWhatTheApiServerExpects) {
     EXPECT_TRUE(api->patch("/p", KubePatch::kApply, "{}", {{"force", "true"}}));
     EXPECT_TRUE(api->remove("/p"));
     EXPECT_TRUE(api->list("/l"));
-    EXPECT_EQ(one->connections(), 1);  // one connection carried them all
+    EXPECT_EQ(one->connections(), 1);  // all requests used one connection
   }
   ASSERT_EQ(requests.size(), 9U);
   EXPECT_THAT(requests[0], StartsWith("GET /api/v1/pods?a=b%20c HTTP/1.1\r\n"));
@@ -142,7 +142,7 @@ TEST_F(KubeClient, EveryCallIsWhatTheApiServerExpects) {
   EXPECT_THAT(requests[8], StartsWith("GET /l?limit=250 HTTP"));
 }
 
-TEST_F(KubeClient, AServerMayStandBelowAPath) {
+TEST_F(KubeClient, AServerMayBeBelowAPath) {
   std::vector<std::string> requests;
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
@@ -166,7 +166,7 @@ TEST_F(KubeClient, AServerMayStandBelowAPath) {
   EXPECT_THAT(requests[2], StartsWith("GET /api/v1/pods?a=b HTTP/1.1\r\n"));
 }
 
-TEST_F(KubeClient, EveryStatusIsItsCode) {
+TEST_F(KubeClient, MapsEveryStatusToItsCode) {
   std::atomic<int> status = 0;
   const auto one = server([&](Peer& peer, int) {
     while (peer.request()) peer.answer(status, R"({"kind":"Status","message":"so it is"})");
@@ -189,8 +189,8 @@ TEST_F(KubeClient, EveryStatusIsItsCode) {
   EXPECT_EQ(api->create("/api/x", "{}").error().code, Code::kAlreadyExists);
 }
 
-// Behind a 500 may be an etcd that did it, behind a 502 an API server that does it yet.
-TEST_F(KubeClient, AServerThatGivesUpOnAWriteMayHaveDoneItUnlessItSaysToComeAgain) {
+// With a 500, etcd may have executed the write; with a 502, the API server may still execute it.
+TEST_F(KubeClient, AFailedWriteMayHaveBeenExecutedUnlessItHasRetryAfter) {
   std::atomic<int> status = 0;
   std::atomic<int> asked = 0;
   std::atomic<bool> later = false;
@@ -207,21 +207,21 @@ TEST_F(KubeClient, AServerThatGivesUpOnAWriteMayHaveDoneItUnlessItSaysToComeAgai
     asked = 0;
     const auto done = api->patch("/p", KubePatch::kMerge, "{}");
     EXPECT_TRUE(may_be_done(done.error())) << sent;
-    EXPECT_THAT(done.error().what, HasSubstr("whether it was done is not known"));
-    EXPECT_EQ(asked, 1) << "and it is not sent again";
+    EXPECT_THAT(done.error().what, HasSubstr("it is unknown whether the write was executed"));
+    EXPECT_EQ(asked, 1) << "the write is not sent again";
   }
   later = true;
   EXPECT_EQ(api->create("/p", "{}").error().code, Code::kUnavailable);
 }
 
-TEST_F(KubeClient, APathThatWouldWriteHeadersNeverLeaves) {
+TEST_F(KubeClient, RefusesAPathThatWouldAddHeaders) {
   const auto one = server([](Peer& peer, int) { peer.stall(); });
   const auto api = client(*one);
   EXPECT_EQ(api->get("/a\r\nHost: b").error().code, Code::kInvalidArgument);
   EXPECT_EQ(one->connections(), 0);
 }
 
-TEST_F(KubeClient, AStalledServerIsADeadline) {
+TEST_F(KubeClient, AStalledServerIsDeadlineExceeded) {
   limits_.call = milliseconds(200);
   const auto one = server([](Peer& peer, int) { peer.stall(); });
   const auto api = client(*one);
@@ -232,7 +232,7 @@ TEST_F(KubeClient, AStalledServerIsADeadline) {
   EXPECT_LT(steady_clock::now() - began, std::chrono::seconds(2));
 }
 
-TEST_F(KubeClient, CutsAndGarbageAreUnavailable) {
+TEST_F(KubeClient, BrokenConnectionsAndInvalidAnswersAreUnavailable) {
   std::atomic<int> turn = 0;
   const auto one = server([&](Peer& peer, int) {
     (void)peer.request();
@@ -252,7 +252,7 @@ TEST_F(KubeClient, CutsAndGarbageAreUnavailable) {
   }
 }
 
-TEST_F(KubeClient, ChunkedAnswersAndPagesAreOneList) {
+TEST_F(KubeClient, JoinsChunksAndPagesToOneList) {
   std::vector<std::string> targets;
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
@@ -273,7 +273,7 @@ TEST_F(KubeClient, ChunkedAnswersAndPagesAreOneList) {
                                    "GET /l?labelSelector=a%3Db&limit=250&continue=n%3Dx"));
 }
 
-TEST_F(KubeClient, RetryAfterIsObeyed) {
+TEST_F(KubeClient, ObeysRetryAfter) {
   std::atomic<int> asked = 0;
   const auto one = server([&](Peer& peer, int) {
     while (peer.request()) {
@@ -290,7 +290,7 @@ TEST_F(KubeClient, RetryAfterIsObeyed) {
   EXPECT_EQ(asked, 2);
 }
 
-TEST_F(KubeClient, RetryAfterBeyondTheDeadlineIsAnAnswerNow) {
+TEST_F(KubeClient, ARetryAfterBeyondTheDeadlineFailsImmediately) {
   const auto one = server([&](Peer& peer, int) {
     while (peer.request()) peer.answer(429, "slow", "Retry-After: 600\r\n");
   });
@@ -299,16 +299,16 @@ TEST_F(KubeClient, RetryAfterBeyondTheDeadlineIsAnAnswerNow) {
   EXPECT_LT(steady_clock::now() - began, std::chrono::seconds(2));
 }
 
-TEST_F(KubeClient, AConnectionThatEndedMeanwhileCostsNoCall) {
+TEST_F(KubeClient, AConnectionThatEndedMeanwhileFailsNoCall) {
   const auto one = server([&](Peer& peer, int) {
-    if (peer.request()) peer.answer(200, "{}");  // and hangs up, though it did not say so
+    if (peer.request()) peer.answer(200, "{}");  // closes the connection without announcing it
   });
   const auto api = client(*one);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(api->get("/p"));
   EXPECT_EQ(one->connections(), 5);
 }
 
-TEST_F(KubeClient, AWriteIsNeverSentTwice) {
+TEST_F(KubeClient, NeverSendsAWriteTwice) {
   std::atomic<int> writes = 0;
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
@@ -322,12 +322,12 @@ TEST_F(KubeClient, AWriteIsNeverSentTwice) {
   });
   const auto api = client(*one);
   EXPECT_TRUE(api->get("/p"));
-  // Cut after it was sent: nobody knows whether it was done, which is another thing than "nothing was done".
+  // Broken after the write was sent: it is unknown whether it was executed, unlike "nothing was executed".
   EXPECT_EQ(api->create("/p", "{}").error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(writes, 1);
 }
 
-TEST_F(KubeClient, ACertificateForSomeoneElseIsRefusedAndNothingIsSent) {
+TEST_F(KubeClient, RefusesACertificateOfAnotherServerAndSendsNothing) {
   std::atomic<int> requests = 0;
   const auto script = [&](Peer& peer, int) {
     if (peer.request()) ++requests;
@@ -337,14 +337,14 @@ TEST_F(KubeClient, ACertificateForSomeoneElseIsRefusedAndNothingIsSent) {
   const auto named = open(config(other->port(), "{tokenFile: token}", "127.0.0.1", ", tls-server-name: elsewhere"),
                           clock_, log_, limits_);
   ASSERT_TRUE(named);
-  EXPECT_THAT((*named)->get("/p").error().what, Not(HasSubstr("certificate")));  // it was let in
+  EXPECT_THAT((*named)->get("/p").error().what, Not(HasSubstr("certificate")));  // the handshake succeeded
   EXPECT_EQ(requests, 1);
   write("ca.pem", make_self_signed("IP:127.0.0.1").certificate);
   EXPECT_THAT(client(*other)->get("/p").error().what, HasSubstr("certificate"));
   EXPECT_EQ(requests, 1);
 }
 
-TEST_F(KubeClient, ANewTokenIsReadWhenTheOldOneIsRefusedAndNeitherIsToldToAnyone) {
+TEST_F(KubeClient, ReadsANewTokenWhenTheOldOneIsRefusedAndLogsNeither) {
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
       const bool good = request->find("Bearer s3cret-two\r\n") != std::string::npos;
@@ -362,13 +362,13 @@ TEST_F(KubeClient, ANewTokenIsReadWhenTheOldOneIsRefusedAndNeitherIsToldToAnyone
   clock.advance(std::chrono::seconds(2));
   EXPECT_TRUE(api.get("/p"));
   write("token", "s3cret-three\n");
-  EXPECT_TRUE(api.get("/p"));  // still the one of this minute
+  EXPECT_TRUE(api.get("/p"));  // still the token that was read in this minute
   clock.advance(std::chrono::seconds(61));
   EXPECT_FALSE(api.get("/p"));
   EXPECT_THAT(logged_, Not(HasSubstr("s3cret")));
 }
 
-TEST_F(KubeClient, APluginIsAskedAgainWhenItsTokenIsRefusedAndNeitherTokenIsToldToAnyone) {
+TEST_F(KubeClient, RunsThePluginAgainWhenItsTokenIsRefusedAndLogsNeither) {
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
       const bool good = request->find("Bearer s3cret-" + std::string(1, request->find("/two") < 9 ? '2' : '1')) !=
@@ -390,7 +390,7 @@ TEST_F(KubeClient, APluginIsAskedAgainWhenItsTokenIsRefusedAndNeitherTokenIsTold
   EXPECT_TRUE(api.get("/one"));
   clock.advance(std::chrono::hours(1));
   EXPECT_TRUE(api.get("/one"));
-  EXPECT_EQ(runs(), 1U) << "the files are read every minute, the plug-in is not asked";
+  EXPECT_EQ(runs(), 1U) << "the files are read every minute, the plug-in does not run";
   const auto answered = api.create("/two", "{}");
   EXPECT_TRUE(answered) << answered.error().what;
   EXPECT_EQ(runs(), 2U);
@@ -402,7 +402,7 @@ TEST_F(KubeClient, APluginIsAskedAgainWhenItsTokenIsRefusedAndNeitherTokenIsTold
   EXPECT_THAT(refused.error().what + logged_, Not(HasSubstr("s3cret")));
 }
 
-TEST_F(KubeClient, APluginIsNotAskedAgainForAServerThatIsAway) {
+TEST_F(KubeClient, DoesNotRunThePluginAgainForAnUnavailableServer) {
   int port = 0;
   {
     const auto gone = server([](Peer& peer, int) { peer.cut(); });
@@ -424,7 +424,7 @@ TEST_F(KubeClient, APluginIsNotAskedAgainForAServerThatIsAway) {
   EXPECT_EQ(std::filesystem::file_size(folder_ + "/runs"), 1U);
 }
 
-TEST_F(KubeClient, APluginsCertificateThatCannotBeUsedIsNamed) {
+TEST_F(KubeClient, NamesAnInvalidCertificateOfAPlugin) {
   const auto one = server([](Peer& peer, int) { peer.stall(); });
   write("plug-in", std::string("#!/bin/sh\nprintf '%s' '") +
                        R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",)" +
@@ -438,7 +438,7 @@ TEST_F(KubeClient, APluginsCertificateThatCannotBeUsedIsNamed) {
   EXPECT_THAT(made.error().what, Not(HasSubstr("s3cret")));
 }
 
-TEST_F(KubeClient, SeveralFilesAreOneAndThoseThatAreNotThereAreSkipped) {
+TEST_F(KubeClient, MergesSeveralFilesAndSkipsMissingOnes) {
   const auto one = server([&](Peer& peer, int) {
     while (auto request = peer.request()) {
       peer.answer(request->find("Bearer s3cret-one\r\n") != std::string::npos ? 200 : 401, "{}");
@@ -457,7 +457,7 @@ TEST_F(KubeClient, SeveralFilesAreOneAndThoseThatAreNotThereAreSkipped) {
   EXPECT_EQ(open_merged({}, clock_, log_, limits_).error().code, Code::kNotFound);
 }
 
-TEST_F(KubeClient, WrongFilesAreNamedAtTheStart) {
+TEST_F(KubeClient, NamesInvalidFilesAtTheStart) {
   EXPECT_THAT(open(folder_ + "/none", clock_, log_).error().what, HasSubstr("/none"));
   write("ca.pem", "no certificate");
   write("token", "x");
@@ -475,7 +475,7 @@ std::string event(const std::string& type, const std::string& version) {
   return R"({"type":")" + type + R"(","object":{"metadata":{"resourceVersion":")" + version + "\"}}}\n";
 }
 
-TEST_F(KubeClient, AWatchGoesOnWhereItWasAfterACut) {
+TEST_F(KubeClient, AWatchContinuesAtItsVersionAfterABrokenConnection) {
   std::vector<std::string> targets;
   const auto one = server([&](Peer& peer, int number) {
     while (auto request = peer.request()) {
@@ -505,7 +505,7 @@ TEST_F(KubeClient, AWatchGoesOnWhereItWasAfterACut) {
     const auto began = steady_clock::now();
     watching.request_stop();
     watching.join();
-    EXPECT_LT(steady_clock::now() - began, std::chrono::seconds(2));  // the server says nothing for three
+    EXPECT_LT(steady_clock::now() - began, std::chrono::seconds(2));  // the server is silent for three seconds
   }
   EXPECT_THAT(seen.words(), ElementsAre("list 0", HasSubstr("put {"), StartsWith("trouble "), HasSubstr("gone {")));
   ASSERT_EQ(targets.size(), 3U);
@@ -513,9 +513,9 @@ TEST_F(KubeClient, AWatchGoesOnWhereItWasAfterACut) {
   EXPECT_THAT(targets[2], HasSubstr("resourceVersion=9"));
 }
 
-class Forgetting : public KubeClient, public ::testing::WithParamInterface<int> {};
+class LostWatch : public KubeClient, public ::testing::WithParamInterface<int> {};
 
-TEST_P(Forgetting, AWatchThatWasForgottenOrSpoiltIsListedAgain) {
+TEST_P(LostWatch, IsListedAgain) {
   const int how = GetParam();
   std::atomic<int> lists = 0;
   std::atomic<int> watches = 0;
@@ -554,9 +554,9 @@ TEST_P(Forgetting, AWatchThatWasForgottenOrSpoiltIsListedAgain) {
   EXPECT_EQ(seen.words().front(), "list 0");
   EXPECT_EQ(seen.words().back(), "list 0");
 }
-INSTANTIATE_TEST_SUITE_P(Ways, Forgetting, ::testing::Range(0, 4));
+INSTANTIATE_TEST_SUITE_P(Ways, LostWatch, ::testing::Range(0, 4));
 
-TEST_F(KubeClient, AWatchIsTroubledOnceByAServerThatIsAwayAndStopsWhileItWaits) {
+TEST_F(KubeClient, AWatchReportsAnUnavailableServerOnceAndStopsWhileItWaits) {
   limits_.most_back_off = std::chrono::seconds(30);
   limits_.first_back_off = std::chrono::seconds(20);
   int port = 0;
@@ -577,7 +577,7 @@ TEST_F(KubeClient, AWatchIsTroubledOnceByAServerThatIsAwayAndStopsWhileItWaits) 
   EXPECT_THAT(seen.words(), ElementsAre(StartsWith("trouble ")));
 }
 
-TEST_F(KubeClient, ASilentWatchIsBegunAnewWithoutTrouble) {
+TEST_F(KubeClient, RestartsASilentWatchWithoutReportingTrouble) {
   limits_.silence = milliseconds(50);
   std::atomic<int> watches = 0;
   const auto one = server([&](Peer& peer, int) {

@@ -9,12 +9,13 @@ namespace carve::kube {
 namespace {
 
 constexpr auto kPage = "250";
-constexpr std::size_t kLongestLine = 8U << 20U;  // etcd keeps objects of at most 1.5 MiB, JSON of some more
-// The server ends a watch after a time that differs, so that not all clients come back at once.
+constexpr std::size_t kLongestLine =
+    8U << 20U;  // etcd stores objects of at most 1.5 MiB; their JSON is somewhat longer
+// The server ends each watch after a random time, so that clients do not reconnect simultaneously.
 constexpr int kShortest = 240;  // s
 constexpr int kLongest = 480;   // s
-constexpr auto kGood = std::chrono::seconds(10);  // a watch that lived so long was no failure
-constexpr int kForgets = 5;  // after so many failures in a row the place where we were is doubted as well
+constexpr auto kGood = std::chrono::seconds(10);  // a watch that lasted this long was not a failure
+constexpr int kForgets = 5;                       // after this number of failures in a row the version is dropped too
 
 HttpRequest get(std::string target) {
   return {.method = "GET", .target = std::move(target), .content_type = {}, .body = {}, .token = {}};
@@ -34,7 +35,7 @@ Result<Listed> list_all(Caller& caller, const std::string& path, const KubeApi::
     CARVE_TRY(auto target, codec::kube_target(path, asked));
     const auto text = caller.call(get(std::move(target)), limit, stop);
     if (!text && text.error().code == Code::kOutOfRange && !continues.empty()) {
-      // The pages' snapshot is too old: once more, in one piece.
+      // The snapshot of the pages has expired: list again without pages.
       continues.clear();
       all.items.clear();
       paged = false;
@@ -60,7 +61,7 @@ void Watch::run(const std::stop_token& stop) {
     if (caller_.clock().now() - began >= kGood) failures_ = 0;
     ++failures_;
     const bool away = !done && failed(done.error());
-    // One end of a watch is what ends are; the next one soon after it is not.
+    // A watch may end once at any time; only a second end soon after it is a failure.
     if ((away || failures_ > 1) && !wait(stop)) return;
   }
 }
@@ -69,7 +70,7 @@ Result<void> Watch::begin(const std::stop_token& stop) {
   CARVE_TRY(auto all, list_all(caller_, path_, query_, caller_.limits().page, stop));
   if (all.version.empty()) return fail(Code::kDataLoss, "GET " + path_ + ": the list has no resourceVersion");
   version_ = std::move(all.version);
-  if (std::exchange(away_, false)) log_.info("watch is back", {{"path", path_}});
+  if (std::exchange(away_, false)) log_.info("watch works again", {{"path", path_}});
   if (sink_.replace) sink_.replace(all.items);
   return {};
 }
@@ -83,12 +84,12 @@ Result<void> Watch::follow(const std::stop_token& stop) {
   query.emplace_back("timeoutSeconds", std::to_string(some(random_)));
   CARVE_TRY(auto target, codec::kube_target(path_, query));
   CARVE_TRY(const auto channel, caller_.stream(get(std::move(target)), stop));
-  if (std::exchange(away_, false)) log_.info("watch is back", {{"path", path_}});
+  if (std::exchange(away_, false)) log_.info("watch works again", {{"path", path_}});
   codec::Lines lines(kLongestLine);
   while (true) {
     const Patience patience{.deadline = std::chrono::steady_clock::now() + caller_.limits().silence, .stop = stop};
     auto piece = channel->read_some(patience);
-    // So long without even a bookmark: perhaps all is well, perhaps nobody is there. A new connection tells.
+    // Not even a bookmark arrived in this time: only a new connection shows whether the server is alive.
     if (!piece && piece.error().code == Code::kDeadlineExceeded) return {};
     if (!piece) return fail_in("watch " + path_, piece.error());
     if (piece->empty()) return {};
@@ -121,14 +122,14 @@ Result<void> Watch::deliver(const std::string& line) {
 }
 
 bool Watch::failed(const Error& error) {
-  // Forgotten is not away: a list follows, and `replace` says it.
+  // 410 does not mean that the server is unavailable: a list follows and calls `replace`.
   if (error.code == Code::kOutOfRange) {
     version_.clear();
     return false;
   }
   if (failures_ >= kForgets) version_.clear();
   if (!std::exchange(away_, true)) {
-    log_.warn("watch is away, trying again", {{"path", path_}, {"error", error.what}});
+    log_.warn("watch failed, retrying", {{"path", path_}, {"error", error.what}});
     if (sink_.trouble) sink_.trouble(error);
   }
   return true;

@@ -8,13 +8,13 @@
 
 namespace carve::kubelet {
 
-/// Tells that something appeared in, or went from, a few folders. Which is looked up afterwards: an event may
-/// be lost, a look cannot. Folders that do not exist yet are made.
+/// Reports that a file was created in, or removed from, one of several folders. The caller then examines the folders
+/// itself, because events may be lost. Creates folders that do not exist.
 class FolderWatch {
  public:
   static Result<FolderWatch> open(const std::vector<std::string>& folders);
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Takes what is queued. True: a folder itself was removed or replaced, and this watch is of no use.
+  /// Consumes the queued events. True: a folder itself was removed or replaced, and this watch no longer works.
   [[nodiscard]] bool drain() const;
 
  private:

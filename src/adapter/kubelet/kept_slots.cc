@@ -15,17 +15,18 @@
 namespace carve::kubelet {
 namespace {
 
-// Of a keeper that does not read: it reads at once whenever it runs.
+// For a keeper that does not read. A running keeper reads immediately.
 constexpr std::chrono::milliseconds kPatience{5000};
 constexpr std::chrono::seconds kClosedWithin{3};
-// Whether the list is to be trusted has no event.
+// settled() has no event, so it is polled.
 constexpr int kLookUnsettledMs = 50;
 constexpr int kLookMs = 1000;
 
 }  // namespace
 
 Result<std::unique_ptr<KeptSlots>> KeptSlots::open(int line, World world) {
-  if (::fcntl(line, F_SETFD, FD_CLOEXEC) != 0) return tl::unexpected(errno_error(errno, "the keeper's line"));
+  if (::fcntl(line, F_SETFD, FD_CLOEXEC) != 0)
+    return tl::unexpected(errno_error(errno, "the connection to the keeper"));
   Fd own(line);
   CARVE_TRY(auto wake, Bell::make());
   return std::unique_ptr<KeptSlots>(new KeptSlots(std::move(own), std::move(wake), std::move(world)));
@@ -40,12 +41,13 @@ void KeptSlots::changed() { wake_.ring(); }
 
 void KeptSlots::say(const codec::AgentWord& word) {
   const auto sent = send_packet(line_.get(), codec::encode(word), kPatience);
-  if (!sent) world_.log.error("not told to the keeper", {{"error", sent.error().what}});
+  if (!sent) world_.log.error("a packet could not be sent to the keeper", {{"error", sent.error().what}});
 }
 
 void KeptSlots::say_list() {
   codec::SayList now;
-  now.settled = world_.settled();  // before the list is read: one that is older may be of before
+  now.settled =
+      world_.settled();  // read before the list: a list that was read earlier may be from before the cards were queried
   for (const auto& slot : world_.calls.list()) now.slots.push_back({slot.id, slot.healthy});
   if (said_any_ && now == said_) return;
   said_any_ = true;
@@ -55,7 +57,7 @@ void KeptSlots::say_list() {
 
 void KeptSlots::hear(const std::string& packet) {
   const auto word = codec::decode_keeper_word(packet);
-  if (!word) return world_.log.error("not understood from the keeper", {{"error", word.error().what}});
+  if (!word) return world_.log.error("a packet from the keeper cannot be decoded", {{"error", word.error().what}});
   std::visit(
       [this](const auto& asked) {
         using Word = std::decay_t<decltype(asked)>;
@@ -71,7 +73,7 @@ void KeptSlots::hear(const std::string& packet) {
                    : say(codec::AnswerRefused{number, answer.error().code, answer.error().what});
           });
         } else if constexpr (std::is_same_v<Word, codec::AskAlive>) {
-          static_cast<void>(world_.calls.list());  // alive is who can still say this
+          static_cast<void>(world_.calls.list());  // the agent counts as alive only if it can still read its list
           say(codec::AnswerAlive{asked.number});
         } else if constexpr (std::is_same_v<Word, codec::TellListening>) {
           listening_ = asked.listening;
@@ -96,7 +98,7 @@ void KeptSlots::run(const std::stop_token& stop) {
     auto got = Received::kPacket;
     while ((got = receive_packet(line_.get(), &packet)) == Received::kPacket) hear(packet);
     if (got != Received::kEnd) continue;
-    world_.log.error("the keeper is gone");
+    world_.log.error("the keeper has ended");
     const std::lock_guard lock(mutex_);
     closed_ = true;
     closed_changed_.notify_all();

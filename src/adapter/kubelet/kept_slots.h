@@ -18,28 +18,30 @@
 
 namespace carve::kubelet {
 
-/// The slot door of an agent that has a keeper (src/app/keeper): what the kubelet asks comes over the keeper's line,
-/// and the list goes there. The agent's counterpart of the slots in KubeletServer.
+/// The slot door of an agent that has a keeper (src/app/keeper): the kubelet's calls arrive over the connection to the
+/// keeper, and the list is sent there. It takes the place of the slots in KubeletServer.
 class KeptSlots {
  public:
   struct World {
     SlotCalls& calls;
-    std::function<bool()> settled;  // list() tells of cards that were asked, not of an agent that just began
+    std::function<bool()> settled;  // true: list() is from queried cards, not from an agent that has just started
     Log& log;
   };
-  /// `line`: the descriptor that the keeper gave; taken over.
-  ///   errors  kInvalidArgument: it is no descriptor
+  /// `line`: the descriptor of the connection to the keeper; this object closes it.
+  ///   errors  kInvalidArgument: it is not an open descriptor
   static Result<std::unique_ptr<KeptSlots>> open(int line, World world);
-  /// Nobody calls the door any more, and it calls nobody.
+  /// Destroy it only when no thread uses it.
   ~KeptSlots();
 
-  /// Says that it serves, then answers until `stop`, or until the keeper's end (which is this process's too).
+  /// Tells the keeper that the agent serves, then answers calls until `stop` or until the keeper ends (which also ends
+  /// this process).
   void run(const std::stop_token& stop);
-  /// The list is another one now. Any thread.
+  /// Call it when the list has changed. Any thread.
   void changed();
-  /// The kubelet has registered the keeper's door and listens to its list. Any thread.
+  /// True when the kubelet has registered the keeper's door and watches its list. Any thread.
   [[nodiscard]] bool listening() const { return listening_; }
-  /// This agent ends in order: the keeper closes the door. Returns when it has, after 3 s at the latest; run() runs.
+  /// Call it, while run() runs, when this agent ends in order: the keeper then closes the door. Returns when the door
+  /// is closed, after 3 s at the latest.
   void leave();
 
  private:
@@ -51,13 +53,13 @@ class KeptSlots {
   Fd line_;
   Bell wake_;
   World world_;
-  Workers local_{1};  // Allocate: one at a time, and it may wait for the disk
+  Workers local_{1};  // for Allocate: one call at a time, which may wait for the disk
   std::atomic<bool> listening_ = false;
   std::mutex mutex_;
   std::condition_variable closed_changed_;
   bool closed_ = false;
 
-  // The running thread's own.
+  // Used by the thread of run() only.
   codec::SayList said_;
   bool said_any_ = false;
 };

@@ -7,7 +7,7 @@
 
 #include "adapter/process/packets.h"
 
-// The agent's end of its keeper's line; the test is the keeper.
+// The agent's end of the connection to its keeper; the test acts as the keeper.
 namespace carve::kubelet {
 namespace {
 
@@ -39,7 +39,7 @@ class SomeSlots final : public SlotCalls {
   std::vector<SlotDevice> list_{{"slot-0000", true}};
 };
 
-class KeepersLine : public testing::Test {
+class KeptSlotsTest : public testing::Test {
  protected:
   void SetUp() override {
     auto ends = packet_pair();
@@ -54,7 +54,7 @@ class KeepersLine : public testing::Test {
     running = std::jthread();
     door.reset();
   }
-  /// The next word, within ten seconds.
+  /// The next packet; waits at most ten seconds.
   AgentWord heard() {
     std::string packet;
     for (int i = 0; i < 1000; ++i) {
@@ -62,7 +62,7 @@ class KeepersLine : public testing::Test {
       pollfd item = {keeper.get(), POLLIN, 0};
       ::poll(&item, 1, 10);
     }
-    ADD_FAILURE() << "no word";
+    ADD_FAILURE() << "no packet";
     return codec::SayLeft{};
   }
   void ask(const KeeperWord& word) const { ASSERT_TRUE(send_packet(keeper.get(), codec::encode(word))); }
@@ -79,7 +79,7 @@ class KeepersLine : public testing::Test {
   std::jthread running;
 };
 
-TEST_F(KeepersLine, QuestionsAreAnswered) {
+TEST_F(KeptSlotsTest, AnswersTheKeepersCalls) {
   begun();
   ask(codec::AskAllocate{1, {"slot-0000"}});
   EXPECT_EQ(heard(), AgentWord(codec::AnswerAllocated{1, "device-of-slot-0000"}));
@@ -93,15 +93,15 @@ TEST_F(KeepersLine, QuestionsAreAnswered) {
   EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{9}));
 }
 
-TEST_F(KeepersLine, TheListIsToldWhenItIsAnotherOne) {
+TEST_F(KeptSlotsTest, SendsTheListOnlyWhenItHasChanged) {
   begun();
-  door->changed();  // it is not
+  door->changed();  // it has not
   slots.set({{"slot-0000", false}});
   door->changed();
   EXPECT_EQ(heard(), AgentWord(codec::SayList{true, {{"slot-0000", false}}}));
 }
 
-TEST_F(KeepersLine, ThatItCanBeTrustedIsToldWithoutAChange) {
+TEST_F(KeptSlotsTest, SendsTheListAgainWhenItIsSettled) {
   begun();
   settled = false;
   door->changed();
@@ -110,7 +110,7 @@ TEST_F(KeepersLine, ThatItCanBeTrustedIsToldWithoutAChange) {
   EXPECT_EQ(heard(), AgentWord(codec::SayList{true, {{"slot-0000", true}}}));
 }
 
-TEST_F(KeepersLine, WhetherTheKubeletListensIsKnown) {
+TEST_F(KeptSlotsTest, KnowsWhetherTheKubeletListens) {
   begun();
   EXPECT_FALSE(door->listening());
   for (const bool listening : {true, false}) {
@@ -121,7 +121,7 @@ TEST_F(KeepersLine, WhetherTheKubeletListensIsKnown) {
   }
 }
 
-TEST_F(KeepersLine, ItLeavesWhenTheDoorIsClosed) {
+TEST_F(KeptSlotsTest, LeaveReturnsWhenTheDoorIsClosed) {
   begun();
   std::atomic<bool> left = false;
   const std::jthread leaving([&] {
@@ -130,20 +130,20 @@ TEST_F(KeepersLine, ItLeavesWhenTheDoorIsClosed) {
   });
   EXPECT_EQ(heard(), AgentWord(codec::SayLeft{}));
   ask(codec::AskAlive{1});
-  EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1})) << "it serves until the door is closed";
+  EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1})) << "the agent serves until the door is closed";
   EXPECT_FALSE(left);
   ask(codec::TellClosed{});
   for (int i = 0; i < 200 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(left);
 }
 
-TEST_F(KeepersLine, NonsenseAndTheKeepersEndDoNoHarm) {
+TEST_F(KeptSlotsTest, SurvivesInvalidPacketsAndTheEndOfTheKeeper) {
   begun();
   ASSERT_TRUE(send_packet(keeper.get(), "nonsense"));
   ask(codec::AskAlive{1});
   EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1}));
   keeper.reset();
-  door->leave();  // at once
+  door->leave();  // returns immediately
 }
 
 }  // namespace

@@ -20,9 +20,10 @@ namespace carve::kubelet {
 namespace {
 
 using Monotonic = std::chrono::steady_clock;
-constexpr auto kLook = std::chrono::seconds(2);  // at everything, whatever inotify said
+constexpr auto kLook = std::chrono::seconds(2);  // the interval of a full check, regardless of inotify
 constexpr auto kHealthEvery = std::chrono::seconds(10);
-constexpr auto kRegisterDeadline = std::chrono::seconds(10);  // the kubelet's own for dialling us back
+constexpr auto kRegisterDeadline =
+    std::chrono::seconds(10);  // the kubelet's own deadline for its connection back to the plugin
 constexpr auto kRetryFirst = std::chrono::milliseconds(20);
 constexpr auto kRetryMost = std::chrono::seconds(1);
 constexpr auto kDrain = std::chrono::seconds(2);
@@ -54,8 +55,8 @@ struct KubeletServer::Impl {
   Doors doors;
   Log& log;
   Bell wake;
-  Workers local{1};      // Allocate: the kubelet asks one at a time
-  Workers registrar{1};  // the kubelet dials us back meanwhile
+  Workers local{1};      // for Allocate: the kubelet sends one call at a time
+  Workers registrar{1};  // during Register the kubelet connects back to this server
   DraWorkers dra_workers;
   std::unique_ptr<SlotService> slots;
   std::unique_ptr<DraV1> dra_v1;
@@ -64,7 +65,7 @@ struct KubeletServer::Impl {
   std::unique_ptr<RegistrationService> registration;
   std::unique_ptr<grpc::Server> server;
 
-  // The running thread's own.
+  // Used by the thread of run() only.
   std::optional<FolderWatch> watch;
   std::optional<UnixListener> plugin_socket;
   std::optional<UnixListener> registry_socket;
@@ -75,9 +76,9 @@ struct KubeletServer::Impl {
   Monotonic::duration retry = kRetryFirst;
 
   std::atomic<bool> registering{false};
-  std::atomic<bool> refused{
-      false};  // the kubelet's plugin watcher: it tries again when the socket is made anew
-  std::atomic<std::uint64_t> registered_at{0};  // identity of the kubelet.sock that knows us
+  // The kubelet refused the registration. Its plugin watcher retries only when the socket is re-created.
+  std::atomic<bool> refused{false};
+  std::atomic<std::uint64_t> registered_at{0};  // identity of the kubelet.sock at which the plugin is registered
   mutable std::mutex mutex;
   Seen seen;
 };
@@ -89,7 +90,7 @@ void KubeletServer::Impl::note_error(const std::string& text) {
     fresh = seen.error != text;
     seen.error = text;
   }
-  if (fresh && !text.empty()) log.warn("kubelet door", {{"error", text}});
+  if (fresh && !text.empty()) log.warn("a door to the kubelet has an error", {{"error", text}});
 }
 
 void KubeletServer::Impl::tend_dra() {
@@ -99,7 +100,7 @@ void KubeletServer::Impl::tend_dra() {
     if (!made) return note_error(made.error().what);
     plugin_socket.emplace(std::move(*made));
   }
-  // A refusal in the kubelet's later steps is not tried again until the socket is a new one.
+  // After a refusal in its later steps the kubelet does not retry until the socket is re-created.
   if (refused.exchange(false) && registry_socket) {
     registry_socket.reset();
     next_registry = now + kRetryMost;
@@ -109,16 +110,16 @@ void KubeletServer::Impl::tend_dra() {
     auto made = UnixListener::open(registry_path());
     if (!made) return note_error(made.error().what);
     registry_socket.emplace(std::move(*made));
-    log.info("dra sockets in place", {{"plugin", plugin_path()}, {"registry", registry_path()}});
+    log.info("DRA sockets created", {{"plugin", plugin_path()}, {"registry", registry_path()}});
   }
 }
 
 void KubeletServer::Impl::tend_slots() {
   if (!slot_listener || !slot_listener->in_place()) {
-    // Somebody else who answers there serves this node now: two that take the name from each other help
-    // nobody.
+    // Another process that answers on the socket serves this node. Do not replace its socket: otherwise both processes
+    // would replace each other's socket repeatedly.
     if (connect_unix(slot_path())) {
-      return note_error("another plugin serves " + slot_path() + ": this agent keeps away from it");
+      return note_error("another plugin serves " + slot_path() + ": this agent does not replace its socket");
     }
     slot_listener.reset();
     auto made = UnixListener::open(slot_path());
@@ -134,7 +135,7 @@ void KubeletServer::Impl::tend_slots() {
   }
 }
 
-/// The kubelet dials back inside of the call, so that it is made on a thread of its own.
+/// Registers on a separate thread, because the kubelet connects back to this server during the call.
 void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
   registering = true;
   registered_at = 0;
@@ -279,7 +280,7 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
     builder.RegisterService(impl->slots.get());
   }
   impl->server = builder.BuildAndStart();
-  if (!impl->server) return fail(Code::kInternal, "gRPC server: cannot start");
+  if (!impl->server) return fail(Code::kInternal, "the gRPC server cannot be started");
   return std::unique_ptr<KubeletServer>(new KubeletServer(std::move(impl)));
 }
 
@@ -289,8 +290,8 @@ void KubeletServer::run(const std::stop_token& stop) {
     impl_->tend();
     impl_->poll_once(stop);
   }
-  // The registration goes first. The slots' list stays as it is: after the stream's end the kubelet waits
-  // five minutes for us to come back, and an empty list would take the node's slots away at once.
+  // The registration is removed first. The list of slots is not emptied: after the end of the stream the kubelet waits
+  // five minutes for the plugin to return, whereas an empty list would remove the node's slots immediately.
   impl_->registry_socket.reset();
   impl_->slot_listener.reset();
   impl_->plugin_socket.reset();

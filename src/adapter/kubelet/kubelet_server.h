@@ -14,7 +14,7 @@ struct DraSocketOptions {
   std::string driver;          // "gpu.elasticgpu.io"
   std::string plugins_folder;  // <kubelet>/plugins/<driver>
   std::string registry;        // <kubelet>/plugins_registry
-  std::string unique;          // in both names, so that two agents can serve side by side: the pod's UID
+  std::string unique;          // the pod's UID, part of both names, so that two agents can serve concurrently
 };
 
 struct SlotSocketOptions {
@@ -23,32 +23,32 @@ struct SlotSocketOptions {
   std::string socket;    // "carve-slots.sock"
 };
 
-/// Everything the kubelet dials, and our registration with it: one gRPC server behind sockets that this class
-/// binds, accepts from and puts back when they are wiped. A kubelet that (re)starts makes kubelet.sock;
-/// within milliseconds the plugin is registered there again.
+/// Serves the kubelet's calls and registers with the kubelet: one gRPC server behind sockets that this class binds,
+/// accepts from and re-creates when they are deleted. A kubelet that (re)starts creates kubelet.sock; within
+/// milliseconds the plugin is registered there again.
 class KubeletServer {
  public:
   struct Doors {
-    DraCalls* dra = nullptr;  // either may be missing
+    DraCalls* dra = nullptr;  // null: this door is not served
     DraSocketOptions dra_sockets;
     SlotCalls* slots = nullptr;
     SlotSocketOptions slot_socket;
   };
-  /// What happened since open(), for metrics and the Node's conditions.
+  /// The state since open(), for metrics and the Node's conditions.
   struct Seen {
     bool dra_registered = false;
-    bool slots_registered = false;  // and the kubelet listens to the list
+    bool slots_registered = false;  // registered, and the kubelet watches the list
     std::uint64_t slot_registrations = 0;
-    std::string error;  // the kubelet's or the system's last word about it; empty when all is well
+    std::string error;  // the last error of the kubelet or the system; empty: none
   };
 
-  /// Serves at once; sockets appear in run(). `doors` must outlive it.
+  /// Starts the gRPC server; run() creates the sockets. The objects in `doors` must outlive it.
   static Result<std::unique_ptr<KubeletServer>> open(const Doors& doors, Log& log);
   ~KubeletServer();
-  /// Until `stop`. Then the registration goes first, so that the kubelet sends nothing more; calls in flight
-  /// end; sockets last.
+  /// Serves until `stop`. Then removes the registration first, so that the kubelet sends no more calls, and the other
+  /// sockets afterwards; the destructor ends calls in flight.
   void run(const std::stop_token& stop);
-  /// The slots' list, or a device's health, is another one now: tells whoever listens.
+  /// Call it when the list of slots or the health of a device has changed: sends the new state on all open streams.
   void changed();
   [[nodiscard]] Seen seen() const;
 

@@ -54,7 +54,7 @@ Result<std::vector<SlotHolder>> KubeletAsked::holders(const std::string& resourc
   const std::lock_guard lock(impl_->mutex);
   v1::ListPodResourcesResponse answer;
   grpc::Status status;
-  // A connection that the other side gave up in the meantime shows at its first use: the second is a new one.
+  // A connection that the kubelet has closed meanwhile fails at its first use: retry once with a new one.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const bool fresh = impl_->channel == nullptr;
     CARVE_TRY_VOID(impl_->connect());

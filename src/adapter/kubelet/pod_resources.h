@@ -8,12 +8,12 @@
 
 namespace carve::kubelet {
 
-/// The kubelet's PodResources socket and its device checkpoint, as the port. One connection, made anew when
-/// the kubelet's socket is another one. Safe from any thread; calls are serialised.
+/// Implements the port with the kubelet's PodResources socket and its device checkpoint. It has one connection, which
+/// is re-created when the kubelet's socket was re-created. Safe from any thread; calls are serialised.
 class KubeletAsked final : public PodResources {
  public:
-  /// `root`: the kubelet's folder: pod-resources/kubelet.sock and device-plugins/kubelet_internal_checkpoint
-  /// below `root` and `device_plugins`.
+  /// `root`: the kubelet's folder, which contains pod-resources/kubelet.sock. `device_plugins`: the folder that
+  /// contains kubelet_internal_checkpoint.
   KubeletAsked(const std::string& root, const std::string& device_plugins);
   ~KubeletAsked() override;
   Result<std::vector<SlotHolder>> holders(const std::string& resource) override;

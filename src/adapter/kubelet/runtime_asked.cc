@@ -16,10 +16,10 @@ namespace {
 
 namespace cri = ::runtime::v1;
 
-constexpr auto kCriDeadline = std::chrono::milliseconds(700);  // the agent waits for it once at its start
+constexpr auto kCriDeadline = std::chrono::milliseconds(700);  // the agent waits for it once when it starts
 
 Result<std::shared_ptr<grpc::Channel>> connect(const std::vector<std::string>& sockets) {
-  Error last{Code::kNotFound, "no container runtime's socket at the usual places"};
+  Error last{Code::kNotFound, "none of the usual sockets of a container runtime exists"};
   for (const auto& socket : sockets) {
     auto fd = connect_unix(socket);
     if (fd) {
@@ -71,13 +71,13 @@ Result<RuntimeFacts> RuntimeAsked::ask() {
   cri::StatusRequest question;
   question.set_verbose(true);
   cri::StatusResponse answer;
-  // The version alone is worth having.
+  // The version alone is useful too.
   if (!stub->Status(&context, question, &answer).ok()) return facts;
   const auto config = answer.info().find("config");
   if (config == answer.info().end()) return facts;
-  auto told = codec::parse_runtime_config(config->second);
-  facts.cdi = told.cdi;
-  facts.cdi_dirs = std::move(told.cdi_dirs);
+  auto parsed = codec::parse_runtime_config(config->second);
+  facts.cdi = parsed.cdi;
+  facts.cdi_dirs = std::move(parsed.cdi_dirs);
   return facts;
 }
 

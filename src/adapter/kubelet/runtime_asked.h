@@ -7,13 +7,12 @@
 
 namespace carve::kubelet {
 
-/// Where runtimes have their CRI socket, in the order in which it is looked for.
+/// The usual CRI sockets of container runtimes, in the order in which they are tried.
 [[nodiscard]] const std::vector<std::string>& usual_runtime_sockets();
 
-/// The container runtime over its CRI socket: one connection per question, since one comes every
-/// ten seconds. The first socket that is there is asked; each call has 0.7 seconds.
-///   source  CRI v1; containerd's Status with verbose carries its configuration as JSON under
-///   "config"
+/// Queries the container runtime over its CRI socket: one connection per query, because queries are rare (every 10 s).
+/// Uses the first socket that exists; each call has a deadline of 0.7 s.
+///   source  CRI v1; containerd's verbose Status contains its configuration as JSON under "config"
 class RuntimeAsked final : public ContainerRuntime {
  public:
   explicit RuntimeAsked(std::vector<std::string> sockets) : sockets_(std::move(sockets)) {}

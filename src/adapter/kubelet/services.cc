@@ -7,7 +7,7 @@
 namespace carve::kubelet {
 namespace {
 
-/// The kubelet's word for how long a health report counts: three of our own intervals.
+/// How long the kubelet uses a health report: three intervals of the reports.
 constexpr std::int64_t kHealthTimeoutS = 30;
 constexpr std::size_t kHealthMessageMax = 1024;
 
@@ -79,7 +79,7 @@ void fill_ended(const DraCalls::PerClaim<void>& answers, Response* response) {
   }
 }
 
-const grpc::Status kStopping(grpc::StatusCode::UNAVAILABLE, "the agent stops");
+const grpc::Status kStopping(grpc::StatusCode::UNAVAILABLE, "the agent is stopping");
 
 template <class Job>
 grpc::ServerUnaryReactor* on(Workers& workers, grpc::CallbackServerContext* context, Job job) {
@@ -114,8 +114,8 @@ grpc::Status status_of(const Error& error) {
   return {static_cast<grpc::StatusCode>(error.code), error.what};  // the same numbers: base/result.h
 }
 
-// One write at a time; a change meanwhile makes one more, with what is true then. The last of OnDone and
-// OnCancel comes from gRPC, which then owns nothing of it any more.
+// One write is in progress at a time. A change meanwhile causes one more write, with the state at that time. gRPC calls
+// OnDone last and does not use the object afterwards.
 template <class Message>
 class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Message> {
  public:
@@ -164,9 +164,9 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
 
  private:
   void write() {
-    Message made = owner_.make_();  // asks the application: without the lock
+    Message made = owner_.make_();  // calls the application, so mutex_ is not held
     const std::lock_guard lock(mutex_);
-    if (finished_) return;  // meanwhile: gRPC allows no write after that
+    if (finished_) return;  // finished meanwhile: gRPC forbids a write after Finish()
     message_ = std::move(made);
     this->StartWrite(&message_);
   }
@@ -186,7 +186,7 @@ grpc::ServerWriteReactor<Message>* LatestStreams<Message>::open() {
     const std::lock_guard lock(mutex_);
     streams_.insert(stream);
     closed = closed_;
-    // Under the lock: OnDone of this stream, which deletes it, has to take it first.
+    // Under the lock, because OnDone, which deletes this stream, takes it too.
     closed ? stream->end() : stream->begin();
   }
   return stream;

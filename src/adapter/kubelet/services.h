@@ -15,19 +15,19 @@
 #include "proto/dra_v1beta1.grpc.pb.h"
 #include "proto/plugin_registration_v1.grpc.pb.h"
 
-// The generated services, each turned into a call of the port. Overrides keep gRPC's spelling.
+// The generated services, each translated to calls of the port. Overrides keep gRPC's spelling.
 namespace carve::kubelet {
 
 [[nodiscard]] grpc::Status status_of(const Error& error);
 
-/// Streams on which the newest state, and only it, is sent whenever it changed.
+/// Streams on which the latest state is sent after every change. Intermediate states may be skipped.
 template <class Message>
 class LatestStreams {
  public:
   explicit LatestStreams(std::function<Message()> make) : make_(std::move(make)) {}
   grpc::ServerWriteReactor<Message>* open();
   void changed();
-  /// Ends them all; none opens afterwards.
+  /// Ends all streams; later open() calls get an ended one.
   void close();
   [[nodiscard]] bool any() const;
 
@@ -64,7 +64,7 @@ class SlotService final : public v1beta1::DevicePlugin::CallbackService {
 namespace dra_v1 = k8s::io::kubelet::pkg::apis::dra::v1;
 namespace dra_v1beta1 = k8s::io::kubelet::pkg::apis::dra::v1beta1;
 
-/// Preparing may wait for the API server; ending never does, and has threads of its own.
+/// Prepare may wait for the API server. Unprepare never does, and has its own thread.
 struct DraWorkers {
   Workers prepare{4};
   Workers unprepare{1};
@@ -114,7 +114,7 @@ class HealthService final : public v1alpha1::DRAResourceHealth::CallbackService 
 class RegistrationService final : public pluginregistration::Registration::CallbackService {
  public:
   using Notice = std::function<void(bool registered, const std::string& error)>;
-  /// `asked` runs when a kubelet looks: it does not know the driver until its notice.
+  /// `asked` runs when a kubelet calls GetInfo: it has not registered the driver until it calls `notice`.
   RegistrationService(std::string driver, std::string endpoint, std::function<void()> asked, Notice notice)
       : driver_(std::move(driver)),
         endpoint_(std::move(endpoint)),

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-// The generated services on a socket of their own, with a client that goes when the test says so.
+// The generated services on a test socket, with a client that disconnects when the test requests it.
 namespace carve::kubelet {
 namespace {
 
-/// A list that takes as long to make as the test wants.
+/// A list that is created as slowly as the test requests.
 class SlowSlots final : public SlotCalls {
  public:
   [[nodiscard]] std::vector<SlotDevice> list() const override {
@@ -47,7 +47,7 @@ class SlowSlots final : public SlotCalls {
   bool held_ = false;
 };
 
-/// What the service sends: how many streams it has ended, and how many lists it sent on a stream that it had ended.
+/// Counts the streams that the service has ended, and the lists that it sent on an ended stream.
 class Sent final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo*) override {
@@ -89,7 +89,7 @@ class Sent final : public grpc::experimental::ServerInterceptorFactoryInterface 
   int ends_ = 0, after_ = 0;
 };
 
-TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
+TEST(Streams, DoesNotSendAListThatWasCreatedWhileTheKubeletDisconnected) {
   char folder[] = "/tmp/carve-streams-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   const std::string address = "unix:" + std::string(folder) + "/s";
@@ -120,7 +120,7 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
     while (reader->Read(&list)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-    sent.wait_for_ends(round + 1);  // the server has heard of it and ended the stream
+    sent.wait_for_ends(round + 1);  // the server has noticed it and ended the stream
     slots.hold(false);
     change.join();
     for (int i = 0; i < 5000 && service.lists().any(); ++i) usleep(1000);

@@ -19,7 +19,7 @@
 namespace carve::kubelet {
 namespace {
 
-// A leading dot: the kubelet's plugin watcher does not look at such names. Short: a socket's path may not be longer.
+// The kubelet's plugin watcher ignores names with a leading dot. The name is short because socket paths are limited.
 constexpr std::string_view kHidden = ".carve-";
 
 /// 0, or connect()'s errno.
@@ -27,7 +27,7 @@ int dial(const Fd& fd, const sockaddr_un& address) {
   return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
 }
 
-/// A file that is no socket refuses a dial as well. A full queue (EAGAIN) is somebody's who lives.
+/// A file that is not a socket also refuses connect(). A full backlog (EAGAIN) means that a process listens.
 bool is_dead_socket(const std::string& path) {
   struct stat status = {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
@@ -36,7 +36,7 @@ bool is_dead_socket(const std::string& path) {
   return address && fd && dial(fd, *address) == ECONNREFUSED;
 }
 
-/// The only one in this folder until it is closed; none where folders cannot be locked.
+/// Locks the folder until the descriptor is closed; empty: the file system cannot lock folders.
 Fd locked(const std::string& folder) {
   Fd fd(::open((folder + "/").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   while (fd && ::flock(fd.get(), LOCK_EX) != 0) {
@@ -59,7 +59,7 @@ void remove_dead_sockets(const std::string& folder, std::string_view begin, std:
 
 Result<UnixListener> UnixListener::open(const std::string& path) {
   const auto slash = path.rfind('/');
-  if (slash == std::string::npos) return fail(Code::kInvalidArgument, "socket " + path + ": not absolute");
+  if (slash == std::string::npos) return fail(Code::kInvalidArgument, "socket " + path + ": the path is not absolute");
   const std::string folder = path.substr(0, slash);
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   const std::string hidden = fmt::format("{}/{}{:08x}", folder, kHidden, static_cast<std::uint32_t>(now ^ now >> 32U) ^
@@ -119,7 +119,7 @@ Result<Fd> connect_unix(const std::string& path) {
   CARVE_TRY(const auto address, unix_address(path));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
-  const int err = dial(fd, address);  // EAGAIN: its backlog is full
+  const int err = dial(fd, address);  // EAGAIN: the backlog is full
   if (err == ECONNREFUSED || err == EAGAIN)
     return fail(Code::kUnavailable, "connect " + path + ": " + std::strerror(err));
   if (err != 0) return tl::unexpected(errno_error(err, "connect " + path));
@@ -129,7 +129,7 @@ Result<Fd> connect_unix(const std::string& path) {
 std::uint64_t file_identity(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) return 0;
-  // The inode number alone may come again at once; the time of its making tells the two apart.
+  // The inode number may be reused immediately; the change time distinguishes the two files.
   const auto made = static_cast<std::uint64_t>(status.st_ctim.tv_sec) * 1'000'000'000U +
                     static_cast<std::uint64_t>(status.st_ctim.tv_nsec);
   return (static_cast<std::uint64_t>(status.st_ino) * 0x9e3779b97f4a7c15U) ^ made;

@@ -11,16 +11,17 @@
 
 namespace carve::kubelet {
 
-/// A socket file that answers from the moment it is seen: it is bound and listening under a hidden name, then
-/// renamed into place (a dial between bind and listen would be refused, and gRPC waits a second before the
-/// next). Mode 0600. It is removed at the end only while it is still ours, so that a successor's stays.
+/// A socket file that answers from the moment it is visible: it is bound and listens under a hidden name and is then
+/// renamed (a connect between bind and listen would be refused, and gRPC waits a second before it retries). Mode 0600.
+/// The destructor removes the file only if it is still this socket, so that a successor's socket stays.
 ///
-/// Who is killed between the two leaves the hidden name: the next one to open in that folder removes it. One at a time
-/// does, by the kernel's lock on the folder, which goes with its holder: no socket is removed that does not listen yet.
+/// A process that is killed between bind and rename leaves the hidden file. The next open() in the folder removes it.
+/// An flock on the folder lets one process at a time do this, so that no socket is removed before it listens; the
+/// kernel releases the lock when its holder ends.
 class UnixListener {
  public:
-  ///   errors  kInvalidArgument: the path is too long for a socket; errno's for the rest
-  ///   cost    waits while another process is in here for the same folder: some system calls
+  ///   errors  kInvalidArgument: the path is too long for a socket; the system's
+  ///   cost    waits while another process executes this function for the same folder: a few system calls
   static Result<UnixListener> open(const std::string& path);
   UnixListener(UnixListener&&) = default;
   UnixListener& operator=(UnixListener&& other) noexcept;
@@ -28,9 +29,9 @@ class UnixListener {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// False when the file was removed or replaced.
+  /// False: the file was removed or replaced.
   [[nodiscard]] bool in_place() const;
-  /// The next connection, non-blocking, or none. Only root and the own user may come in.
+  /// Accepts the next connection, if any; it is non-blocking. Only root and the process's own user are accepted.
   [[nodiscard]] Fd accept() const;
   void remove();
 
@@ -42,15 +43,15 @@ class UnixListener {
   ino_t inode_ = 0;
 };
 
-/// A connection to a unix socket, non-blocking afterwards.
-///   errors  errno's: ENOENT and ECONNREFUSED are kNotFound and kUnavailable
+/// Connects to a Unix socket; the connection is non-blocking.
+///   errors  the system's; kNotFound: the file does not exist; kUnavailable: no process listens, or its backlog is full
 [[nodiscard]] Result<Fd> connect_unix(const std::string& path);
 
-/// Removes the sockets in `folder` whose names begin and end so and that nobody listens on. What is no socket stays,
-/// and so does one that is busy.
+/// Removes the sockets in `folder` whose names start with `begin` and end with `end` and on which no process listens.
+/// Other files stay, and so do sockets with a full backlog.
 void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end = "");
 
-/// The file behind a path, told apart from one that came later under the same name; 0 when there is none.
+/// An identifier of the file at a path, which differs for a later file of the same name; 0: the file does not exist.
 [[nodiscard]] std::uint64_t file_identity(const std::string& path);
 
 }  // namespace carve::kubelet

@@ -30,7 +30,7 @@ class UnixListenerTest : public testing::Test {
     folder = name;
   }
   void TearDown() override { fs::remove_all(folder); }
-  /// A socket file as it is before it listens; it stays when what is returned is closed.
+  /// Creates a bound socket that does not listen yet. The file remains when the descriptor is closed.
   Fd bound(const std::string& name) const {
     Fd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};
@@ -40,7 +40,7 @@ class UnixListenerTest : public testing::Test {
     EXPECT_EQ(::bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
     return made;
   }
-  /// Waits until a thread waits for the lock on the folder, by the kernel's own table of locks.
+  /// Waits until a thread waits for the lock on the folder, according to /proc/locks.
   [[nodiscard]] bool lock_is_waited_for() const {
     struct stat status = {};
     EXPECT_EQ(::stat(folder.c_str(), &status), 0);
@@ -64,7 +64,7 @@ class UnixListenerTest : public testing::Test {
   std::string folder;
 };
 
-TEST_F(UnixListenerTest, AnswersUnderItsNameAloneAndTakesItAway) {
+TEST_F(UnixListenerTest, AnswersUnderItsNameAndRemovesTheFile) {
   {
     const auto made = UnixListener::open(folder + "/a.sock");
     ASSERT_TRUE(made) << made.error().what;
@@ -76,7 +76,7 @@ TEST_F(UnixListenerTest, AnswersUnderItsNameAloneAndTakesItAway) {
   EXPECT_TRUE(names().empty());
 }
 
-TEST_F(UnixListenerTest, WhatKilledOnesLeftUnderHiddenNamesGoesAndNothingElse) {
+TEST_F(UnixListenerTest, RemovesOnlyTheHiddenSocketsOfKilledProcesses) {
   for (const auto* left : {".carve-0badcafe", ".carve-0badcaff", "another.sock", ".another"}) bound(left);
   const auto answers = bound(".carve-0badbeef");
   ASSERT_EQ(::listen(answers.get(), 8), 0);
@@ -85,19 +85,19 @@ TEST_F(UnixListenerTest, WhatKilledOnesLeftUnderHiddenNamesGoesAndNothingElse) {
   std::vector<Fd> queue;
   while (auto reached = connect_unix(folder + "/.carve-0badbee0")) {
     queue.push_back(std::move(*reached));
-    ASSERT_LT(queue.size(), 100U) << "a queue that never is full";
+    ASSERT_LT(queue.size(), 100U) << "the backlog is never full";
   }
-  std::ofstream(folder + "/.carve-notes") << "somebody's";
+  std::ofstream(folder + "/.carve-notes") << "a file of another program";
   fs::create_directory(folder + "/.carve-folder");
   ASSERT_TRUE(UnixListener::open(folder + "/a.sock"));
   EXPECT_EQ(names(), (std::vector<std::string>{".another", ".carve-0badbee0", ".carve-0badbeef", ".carve-folder",
                                                ".carve-notes", "another.sock"}));
 }
 
-// Between its bind and its listen a socket refuses, as a dead one does.
-TEST_F(UnixListenerTest, ASocketThatDoesNotListenYetIsWaitedFor) {
+// Between bind() and listen() a socket refuses connections, like a dead one.
+TEST_F(UnixListenerTest, WaitsForASocketThatDoesNotListenYet) {
   std::atomic<bool> opened = false;
-  std::jthread opens;  // before the lock, which goes first when the test ends early
+  std::jthread opens;  // declared before the lock, which is released first when the test ends early
   Fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
   const auto other = bound(".carve-0badbeef");
@@ -112,12 +112,12 @@ TEST_F(UnixListenerTest, ASocketThatDoesNotListenYetIsWaitedFor) {
   EXPECT_TRUE(connect_unix(folder + "/other.sock"));
 }
 
-TEST_F(UnixListenerTest, ManyAtOnceInOneFolderLoseNone) {
+TEST_F(UnixListenerTest, ConcurrentOpensInOneFolderAllSucceed) {
   std::atomic<int> lost = 0;
   {
     std::vector<std::jthread> threads;
-    for (int who = 0; who < 4; ++who) {
-      threads.emplace_back([&, path = folder + "/" + std::to_string(who) + ".sock"] {
+    for (int socket = 0; socket < 4; ++socket) {
+      threads.emplace_back([&, path = folder + "/" + std::to_string(socket) + ".sock"] {
         for (int i = 0; i < 200; ++i) lost += UnixListener::open(path) ? 0 : 1;
       });
     }
@@ -126,7 +126,7 @@ TEST_F(UnixListenerTest, ManyAtOnceInOneFolderLoseNone) {
   EXPECT_TRUE(names().empty());
 }
 
-TEST_F(UnixListenerTest, WithoutAFolderOrWithTooLongANameItSaysWhy) {
+TEST_F(UnixListenerTest, ReportsAMissingFolderAndATooLongName) {
   const auto nowhere = UnixListener::open(folder + "/none/a.sock");
   ASSERT_FALSE(nowhere);
   EXPECT_EQ(nowhere.error().code, Code::kNotFound);

@@ -1,5 +1,5 @@
-// Every message that Carve writes or reads, field by field, against the numbers and wire types of the
-// kubelet's contract: the expectation is written by hand from the table, not made by the same generator.
+// Checks every message that Carve writes or reads, field by field, against the field numbers and wire types of the
+// kubelet's API. The expectations are written by hand from its definition, not generated.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ std::uint64_t varint(const std::string& bytes, std::size_t* at) {
   return value;
 }
 
-/// Field number → its contents as text ("5" for a varint), in the order of the wire; repeated ones joined.
+/// Field number → content as text ("5" for a varint), in the order of the message; repeated fields are joined.
 std::map<std::uint64_t, std::string> fields(const std::string& bytes) {
   std::map<std::uint64_t, std::string> out;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -36,7 +36,7 @@ std::map<std::uint64_t, std::string> fields(const std::string& bytes) {
       text = bytes.substr(at, size);
       at += size;
     } else {
-      EXPECT_EQ(tag & 7U, 0U) << "only varints and lengths are in these contracts";
+      EXPECT_EQ(tag & 7U, 0U) << "the kubelet's API uses only varints and length-delimited fields";
       text = std::to_string(varint(bytes, &at));
     }
     auto& slot = out[tag >> 3U];

@@ -9,15 +9,15 @@
 
 namespace carve::kubelet {
 
-/// A fixed number of threads for calls that may block, so that gRPC's own few never do. Jobs run in the order
-/// in which they came. stop() runs what is queued, then joins.
+/// A fixed number of threads for calls that may block, so that gRPC's own few threads never block. Jobs start in the
+/// order of post(). stop() runs the queued jobs and then joins the threads.
 class Workers {
  public:
   explicit Workers(unsigned threads);
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  /// False after stop(): the job was not taken.
+  /// False after stop(): the job does not run.
   bool post(std::function<void()> job);
   void stop();
 

@@ -17,8 +17,8 @@
 namespace carve::mountns {
 namespace {
 
-// Where loaders and programs look. The first that exists gets all link names; the others only where the
-// driver stands in them already.
+// The folders that loaders and programs search. The first that exists gets all link names; in the others only the
+// driver's existing files are covered.
 constexpr std::array<const char*, 6> kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
                                                         "/lib/x86_64-linux-gnu",     "/lib64",     "/lib"};
 constexpr std::array<const char*, 2> kNames = {"libcuda.so", "libnvidia-ml.so"};
@@ -32,7 +32,7 @@ bool is_folder(const std::string& path) {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-/// The existing library folders, each once.
+/// The library folders that exist, each once.
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
   for (const char* name : kLibraryFolders) {
@@ -52,11 +52,11 @@ std::string base_name_of(const std::string& name) {
   return {};
 }
 
-/// Puts our objects over every driver file that stands in `folder`, under whatever of its names.
+/// Mounts libcarve over every driver file in `folder`, under each of its names.
 Result<void> cover_existing(const std::string& folder, const std::map<std::string, Fd>& fronts,
                             const std::string& except) {
   const auto names = list_folder(folder);
-  if (!names) return {};  // not readable for this user: its files are not either
+  if (!names) return {};  // the user cannot read the folder, and therefore not its files
   std::vector<std::string> done;
   for (const auto& name : *names) {
     const std::string base = base_name_of(name);
@@ -76,11 +76,11 @@ bool has_all_links(const std::string& folder) {
   });
 }
 
-/// The driver's own two files, alone in the private folder that our objects name as their dependency.
+/// Mounts the driver's own two files into the private folder that libcarve names as its dependency.
 Result<void> mount_driver(const Fd& cuda, const Fd& nvml, bool have_cuda) {
   const std::string folder = abi::kDriverFolder;
-  // Another instance that stops on this host takes the empty folder away; without the right to make it again the
-  // mount says what is missing.
+  // Another instance that stops on this host removes the empty folder. Without permission to create it again, the error
+  // of the mount names the folder.
   static_cast<void>(make_folders(folder, 0755));
   CARVE_TRY_VOID(cover_with_tmpfs(folder));
   CARVE_TRY_VOID(make_target(folder + "/libnvidia-ml.so.1"));
@@ -119,7 +119,7 @@ Result<void> mount_libraries(const EnclosurePlan& plan) {
   return mount_driver(cuda, nvml, !plan.driver.cuda.empty());
 }
 
-/// A whole card needs nothing of ours; only where the driver is not in the usual place it is put there.
+/// A whole card needs no file of Carve. The driver is only mounted into a usual folder if it is installed elsewhere.
 Result<void> mount_bare_driver(const EnclosurePlan& plan) {
   const auto folders = library_folders();
   const std::string home = folder_of(plan.driver.nvml);
@@ -129,9 +129,9 @@ Result<void> mount_bare_driver(const EnclosurePlan& plan) {
   return overlay(home, folders.front(), plan.user_namespace);
 }
 
-/// The loader's cache as it would be had it been made here: programs that look for the driver by `ldconfig -p` find
-/// only what it names. Where the host's own driver stands in it already it stays as it is.
-///   memory  a folder in memory, in which the new file is made
+/// Adds the driver to the loader's cache, as `ldconfig` would in this mount namespace: programs that search the driver
+/// with `ldconfig -p` find only libraries in the cache. If the cache already has the host's driver, it is not changed.
+///   memory  a folder on a tmpfs, for the new file
 Result<void> mount_loader_cache(const std::string& memory) {
   const std::string usual = "/etc/ld.so.cache";
   const auto folders = library_folders();
@@ -174,7 +174,7 @@ Result<void> mount_slice(const EnclosurePlan& plan) {
     CARVE_TRY_VOID(make_folders(target, 0755));
     CARVE_TRY_VOID(bind_over(own, target));
   }
-  // A program that loads the driver by its name finds it in the folders without a cache: no reason to refuse the run.
+  // An error is ignored: a program that loads the driver by its name finds it in the folders without the cache.
   static_cast<void>(mount_loader_cache(inside));
   return make_read_only(inside);
 }
@@ -189,8 +189,8 @@ Result<void> hide_cards(const EnclosurePlan& plan) {
   return {};
 }
 
-/// The slice's own nodes over those of its cards, which the process may not open; then its folder and those of other
-/// slices are hidden: one of the same user may have a card that this slice has not.
+/// Mounts the slice's own nodes over those of its cards, which the process cannot open. Then it hides the folders of
+/// all slices, because another slice of the same user may have a card that this slice does not have.
 Result<void> mount_own_cards(const EnclosurePlan& plan) {
   if (plan.card_files.empty()) return {};
   for (const int minor : plan.own_minors) {
@@ -228,7 +228,7 @@ Result<void> enter(const EnclosurePlan& plan) {
   char cwd[PATH_MAX];
   const bool have_cwd = ::getcwd(cwd, sizeof(cwd)) != nullptr;
   CARVE_TRY_VOID(separate(plan.user_namespace));
-  CARVE_TRY_VOID(hide_cards(plan));  // first: the masking socket lies in what is hidden next
+  CARVE_TRY_VOID(hide_cards(plan));  // first, because the masking socket is in the folder that is hidden next
   CARVE_TRY_VOID(mount_own_cards(plan));
   if (plan.whole) {
     CARVE_TRY_VOID(mount_bare_driver(plan));
@@ -236,7 +236,7 @@ Result<void> enter(const EnclosurePlan& plan) {
     CARVE_TRY_VOID(mount_libraries(plan));
   }
   CARVE_TRY_VOID(mount_slice(plan));
-  // By its path again: the old handle may look below what was mounted over it.
+  // Enter the working directory by its path again: the old one may be hidden below a new mount.
   if (have_cwd && ::chdir(cwd) != 0)
     return tl::unexpected(errno_error(errno, std::string("go back to ") + cwd));
   return {};

@@ -8,33 +8,34 @@
 
 namespace carve::mountns {
 
-/// What a process of a slice is to see. Host paths.
+/// The files that a process of a slice sees. All paths are the host's.
 struct EnclosurePlan {
   bool user_namespace = false;
-  bool whole = false;        // the driver's own files, no library of ours
+  bool whole = false;        // a whole card: the driver's own files instead of libcarve
   std::string links_folder;  // link names → libcarve; empty when whole
   DriverFiles driver;
   std::string slice_folder;    // empty when whole
-  std::string runtime_folder;  // to be hidden: sockets of agent and arbiter, other slices
+  std::string runtime_folder;  // hidden from the process: the sockets of agent and arbiter, other slices
   std::vector<int> hidden_minors;
   std::string masking_socket;
-  std::string card_files;       // folder of its own nodes of its cards; empty: they are the host's
-  std::vector<int> own_minors;  // of its cards
+  std::string card_files;       // folder of the slice's own nodes; empty: it uses the host's nodes
+  std::vector<int> own_minors;  // minors of its cards
 };
 
-/// The plan for a grant, for a caller with this effective user.
+/// The plan for a grant. `ordinary_user`: the caller's effective user is not root.
 [[nodiscard]] EnclosurePlan plan_for(const Grant& grant, bool ordinary_user);
 
-/// Gives the calling process (one thread) a private view of the machine and puts the slice into it:
+/// Gives the calling process, which must have one thread, a private view of the machine that contains the slice:
 /// libcarve under the driver's link names in the usual library folders, the driver's own files in
-/// /usr/lib/carve/driver, its own folder alone in /run/carve/slices, the other cards' device nodes behind a
-/// socket inode, its own nodes over those of its cards where it has such, the driver's names in the loader's cache.
-/// What it execs, and all children, see the same. Cannot be taken back: on an error, exit.
-///   errors  kPermissionDenied: user namespaces are forbidden, …; every text names the path
+/// /usr/lib/carve/driver, only the slice's own folder in /run/carve/slices, a socket inode over the device nodes of
+/// other cards, the slice's own nodes (if it has any) over those of its cards, and the driver's names in the loader's
+/// cache. Programs that the process executes, and all children, see the same. This cannot be undone: on an error, the
+/// process must exit.
+///   errors  kPermissionDenied: user namespaces are forbidden, …; every error names the path
 [[nodiscard]] Result<void> enter(const EnclosurePlan& plan);
 
-/// Folders that must exist on the host before anybody can enter (an ordinary user could not make them).
-/// Made by the agent; left there, empty.
+/// Creates the folders that must exist on the host before enter(), because a user other than root could not create
+/// them. The agent calls this function; the empty folders remain.
 [[nodiscard]] Result<void> make_mount_points();
 
 }  // namespace carve::mountns

@@ -20,12 +20,12 @@
 #include "adapter/process/text_file.h"
 #include "codec/loader_cache.h"
 
-// Everything happens in children with mount namespaces of their own: the host is left alone, but for the two
-// empty mount points.
+// Every test runs in a child with its own mount namespace. The host is not changed, except for the two empty mount
+// points.
 namespace carve::mountns {
 namespace {
 
-/// Runs `body` in a child; its exit code is what it returns, or 99 when it dies.
+/// Runs `body` in a child. Returns the child's exit code, or 99 when a signal ended it.
 int in_child(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(body());
@@ -93,7 +93,7 @@ class EnclosureTest : public testing::Test {
     if (::open("/run/carve/x", O_CREAT | O_WRONLY, 0600) >= 0) return 20;
     return finds_by_the_loaders_cache("libcuda.so.1") && finds_by_the_loaders_cache("libnvidia-ml.so") ? 0 : 21;
   }
-  /// As `ldconfig -p` shows it, with all that the host's cache names besides.
+  /// The libraries that `ldconfig -p` lists, including those of the host's cache.
   static bool finds_by_the_loaders_cache(const std::string& name) {
     const auto bytes = read_text("/etc/ld.so.cache", 16U << 20U);
     const auto entries = bytes ? codec::loader_entries(*bytes) : Result<std::vector<codec::LoaderEntry>>();
@@ -108,7 +108,7 @@ class EnclosureTest : public testing::Test {
   EnclosurePlan plan_;
 };
 
-TEST_F(EnclosureTest, RootSeesTheSliceAndNothingElse) {
+TEST_F(EnclosureTest, RootSeesOnlyTheSlice) {
   EXPECT_EQ(in_child([&] {
               if (const auto entered = enter(plan_); !entered) {
                 fprintf(stderr, "%s\n", entered.error().what.c_str());
@@ -119,11 +119,11 @@ TEST_F(EnclosureTest, RootSeesTheSliceAndNothingElse) {
             0);
 }
 
-TEST_F(EnclosureTest, AnOrdinaryUserSeesTheSameByAUserNamespace) {
+TEST_F(EnclosureTest, AnotherUserSeesTheSameThroughAUserNamespace) {
   EXPECT_EQ(in_child([&] {
-              // The build may lie where only root can go, and who enters goes back to where he stood.
+              // The build may be in a folder that only root can enter, and enter() returns to the working directory.
               if (::chdir("/") != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
-              ::prctl(PR_SET_DUMPABLE, 1);  // as after an exec by that user
+              ::prctl(PR_SET_DUMPABLE, 1);  // as after an execve() by that user
               plan_.user_namespace = true;
               if (const auto entered = enter(plan_); !entered) {
                 fprintf(stderr, "%s\n", entered.error().what.c_str());
@@ -135,7 +135,7 @@ TEST_F(EnclosureTest, AnOrdinaryUserSeesTheSameByAUserNamespace) {
 }
 
 TEST_F(EnclosureTest, OtherCardsCannotBeOpened) {
-  // A private /dev/nvidia0 and 1, whatever this machine has.
+  // A private /dev/nvidia0 and /dev/nvidia1, regardless of this machine's cards.
   EXPECT_EQ(in_child([&] {
               if (!separate(false) || !cover_with_tmpfs("/mnt")) return 1;
               for (const char* name : {"/mnt/nvidia0", "/mnt/nvidia1"}) {
@@ -143,7 +143,7 @@ TEST_F(EnclosureTest, OtherCardsCannotBeOpened) {
               }
               ::mount(nullptr, "/mnt", nullptr, MS_REMOUNT, nullptr);
               if (::mount("/mnt", "/dev", nullptr, MS_BIND | MS_REC, nullptr) != 0) return 3;
-              ::mount(nullptr, "/dev", nullptr, MS_REMOUNT | MS_BIND, nullptr);  // with device nodes
+              ::mount(nullptr, "/dev", nullptr, MS_REMOUNT | MS_BIND, nullptr);  // allow device nodes
               plan_.hidden_minors = {1};
               if (const auto entered = enter(plan_); !entered) {
                 fprintf(stderr, "%s\n", entered.error().what.c_str());
@@ -156,7 +156,7 @@ TEST_F(EnclosureTest, OtherCardsCannotBeOpened) {
             0);
 }
 
-TEST_F(EnclosureTest, AWholeCardGetsTheDriversOwnFiles) {
+TEST_F(EnclosureTest, AWholeCardHasTheDriversOwnFiles) {
   EXPECT_EQ(in_child([&] {
               plan_.whole = true;
               plan_.slice_folder.clear();
@@ -167,7 +167,7 @@ TEST_F(EnclosureTest, AWholeCardGetsTheDriversOwnFiles) {
             0);
 }
 
-TEST_F(EnclosureTest, WhatIsMissingIsNamed) {
+TEST_F(EnclosureTest, ErrorsNameTheMissingFile) {
   EXPECT_EQ(in_child([&] {
               plan_.driver.nvml = "/nonexistent/libnvidia-ml.so.1";
               const auto entered = enter(plan_);

@@ -25,7 +25,7 @@ std::uint64_t fnv(std::string_view bytes, std::uint64_t hash) {
 
 Result<void> link_name(const std::string& target, const std::string& path) {
   if (::symlink(target.c_str(), path.c_str()) != 0 && errno != EEXIST) {
-    return tl::unexpected(errno_error(errno, "make link " + path));
+    return tl::unexpected(errno_error(errno, "create link " + path));
   }
   return {};
 }
@@ -71,11 +71,12 @@ Result<void> LibraryStore::make_links(const std::string& folder, const std::stri
 
 Result<void> LibraryStore::check_executable(const std::string& folder) {
   struct statvfs info = {};
-  if (::statvfs(folder.c_str(), &info) != 0) return tl::unexpected(errno_error(errno, "look at " + folder));
+  if (::statvfs(folder.c_str(), &info) != 0) return tl::unexpected(errno_error(errno, "examine " + folder));
   if ((info.f_flag & ST_NOEXEC) != 0) {
     return fail(
         Code::kFailedPrecondition,
-        folder + ": mounted noexec, libraries cannot be loaded from there (choose another --lib-dir)");
+        folder +
+            ": mounted noexec, so that no process can load libraries from it; choose another folder with --lib-dir");
   }
   return {};
 }

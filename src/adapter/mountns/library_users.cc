@@ -15,19 +15,20 @@ namespace {
 
 constexpr std::size_t kLongestMounts = 4U << 20U;
 
-/// As LibraryStore names them: 16 hexadecimal digits.
+/// True for the names that LibraryStore gives to builds: 16 hexadecimal digits.
 bool is_build(const std::string& name) {
   return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 void drop_named(std::set<std::string>* builds, const std::string& text) {
   std::erase_if(*builds, [&](const std::string& id) {
-    return text.find("/" + id + "/") != std::string::npos;  // the folder's own path differs between mount namespaces
+    return text.find("/" + id + "/") != std::string::npos;  // the path of the folder differs between mount namespaces
   });
 }
 
-/// One text per mount namespace; "": of a namespace that was read already, or of a process that has ended meanwhile.
-/// Mounts may be read of every process; which namespace they are of only of those that have no rights beyond ours.
+/// The mounts of a process; "": its mount namespace was already read, or the process has ended meanwhile. This process
+/// may read the mounts of every process, but the identity of a mount namespace only for processes with no more
+/// privileges than its own.
 Result<std::string> mounts_of(const std::string& process, std::set<std::string>* seen) {
   char link[PATH_MAX];
   const ssize_t length = ::readlink((process + "/ns/mnt").c_str(), link, sizeof link);
@@ -38,7 +39,7 @@ Result<std::string> mounts_of(const std::string& process, std::set<std::string>*
     if (!space.empty()) seen->insert(space);
     return mounts;
   }
-  // A process that ended keeps its name for a moment, and has no program and no mounts.
+  // The folder of a process that has ended exists for a moment longer, without a program and without mounts.
   if (::access((process + "/exe").c_str(), F_OK) != 0 && errno == ENOENT) return std::string();
   return tl::unexpected(mounts.error());
 }
@@ -49,7 +50,7 @@ Result<std::vector<std::string>> unused_builds(const std::string& lib_root, cons
                                                const std::vector<std::string>& specs, const std::string& proc) {
   std::vector<std::string> paths;
   const auto names = list_folder(lib_root);
-  if (!names) return paths;  // no folder, no builds
+  if (!names) return paths;  // no folder: no builds
   std::set<std::string> builds;
   for (const auto& name : *names) {
     if (is_build(name) && lib_root + "/" + name != current) builds.insert(name);

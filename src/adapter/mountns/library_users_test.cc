@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 constexpr char kOld[] = "00000000000000aa";
 constexpr char kNew[] = "00000000000000bb";
 
-/// A folder of libraries and a /proc, below a folder of their own.
+/// A library folder and a fake /proc in a temporary folder.
 class LibraryUsers : public testing::Test {
  protected:
   LibraryUsers() {
@@ -46,21 +46,21 @@ class LibraryUsers : public testing::Test {
   std::string root_;
 };
 
-TEST_F(LibraryUsers, WhatNobodyNamesIsUnusedButTheCurrentBuild) { EXPECT_EQ(unused(), the_old()); }
+TEST_F(LibraryUsers, EveryBuildWithoutAUserExceptTheCurrentOneIsUnused) { EXPECT_EQ(unused(), the_old()); }
 
-TEST_F(LibraryUsers, AContainerThatHasItMountedKeepsIt) {
+TEST_F(LibraryUsers, AContainerThatMountsABuildUsesIt) {
   process(7, "mnt:[2]",
           "199 177 254:0 /carve/lib/00000000000000aa/libcarve-cuda.so /usr/lib64/libcuda.so.1 ro - ext4 /dev/vdb rw\n");
   EXPECT_TRUE(unused().empty());
 }
 
-TEST_F(LibraryUsers, SoDoesARunWhoseFoldersLieOverIt) {
+TEST_F(LibraryUsers, ARunWithAnOverlayOfABuildUsesIt) {
   process(7, "mnt:[2]",
           "50 22 0:40 / /usr/lib ro - overlay none ro,lowerdir=/var/lib/carve/lib/00000000000000aa/links-1:/usr/lib\n");
   EXPECT_TRUE(unused().empty());
 }
 
-TEST_F(LibraryUsers, SoDoesAProcessWhoseNamespaceMayNotBeNamed) {
+TEST_F(LibraryUsers, AProcessWithAnUnreadableNamespaceUsesTheBuildsItMounts) {
   process(7, "mnt:[2]",
           "199 177 254:0 /carve/lib/00000000000000aa/libcarve-cuda.so /usr/lib/libcuda.so.1 ro - ext4 /dev/vdb rw\n");
   fs::remove(root_ + "/proc/7/ns/mnt");
@@ -71,25 +71,25 @@ TEST_F(LibraryUsers, SoDoesAProcessWhoseNamespaceMayNotBeNamed) {
   EXPECT_EQ(unused(), the_old());
 }
 
-TEST_F(LibraryUsers, AndASpecThatNamesIt) {
+TEST_F(LibraryUsers, ASpecThatNamesABuildUsesIt) {
   EXPECT_TRUE(unused({R"({"hostPath":"/var/lib/carve/lib/00000000000000aa/libcarve-cuda.so"})"}).empty());
 }
 
-TEST_F(LibraryUsers, WhatIsNoBuildIsLeftAlone) {
+TEST_F(LibraryUsers, IgnoresFoldersThatAreNotBuilds) {
   put("/lib/00000000000000aa.kept/file", "");
   put("/lib/mine/file", "");
   EXPECT_EQ(unused(), the_old());
 }
 
-TEST_F(LibraryUsers, AProcessThatCannotBeReadIsNoProof) {
+TEST_F(LibraryUsers, AProcessThatCannotBeReadIsAnError) {
   process(7, "mnt:[2]", "");
   fs::remove(root_ + "/proc/7/mountinfo");
   EXPECT_FALSE(unused_builds(root_ + "/lib", root_ + "/lib/" + kNew, {}, root_ + "/proc"));
-  fs::remove(root_ + "/proc/7/exe");  // it has ended
+  fs::remove(root_ + "/proc/7/exe");  // the process has ended
   EXPECT_EQ(unused(), the_old());
 }
 
-TEST_F(LibraryUsers, IsRemovedWhole) {
+TEST_F(LibraryUsers, RemovesABuildWithItsContent) {
   ASSERT_TRUE(remove_build(root_ + "/lib/" + kOld));
   EXPECT_TRUE(unused().empty());
   EXPECT_TRUE(fs::exists(root_ + "/lib/" + kNew));

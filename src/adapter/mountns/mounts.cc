@@ -43,8 +43,7 @@ Result<void> make_read_only(const std::string& mount_point) {
 
 Result<void> overlay(const std::string& above, const std::string& folder, bool user_namespace) {
   if ((above + folder).find_first_of(":,\\") != std::string::npos) {
-    return fail(Code::kInvalidArgument,
-                above + ": a folder for libraries may not have : , or \\ in its name");
+    return fail(Code::kInvalidArgument, above + ": the path of a library folder must not contain ':', ',' or '\\'");
   }
   std::string options = "lowerdir=" + above + ":" + folder;
   if (user_namespace) options += ",userxattr";
@@ -52,14 +51,14 @@ Result<void> overlay(const std::string& above, const std::string& folder, bool u
   const int err = errno;
   auto error = errno_error(err, "overlay on " + folder);
   if (user_namespace && (err == EPERM || err == EINVAL)) {
-    error.what += " (ordinary users need a kernel from 5.11 for this; or run as root)";
+    error.what += " (users other than root need Linux 5.11 or later for this; or run as root)";
   }
   return tl::unexpected(error);
 }
 
 Result<void> make_target(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));
-  if (!fd) return tl::unexpected(errno_error(errno, "make " + path));
+  if (!fd) return tl::unexpected(errno_error(errno, "create " + path));
   return {};
 }
 
@@ -68,13 +67,13 @@ Result<void> separate(bool user_namespace) {
   const gid_t gid = ::getegid();
   if (::unshare(CLONE_NEWNS | (user_namespace ? CLONE_NEWUSER : 0)) != 0) {
     const int err = errno;
-    auto error = errno_error(err, "make a private mount namespace");
+    auto error = errno_error(err, "create a private mount namespace");
     error.code = Code::kPermissionDenied;
     if (user_namespace) {
       error.what +=
-          ": this host forbids user namespaces to ordinary users (sysctl user.max_user_namespaces, "
+          ": this host forbids user namespaces for users other than root (sysctl user.max_user_namespaces, "
           "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); run as root, or "
-          "ask for the setting";
+          "ask the administrator to allow them";
     }
     return tl::unexpected(error);
   }
@@ -83,7 +82,7 @@ Result<void> separate(bool user_namespace) {
     CARVE_TRY_VOID(write_text("/proc/self/uid_map", std::to_string(uid) + " " + std::to_string(uid) + " 1"));
     CARVE_TRY_VOID(write_text("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1"));
   }
-  // What the host mounts later still arrives; what is mounted here stays here.
+  // Later mounts of the host still propagate into this namespace; mounts in this namespace do not propagate out.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {
     return tl::unexpected(errno_error(errno, "make the mount namespace private"));
   }

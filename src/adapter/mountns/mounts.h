@@ -5,25 +5,26 @@
 #include "base/fd.h"
 #include "base/result.h"
 
-// The few mount operations an enclosure is made of. Every error names the target. For the calling process's
-// own mount namespace only.
+// The mount operations of an enclosure. Every error names the target. They change only the mount namespace of the
+// calling process.
 namespace carve::mountns {
 
-/// A handle on a path that stays good after something else was mounted over it.
+/// A descriptor of a path that stays valid after another file is mounted over the path.
 [[nodiscard]] Result<Fd> hold(const std::string& path);
-/// Binds what `source` holds over an existing target of the same kind.
+/// Bind-mounts the file or folder of `source` over an existing target of the same kind.
 [[nodiscard]] Result<void> bind_over(const Fd& source, const std::string& target);
-/// A small empty tmpfs over an existing folder, 0755.
+/// Mounts a small empty tmpfs (1 MiB, mode 0755) over an existing folder.
 [[nodiscard]] Result<void> cover_with_tmpfs(const std::string& folder);
-/// Makes one of our own mounts read-only.
+/// Makes a mount of this process read-only.
 [[nodiscard]] Result<void> make_read_only(const std::string& mount_point);
-/// The folder's files with those of `above` over them, read-only.
+/// Mounts a read-only overlay on `folder`: its own files with those of `above` over them.
 [[nodiscard]] Result<void> overlay(const std::string& above, const std::string& folder, bool user_namespace);
-/// An empty file as a mount target.
+/// Creates an empty file as a mount target.
 [[nodiscard]] Result<void> make_target(const std::string& path);
 
-/// A mount namespace of our own; for an ordinary user inside a user namespace that maps just that user.
-///   errors  kPermissionDenied, with the setting that forbids it
+/// Gives this process its own mount namespace. `user_namespace`: inside a new user namespace that maps only the calling
+/// user, for a user other than root.
+///   errors  kPermissionDenied, with the settings that may forbid it
 [[nodiscard]] Result<void> separate(bool user_namespace);
 
 }  // namespace carve::mountns

@@ -57,7 +57,7 @@ LinkMatrix links_of(const std::vector<WireCard>& cards) {
 NvmlClient::NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log)
     : options_(std::move(options)), clock_(clock), log_(log), back_off_(options_.back_off) {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;  // start() says so
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;  // start() reports it
   events_ = Fd(ends[0]);
   workers_events_ = Fd(ends[1]);
 }
@@ -82,16 +82,16 @@ void NvmlClient::set_state(GpuState state, const std::string& why) {
   const GpuState before = state_.exchange(state);
   if (before == state) return;
   if (state == GpuState::kOk) {
-    log_.info("driver answers", {{"before", to_string(before)}});
+    log_.info("the driver answers", {{"before", to_string(before)}});
   } else {
-    log_.warn("driver does not answer", {{"state", to_string(state)}, {"reason", why}});
+    log_.warn("the driver does not answer", {{"state", to_string(state)}, {"reason", why}});
   }
 }
 
 void NvmlClient::drop(GpuState state, const std::string& why) {
   if (worker_.pidfd) {
     send_signal(worker_, SIGKILL);
-    // Stuck in the kernel it cannot die now; it is not waited for, and takes nothing along but itself.
+    // A worker that is stuck in the kernel cannot die now. The agent does not wait for it; nothing depends on it.
     static_cast<void>(wait_gone(worker_, std::chrono::milliseconds(100)));
   }
   worker_ = Child();
@@ -119,7 +119,7 @@ std::vector<GpuEvent> NvmlClient::wait_events(std::chrono::milliseconds timeout)
 void NvmlClient::renew() {
   const std::lock_guard lock(mutex_);
   if (!socket_) return;
-  socket_.reset();  // by which it ends
+  socket_.reset();  // the worker ends when its socket is closed
   if (!wait_gone(worker_, std::chrono::milliseconds(100))) send_signal(worker_, SIGKILL);
   static_cast<void>(wait_gone(worker_, std::chrono::milliseconds(100)));
   worker_ = Child();
@@ -131,7 +131,7 @@ void NvmlClient::renew() {
 Result<void> NvmlClient::start() {
   if (socket_) return {};
   if (!events_) {
-    set_state(GpuState::kAbsent, "no sockets for the NVML worker");
+    set_state(GpuState::kAbsent, "the socket pair for the NVML worker could not be created");
     return fail(Code::kResourceExhausted, reason());
   }
   if (clock_.now() < not_before_) {
@@ -191,7 +191,7 @@ Result<std::vector<char>> NvmlClient::ask(std::uint32_t op, std::uint32_t card,
   answer.resize(static_cast<std::size_t>(n));
   const auto header = record_at<WireHeader>(answer, 0);
   if (header.magic != nvml::kWireMagic || header.sequence != sequence_) {
-    drop(GpuState::kAbsent, "the NVML worker answered nonsense");
+    drop(GpuState::kAbsent, "the NVML worker sent an invalid answer");
     return fail(Code::kInternal, reason());
   }
   if (header.status != nvml::kSuccess) {
@@ -213,7 +213,7 @@ Result<GpuInventory> NvmlClient::inventory_locked() {
   const std::size_t first = sizeof(WireHeader) + sizeof(WireMachine);
   if (bytes.size() < first || header.count > nvml::kMaxCards ||
       bytes.size() != first + header.count * sizeof(WireCard)) {
-    drop(GpuState::kAbsent, "the NVML worker answered nonsense");
+    drop(GpuState::kAbsent, "the NVML worker sent an invalid answer");
     return fail(Code::kInternal, reason());
   }
   const auto machine = record_at<WireMachine>(bytes, sizeof(WireHeader));
@@ -244,7 +244,7 @@ Result<GpuInventory> NvmlClient::inventory_locked() {
   generation_ = header.generation;
   back_off_ = options_.back_off;
   if (result.cards.empty()) {
-    set_state(GpuState::kAbsent, "the driver lists no card");
+    set_state(GpuState::kAbsent, "the driver lists no cards");
   } else {
     set_state(GpuState::kOk, "");
   }
@@ -257,7 +257,7 @@ Result<GpuUsage> NvmlClient::usage_of(std::size_t card) {
   const auto header = record_at<WireHeader>(bytes, 0);
   const std::size_t first = sizeof(WireHeader) + sizeof(WireUsage);
   if (bytes.size() != first + header.count * sizeof(WireProcess)) {
-    drop(GpuState::kAbsent, "the NVML worker answered nonsense");
+    drop(GpuState::kAbsent, "the NVML worker sent an invalid answer");
     return fail(Code::kInternal, reason());
   }
   const auto wire = record_at<WireUsage>(bytes, sizeof(WireHeader));

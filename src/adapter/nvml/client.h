@@ -13,19 +13,20 @@
 
 namespace carve {
 
-/// How to start the worker, and how long to wait for it.
+/// How to start the worker and how long to wait for its answers.
 struct NvmlWorkerOptions {
   std::string program;  // this binary; run as `<program> nvml-worker --driver-root …`
   std::vector<std::string> args;
   std::string log_file;
-  // The first call initialises the cards, which takes seconds each without the persistence daemon.
+  // The first call initialises the cards, which takes seconds for each card without the persistence daemon.
   std::chrono::milliseconds inventory_deadline{15'000};
   std::chrono::milliseconds usage_deadline{1'000};
-  std::chrono::milliseconds back_off{1'000};  // between two starts after a failure, doubled up to 30 s
+  std::chrono::milliseconds back_off{1'000};  // between two starts after a failure; doubles up to 30 s
 };
 
-/// The Gpu port by a child process: it may hang or die in the vendor's library, the agent does not. A worker
-/// that misses its deadline is killed; the next call starts another one. The agent itself loads nothing.
+/// The Gpu port, implemented by a child process that may hang or die in the vendor's library without harm to the agent.
+/// A worker that misses its deadline is killed, and the next call starts another one. The agent itself does not load
+/// the vendor's library.
 class NvmlClient final : public Gpu {
  public:
   NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log);
@@ -37,7 +38,7 @@ class NvmlClient final : public Gpu {
   void renew() override;
   [[nodiscard]] GpuState state() const override { return state_.load(); }
   [[nodiscard]] std::string reason() const override;
-  /// PID of the living worker, 0 when there is none (tests stop it).
+  /// The PID of the running worker; 0: there is none. Tests use it to stop the worker.
   [[nodiscard]] pid_t worker_pid() const { return worker_pid_.load(); }
 
  private:
@@ -54,7 +55,7 @@ class NvmlClient final : public Gpu {
   std::mutex mutex_;  // one call at a time
   Child worker_;
   Fd socket_;
-  // One pair for all workers: what a worker told before it died is still there.
+  // One socket pair for all workers, so that events that a worker sent before it died are not lost.
   Fd events_;
   Fd workers_events_;
   std::uint32_t sequence_ = 0;

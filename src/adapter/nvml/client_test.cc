@@ -11,7 +11,7 @@
 #include "adapter/nvml/wire.h"
 #include "adapter/nvml/worker.h"
 
-// The test binary plays the worker too: it is started again with one argument.
+// The test binary is also the worker: it is started again with one argument.
 namespace {
 const int kPlayed = [] {
   std::ifstream file("/proc/self/cmdline");
@@ -38,7 +38,7 @@ class NvmlClientTest : public testing::Test {
     ::setenv("FAKE_NVML_MODE", (folder_ + "/mode").c_str(), 1);
   }
   void set(const std::string& mode) { std::ofstream(folder_ + "/mode") << mode; }
-  /// Waits until the worker has passed on the XID that set() named: the client has not read it, and can.
+  /// Waits until the worker has sent the XID that set() named. The client can read it but has not done so.
   [[nodiscard]] bool told(const std::string& mode) const {
     std::string last;
     for (int i = 0; i < 1000 && last != mode; ++i) {
@@ -62,7 +62,7 @@ class NvmlClientTest : public testing::Test {
     for (int i = 0; i < 200; ++i) {
       usage = client.usage();
       if (usage) break;
-      ::usleep(20'000);  // the back-off of a real process
+      ::usleep(20'000);  // the back-off of a real process, in real time
     }
     return usage;
   }
@@ -82,7 +82,7 @@ TEST_F(NvmlClientTest, ListsCardsFilesAndProcesses) {
   EXPECT_EQ(inventory->cards[1].minor, 6);
   EXPECT_EQ(inventory->cards[0].architecture, "Hopper");
   EXPECT_EQ(inventory->cards[0].compute_capability, "9.0");
-  EXPECT_EQ(inventory->cards[1].architecture, "");  // newer than what is known here
+  EXPECT_EQ(inventory->cards[1].architecture, "");  // newer than the table of architectures
   EXPECT_EQ(inventory->cards[0].memory, Bytes::gib(16));
   EXPECT_EQ(inventory->links.between(CardId("GPU-fake-0"), CardId("GPU-fake-1")).level, LinkLevel::kSystem);
   EXPECT_NE(inventory->files.nvml.find("libnvidia-ml.so.1"), std::string::npos);
@@ -93,7 +93,7 @@ TEST_F(NvmlClientTest, ListsCardsFilesAndProcesses) {
   EXPECT_EQ(client.state(), GpuState::kOk);
 }
 
-TEST_F(NvmlClientTest, AWorkerThatHangsIsKilledAndNamed) {
+TEST_F(NvmlClientTest, KillsAWorkerThatHangsAndReportsWhy) {
   NvmlClient client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   const pid_t first = client.worker_pid();
@@ -117,7 +117,7 @@ TEST_F(NvmlClientTest, AStoppedWorkerCountsAsHanging) {
   EXPECT_TRUE(ask_until_ok(client));
 }
 
-TEST_F(NvmlClientTest, AWorkerThatDiesIsStartedAgain) {
+TEST_F(NvmlClientTest, RestartsAWorkerThatDies) {
   NvmlClient client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   ::kill(client.worker_pid(), SIGKILL);
@@ -125,7 +125,7 @@ TEST_F(NvmlClientTest, AWorkerThatDiesIsStartedAgain) {
   EXPECT_TRUE(ask_until_ok(client));
 }
 
-TEST_F(NvmlClientTest, NoDriverAndNoLibraryAreTwoReasons) {
+TEST_F(NvmlClientTest, DistinguishesAMissingDriverFromAMissingLibrary) {
   set("nodriver");
   NvmlClient no_driver(options(), clock_, log_);
   EXPECT_NE(no_driver.inventory().error().what.find("Driver Not Loaded"), std::string::npos);
@@ -134,7 +134,7 @@ TEST_F(NvmlClientTest, NoDriverAndNoLibraryAreTwoReasons) {
   EXPECT_NE(no_library.inventory().error().what.find("/nonexistent"), std::string::npos);
 }
 
-TEST_F(NvmlClientTest, ALostCardIsUnhealthyAndTheOtherOneGoesOn) {
+TEST_F(NvmlClientTest, ALostCardDoesNotAffectTheOther) {
   NvmlClient client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   set("lost");
@@ -144,16 +144,16 @@ TEST_F(NvmlClientTest, ALostCardIsUnhealthyAndTheOtherOneGoesOn) {
   EXPECT_TRUE((*usage)[1].lost);
 }
 
-TEST_F(NvmlClientTest, ACardWithoutEventsIsUnwatchedAndNothingElse) {
+TEST_F(NvmlClientTest, ACardWithoutEventsIsOnlyUnwatched) {
   NvmlClient client(options(), clock_, log_);
   const auto inventory = client.inventory();
   ASSERT_TRUE(inventory) << inventory.error().what;
   EXPECT_EQ(inventory->unwatched, std::vector<CardId>{CardId("GPU-fake-1")});
   EXPECT_EQ((*client.usage())[0].recovery, 1U);
-  EXPECT_EQ((*client.usage())[1].recovery, std::nullopt) << "a driver that does not know the field";
+  EXPECT_EQ((*client.usage())[1].recovery, std::nullopt) << "a driver without the field";
 }
 
-TEST_F(NvmlClientTest, XidsComeUnaskedAndNoneThatWasToldIsLostWithItsWorker) {
+TEST_F(NvmlClientTest, XidsArriveAndSurviveTheDeathOfTheirWorker) {
   NvmlClient client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   set("xid 79");
@@ -161,7 +161,7 @@ TEST_F(NvmlClientTest, XidsComeUnaskedAndNoneThatWasToldIsLostWithItsWorker) {
   while (events.empty()) events = client.wait_events(std::chrono::seconds(20));
   EXPECT_EQ(events[0].card.str(), "GPU-fake-0");
   EXPECT_EQ(events[0].xid, 79U);
-  // Told, not yet read; then the worker is killed.
+  // The event is sent and not yet read; then the worker is killed.
   set("xid 48");
   ASSERT_TRUE(told("xid 48"));
   ::kill(client.worker_pid(), SIGKILL);
@@ -169,7 +169,7 @@ TEST_F(NvmlClientTest, XidsComeUnaskedAndNoneThatWasToldIsLostWithItsWorker) {
   events = client.wait_events(std::chrono::milliseconds(0));
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].xid, 48U);
-  // Its successor watches too.
+  // The next worker watches too.
   set("ok");
   ASSERT_TRUE(ask_until_ok(client));
   set("xid 62");
@@ -177,7 +177,7 @@ TEST_F(NvmlClientTest, XidsComeUnaskedAndNoneThatWasToldIsLostWithItsWorker) {
   EXPECT_EQ(events[0].xid, 62U);
 }
 
-TEST_F(NvmlClientTest, AHangingLibraryDelaysNoEventThatItTold) {
+TEST_F(NvmlClientTest, AHangingCallDoesNotDelayEvents) {
   NvmlClient client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   set("xid 31");
@@ -187,16 +187,16 @@ TEST_F(NvmlClientTest, AHangingLibraryDelaysNoEventThatItTold) {
   const auto events = client.wait_events(std::chrono::milliseconds(0));
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].xid, 31U);
-  EXPECT_TRUE(client.wait_events(std::chrono::milliseconds(0)).empty()) << "and it does not block";
+  EXPECT_TRUE(client.wait_events(std::chrono::milliseconds(0)).empty()) << "the call does not block";
 }
 
-TEST_F(NvmlClientTest, RenewedItIsAnotherWorkerAtTheNextCall) {
+TEST_F(NvmlClientTest, AfterRenewTheNextCallStartsAnotherWorker) {
   NvmlClient client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   const pid_t first = client.worker_pid();
   client.renew();
   EXPECT_NE(::kill(first, 0), 0);
-  EXPECT_EQ(client.state(), GpuState::kOk) << "nothing is wrong";
+  EXPECT_EQ(client.state(), GpuState::kOk) << "the state does not change";
   ASSERT_TRUE(client.usage());
   EXPECT_NE(client.worker_pid(), first);
 }

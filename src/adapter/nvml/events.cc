@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned long long kXidEvent = 0x8;
 constexpr unsigned kWaitMs = 5000;
-constexpr unsigned kPauseUs = 500'000;  // after an error: the other thread's questions will say what it is
+constexpr unsigned kPauseUs = 500'000;  // after an error; the calls of the other thread will report what it is
 
 }  // namespace
 
@@ -28,7 +28,7 @@ bool EventWatch::register_card(Device device) {
   unsigned long long types = kXidEvent;
   if (library_.api.supported_events != nullptr && library_.api.supported_events(device, &types) != kSuccess)
     return false;
-  // Only what is supported may be asked for: one bit too many and nothing is registered.
+  // Request only supported events: with one unsupported bit the driver registers nothing.
   return (types & kXidEvent) != 0 && library_.api.register_events(device, kXidEvent, set_) == kSuccess;
 }
 
@@ -48,7 +48,7 @@ void EventWatch::register_cards(const std::vector<Device>& devices, std::vector<
   std::thread([this] { run(); }).detach();
 }
 
-void EventWatch::tell(const EventData& event) {
+void EventWatch::send_event(const EventData& event) {
   WireEvent wire;
   wire.xid = static_cast<std::uint32_t>(event.data);
   {
@@ -65,7 +65,7 @@ void EventWatch::run() {
     EventData event = {};
     const int status = library_.api.event_wait(set_, &event, kWaitMs);
     if (status == kSuccess) {
-      if (event.type == kXidEvent) tell(event);
+      if (event.type == kXidEvent) send_event(event);
     } else if (status != kTimeout) {
       ::usleep(kPauseUs);
     }

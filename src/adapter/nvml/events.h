@@ -9,24 +9,25 @@
 
 namespace carve::nvml {
 
-/// The worker's second thread: waits for the driver's critical errors (XIDs) and tells the agent at once. It asks
-/// nothing else, so that a slow answer to a question delays no event. It has no end but the process's.
+/// The worker's second thread: waits for the driver's critical errors (XIDs) and sends them to the agent immediately.
+/// It makes no other NVML calls, so that a slow call does not delay events. It ends only with the process.
 class EventWatch {
  public:
-  /// in  socket_fd: where WireEvents go; it blocks while the agent does not read, and the driver keeps what comes
+  /// in  socket_fd: receives the WireEvents; sending blocks while the agent does not read, and the driver queues events
   EventWatch(const Library& library, int socket_fd) : library_(library), fd_(socket_fd) {}
   EventWatch(const EventWatch&) = delete;
   EventWatch& operator=(const EventWatch&) = delete;
 
-  /// Registers every card of a new inventory (again: one that was lost may be a new one to the driver) and notes in
-  /// `cards` which are watched. A driver or a card that knows no such events is not: it is as healthy as its answers.
+  /// Registers every card of a new inventory and sets `watched` in `cards`. Registers known cards again, because a card
+  /// that was lost may be a new one for the driver. A card is not watched if it, or the driver, has no such events; its
+  /// health then depends on the answers to other calls.
   void register_cards(const std::vector<Device>& devices, std::vector<WireCard>* cards);
 
  private:
   bool open();
   [[nodiscard]] bool register_card(Device device);
   void run();
-  void tell(const EventData& event);
+  void send_event(const EventData& event);
 
   const Library& library_;
   int fd_;

@@ -24,7 +24,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// The driver writes an 8-digit domain, the kernel a 4-digit one.
+/// The kernel's form of a bus ID: the driver writes an 8-digit domain, the kernel a 4-digit one.
 std::string kernel_bus_id(const std::string& bus_id) {
   const std::string text = lower(bus_id);
   return text.size() > 12 && text.compare(0, 4, "0000") == 0 ? text.substr(4) : text;
@@ -43,7 +43,7 @@ int numa_of(const Api& api, Device device, const std::string& bus_id) {
   return text ? std::atoi(text->c_str()) : -1;
 }
 
-/// The root complex that the card hangs below, by the kernel's tree of devices: "0000:17"; empty: not known.
+/// The PCIe root complex of the card in the kernel's device tree: "0000:17"; empty: unknown.
 std::string pcie_root_of(const std::string& bus_id) {
   const std::string place = real_path("/sys/bus/pci/devices/" + kernel_bus_id(bus_id));
   constexpr std::string_view kRoots = "/sys/devices/pci";
@@ -51,7 +51,7 @@ std::string pcie_root_of(const std::string& bus_id) {
   return place.substr(kRoots.size(), place.find('/', kRoots.size()) - kRoots.size());
 }
 
-/// The generation's name by the number that the library gives; a newer one than this table has none.
+/// The name of the architecture for NVML's number; empty: it is newer than this table.
 const char* architecture_name(unsigned number) {
   constexpr std::array<const char*, 11> kNames = {"",      "",       "Kepler", "Maxwell", "Pascal",   "Volta",
                                                   "Turing", "Ampere", "Ada",    "Hopper",  "Blackwell"};
@@ -68,7 +68,7 @@ void describe_generation(const Api& api, Device device, WireCard* card) {
     copy_text(card->compute_capability, std::to_string(major) + "." + std::to_string(minor));
 }
 
-/// Total without what the driver keeps for itself: nobody can have that.
+/// The total memory without the driver's reserved part, which no process can allocate.
 std::uint64_t usable_memory(const Api& api, Device device, int* status) {
   MemoryV2 v2 = {};
   v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2U << 24U;
@@ -172,7 +172,7 @@ void add_processes(int (*call)(Device, unsigned*, ProcessInfo*), Device device,
   }
 }
 
-/// The newest sample of each process since the last call; a process without a new one has 0.
+/// Adds the newest sample of each process since the last call; a process without a new sample has 0.
 void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector<WireProcess>* processes) {
   if (api.process_utilization == nullptr) return;
   std::vector<ProcessSample> samples(kMaxProcesses);
@@ -180,7 +180,7 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector
   const int status =
       api.process_utilization(handles->devices[card], samples.data(), &count, handles->last_sample_us[card]);
   if (status != kSuccess) {
-    // Not found: nothing ran since. Whoever ran before does not run any more.
+    // kNotFound: no process has run since the last call.
     handles->last_sm[card].clear();
     return;
   }
@@ -203,7 +203,7 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector
 
 namespace {
 
-/// What the driver recommends to do with the card: the best single truth about it, from a driver that has it.
+/// The action that the driver recommends for the card, the best single indicator of its health, if the driver has it.
 std::uint32_t recovery_of(const Api& api, Device device) {
   FieldValue field = {};
   field.field = kFieldRecoveryAction;
@@ -260,7 +260,7 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   int status = kFunctionNotFound;
   *what = "memory";
   if (api.memory_v2 != nullptr && (status = api.memory_v2(device, &v2)) == kSuccess) {
-    usage->used_bytes = v2.total - v2.reserved - v2.free;  // the headers disagree on what "used" contains
+    usage->used_bytes = v2.total - v2.reserved - v2.free;  // the headers disagree about the content of "used"
   } else if (api.memory != nullptr && (status = api.memory(device, &v1)) == kSuccess) {
     usage->used_bytes = v1.used;
   }

@@ -8,19 +8,19 @@
 
 namespace carve::nvml {
 
-/// The handles of one inventory. They are worth nothing after the next one: its generation says which.
+/// The handles of one inventory. They are invalid after the next inventory, which has another generation.
 struct Handles {
   std::uint64_t generation = 0;
   std::vector<Device> devices;
   std::vector<unsigned long long> last_sample_us;     // per card
-  std::vector<std::map<unsigned, unsigned>> last_sm;  // per card: pid → per cent
+  std::vector<std::map<unsigned, unsigned>> last_sm;  // per card: PID → percent
 };
 
-/// Lists the cards. A lost card is left out, not fatal. Returns an NVML code; `what` says which call failed.
+/// Lists the cards. A lost card is left out and is no error. Returns an NVML code; `what` is the call that failed.
 int take_inventory(const Library& library, Handles* handles, WireMachine* machine,
                    std::vector<WireCard>* cards, std::string* what);
 
-/// One card's use and its processes.
+/// The use of one card and its processes. Returns an NVML code, like take_inventory().
 int take_usage(const Library& library, Handles* handles, std::size_t card, WireUsage* usage,
                std::vector<WireProcess>* processes, std::string* what);
 

@@ -54,7 +54,7 @@ Api resolve_all(void* h) {
   resolve(h, api.utilization, {"nvmlDeviceGetUtilizationRates"});
   resolve(h, api.temperature, {"nvmlDeviceGetTemperature"});
   resolve(h, api.power, {"nvmlDeviceGetPowerUsage"});
-  // The unsuffixed names use a shorter record: they must never stand in for these.
+  // The names without a suffix use a shorter record and must not be used instead.
   resolve(h, api.compute_processes,
           {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"});
   resolve(h, api.graphics_processes,
@@ -99,7 +99,7 @@ Result<Library> open_library(const std::string& driver_root) {
     name = find_below(driver_root, row.management_library);
     if (name.empty()) {
       return fail(Code::kUnavailable,
-                  std::string(row.management_library) + " is not below driver root " + driver_root);
+                  std::string(row.management_library) + " does not exist below driver root " + driver_root);
     }
   }
   void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -7,7 +7,7 @@
 
 namespace carve::nvml {
 
-/// A vendor's library as one visible row; nothing outside adapter/<vendor> names it.
+/// The libraries of a vendor. Nothing outside adapter/<vendor> names them.
 struct ProviderRow {
   const char* vendor;
   const char* management_library;
@@ -17,19 +17,19 @@ inline constexpr ProviderRow kProviders[] = {
     {"nvidia", "libnvidia-ml.so.1", "libcuda.so.1"},
 };
 
-/// The open library. Only the worker process has one. Never closed: the process ends instead.
+/// The open library. Only the worker process has one. It is never closed; the process ends instead.
 struct Library {
   Api api;
-  std::string nvml_file;  // where it was found, resolved
-  std::string cuda_file;  // the driver's compute library beside it; empty when there is none
+  std::string nvml_file;  // its canonical path
+  std::string cuda_file;  // the driver's compute library in the same folder; empty: there is none
 };
 
-/// Opens the library: below `driver_root` (the folder itself and the usual library folders in it), or by the
-/// loader's own search where that is empty; resolves what is there and initialises it.
-///   errors  kUnavailable: no library, or it says that there is no driver
+/// Opens the library, resolves its symbols and initialises it. Searches `driver_root` itself and the usual library
+/// folders below it; with an empty `driver_root`, the loader's search path.
+///   errors  kUnavailable: no library, or it reports that there is no driver
 [[nodiscard]] Result<Library> open_library(const std::string& driver_root);
 
-/// The driver's words for a return code.
+/// The driver's text for a return code.
 [[nodiscard]] std::string describe(const Api& api, int status);
 
 }  // namespace carve::nvml

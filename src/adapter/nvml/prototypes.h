@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The few NVML calls that Carve makes, as our own prototypes: no header of the vendor's is needed to build,
-// and every symbol may be missing. Facts from the published interface.
+// Carve's own prototypes of the NVML functions that it calls. The build needs no header of the vendor, and every symbol
+// may be missing at run time. The facts are from the published interface.
 namespace carve::nvml {
 
 struct DeviceHandle;
@@ -66,14 +66,14 @@ static_assert(sizeof(FieldValue) == 40);
 inline constexpr std::uint32_t kFieldRecoveryAction = 230;
 struct EventSetHandle;
 using EventSet = EventSetHandle*;
-struct EventData {  // of nvmlEventSetWait_v2; the older form writes the first three only
+struct EventData {  // of nvmlEventSetWait_v2; the older function writes only the first three fields
   Device device;
   std::uint64_t type, data;
   std::uint32_t gpu_instance, compute_instance;
 };
 static_assert(sizeof(EventData) == 32);
 
-/// The symbols, as found. Names are the exact exported ones.
+/// The resolved symbols; null: missing. library.cc has the exported names.
 struct Api {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;

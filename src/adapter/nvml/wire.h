@@ -3,16 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the agent and its NVML worker say to each other over a socket pair (SOCK_SEQPACKET): one request, one
-// answer, plain data of fixed size. Both ends are the same binary, so there is no version.
+// The messages between the agent and its NVML worker over a socket pair (SOCK_SEQPACKET): one request, one answer,
+// plain data of fixed size. Both ends are the same binary, so there is no version.
 namespace carve::nvml {
 
 inline constexpr std::uint32_t kWireMagic = 0x4e564143;  // "CAVN"
 inline constexpr std::size_t kMaxCards = 64;
 inline constexpr std::size_t kMaxProcesses = 2048;
-inline constexpr int kWorkerSocket = 3;  // the descriptor that the worker finds its end at
-inline constexpr int kWorkerEvents = 4;  // where it tells what happens, unasked
-inline constexpr std::uint32_t kNoRecovery = ~0U;  // the driver recommends nothing and does not say so
+inline constexpr int kWorkerSocket = 3;            // the worker's descriptor for requests
+inline constexpr int kWorkerEvents = 4;            // the worker's descriptor for events
+inline constexpr std::uint32_t kNoRecovery = ~0U;  // the driver does not report a recommended action
 
 enum class Op : std::uint32_t { kInventory = 1, kUsage = 2 };
 
@@ -21,7 +21,7 @@ struct WireRequest {
   Op op = Op::kInventory;
   std::uint32_t sequence = 0;
   std::uint32_t card = 0;        // kUsage: index in the inventory
-  std::uint64_t generation = 0;  // kUsage: of that inventory
+  std::uint64_t generation = 0;  // kUsage: the generation of the inventory that `card` is from
 };
 
 /// Before every answer; `count` records of `record_bytes` follow.
@@ -33,7 +33,7 @@ struct WireHeader {
   std::uint32_t count = 0;
   std::uint32_t record_bytes = 0;
   std::uint64_t generation = 0;
-  char text[256] = {};  // what failed, for people
+  char text[256] = {};  // the error, for people
 };
 
 /// Links of one card to all others: LinkLevel and lanes.
@@ -41,18 +41,18 @@ struct WireCard {
   char uuid[96];
   char name[96];
   char bus_id[32];
-  std::uint64_t memory_bytes;  // usable: total without what the driver keeps
+  std::uint64_t memory_bytes;  // usable: the total without the driver's reserved part
   std::int32_t minor;
   std::int32_t numa_node;
   char architecture[16];
   char compute_capability[16];
   char pcie_root[16];  // "0000:17"
-  std::uint32_t watched;  // not 0: the driver tells its XIDs
+  std::uint32_t watched;  // not 0: the driver reports XIDs of this card
   std::uint8_t link_level[kMaxCards];
   std::uint8_t link_lanes[kMaxCards];
 };
 
-/// Behind the header of an inventory; the cards follow in the same packet.
+/// Follows the header of an inventory; the cards follow in the same packet.
 struct WireMachine {
   char driver_version[96];
   char cuda_version[16];
@@ -66,12 +66,12 @@ struct WireUsage {
   std::uint32_t utilization_percent;
   std::uint32_t temperature_c;
   std::uint32_t power_mw;
-  std::uint32_t lost;  // the card answers GPU_IS_LOST
+  std::uint32_t lost;  // the driver answers GPU_IS_LOST for the card
   std::uint32_t processes;
-  std::uint32_t recovery;  // recommended action; kNoRecovery: not told
+  std::uint32_t recovery;  // recommended action; kNoRecovery: not reported
 };
 
-/// Unasked, on the events' socket: an XID of a card.
+/// An XID of a card, sent on kWorkerEvents without a request.
 struct WireEvent {
   std::uint32_t magic = kWireMagic;
   std::uint32_t xid = 0;

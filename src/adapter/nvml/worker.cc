@@ -25,7 +25,7 @@ class Worker {
     for (;;) {
       const ssize_t n = ::recv(fd_, &request, sizeof(request), 0);
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return 0;  // the agent is gone
+      if (n <= 0) return 0;  // the agent has ended
       if (n != sizeof(request) || request.magic != kWireMagic) return 1;
       const bool sent = request.op == Op::kInventory ? inventory(request) : usage(request);
       if (!sent) return 0;
@@ -81,8 +81,9 @@ class Worker {
 
   bool usage(const WireRequest& request) {
     if (!library_ || request.generation != handles_.generation || request.card >= handles_.devices.size()) {
-      return send_parts(failed(request, kInvalidArgument, "stale handle: take the inventory again"), nullptr,
-                        0);
+      return send_parts(
+          failed(request, kInvalidArgument, "the handle is from an earlier inventory: request the inventory again"),
+          nullptr, 0);
     }
     WireUsage usage;
     std::vector<WireProcess> processes;
@@ -105,13 +106,13 @@ class Worker {
   std::string driver_root_;
   std::optional<Library> library_;
   Handles handles_;
-  EventWatch* events_ = nullptr;  // its thread ends with the process
+  EventWatch* events_ = nullptr;  // never deleted: its thread ends with the process
 };
 
 }  // namespace
 
 int run_worker(int socket_fd, int events_fd, const std::string& driver_root) {
-  auto* worker = new Worker(socket_fd, events_fd, driver_root);  // outlives this call: so does its second thread
+  auto* worker = new Worker(socket_fd, events_fd, driver_root);  // never deleted: its second thread outlives this call
   return worker->run();
 }
 

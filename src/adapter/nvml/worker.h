@@ -4,9 +4,9 @@
 
 namespace carve::nvml {
 
-/// The worker process: loads the vendor's library, answers requests on `socket_fd` until the other end closes, and
-/// tells XIDs on `events_fd`. When it returns the process has to end at once (_exit): a thread may be in the vendor's
-/// library. It may hang in the driver for ever: whoever asked it then kills it. Returns the exit code.
+/// The worker process: loads the vendor's library, answers requests on `socket_fd` until the agent closes its end, and
+/// sends XIDs on `events_fd`. Returns the exit code; the process must then end immediately with _exit(), because a
+/// thread may be inside the vendor's library. The worker may hang in the driver forever; the agent then kills it.
 int run_worker(int socket_fd, int events_fd, const std::string& driver_root);
 
 }  // namespace carve::nvml

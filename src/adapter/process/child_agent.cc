@@ -36,7 +36,7 @@ bool ChildAgent::send(const std::string& packet) { return line_ && send_packet(l
 std::optional<std::string> ChildAgent::receive() {
   std::string packet;
   const auto got = line_ ? receive_packet(line_.get(), &packet) : Received::kNothing;
-  // The line of a process that has ended is readable for ever; what counts is the process.
+  // The connection of a process that has ended stays readable forever; ended() reports the end of the process.
   line_ended_ = line_ended_ || got == Received::kEnd;
   if (got != Received::kPacket) return std::nullopt;
   return packet;
@@ -49,7 +49,7 @@ std::optional<ProcessEnd> ChildAgent::ended() {
   if (got == 0 || (got < 0 && errno == EINTR)) return std::nullopt;
   child_.pidfd.reset();
   child_.pid = 0;
-  if (got < 0) return ProcessEnd{1, 0};  // somebody else has waited for it: how it ended nobody knows
+  if (got < 0) return ProcessEnd{1, 0};  // another thread has waited for it: how it ended is unknown
   if (WIFSIGNALED(status)) return ProcessEnd{0, WTERMSIG(status)};
   return ProcessEnd{WEXITSTATUS(status), 0};
 }

@@ -9,8 +9,8 @@
 
 namespace carve {
 
-/// The agent as a child: this very program, told that its keeper's line is descriptor 3. It dies when its keeper dies
-/// (more exactly: the thread that started it).
+/// The agent as a child process: the same program, started with the connection to its keeper as descriptor 3. The agent
+/// is killed when its keeper dies (more precisely: when the thread that started it ends).
 class ChildAgent final : public KeptAgent {
  public:
   static constexpr int kLine = 3;

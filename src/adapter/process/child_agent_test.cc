@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(Packets, ComeWholeAndInOrderUntilTheEnd) {
+TEST(Packets, ArriveCompletelyAndInOrderUntilTheEnd) {
   auto ends = packet_pair();
   ASSERT_TRUE(ends);
   auto& [a, b] = *ends;
@@ -31,7 +31,7 @@ TEST(Packets, ComeWholeAndInOrderUntilTheEnd) {
   EXPECT_EQ(send_packet(b.get(), "two").error().code, Code::kNotFound);
 }
 
-TEST(Packets, AFullLineIsNotWaitedForLongerThanSaid) {
+TEST(Packets, SendWaitsForAFullBufferOnlyUntilTheDeadline) {
   auto ends = packet_pair();
   ASSERT_TRUE(ends);
   const std::string large(50'000, 'x');
@@ -41,8 +41,8 @@ TEST(Packets, AFullLineIsNotWaitedForLongerThanSaid) {
   EXPECT_EQ(sent.error().code, Code::kUnavailable);
 }
 
-/// A shell in the agent's place: its last two arguments are those of the keeper.
-struct AgentsProcess : testing::Test {
+/// A shell instead of the agent. Its last two arguments are those that the keeper adds.
+struct ChildAgentTest : testing::Test {
   static ChildAgent shell(const std::string& script) { return {"/bin/sh", {"-c", script, "agent"}}; }
   static std::optional<ProcessEnd> wait_end(ChildAgent& agent) {
     for (int i = 0; i < 500; ++i) {
@@ -51,7 +51,7 @@ struct AgentsProcess : testing::Test {
     }
     return std::nullopt;
   }
-  /// Waits as the keeper does: on what it is told to wait for.
+  /// Waits on handles(), like the keeper.
   static std::optional<std::string> wait_packet(ChildAgent& agent) {
     for (int i = 0; i < 500; ++i) {
       if (auto packet = agent.receive()) return packet;
@@ -63,9 +63,9 @@ struct AgentsProcess : testing::Test {
   }
 };
 
-TEST_F(AgentsProcess, HasALineAndIsToldWhatItNeeds) {
+TEST_F(ChildAgentTest, HasAConnectionAndTheArgumentsOfTheKeeper) {
   auto agent = shell(R"(printf '%s %s' "$1" "$2" >&3; head -c 5 <&3 >&3; exit 7)");
-  EXPECT_FALSE(agent.send("nobody"));
+  EXPECT_FALSE(agent.send("no process"));
   EXPECT_FALSE(agent.receive());
   ASSERT_TRUE(agent.start(4));
   EXPECT_EQ(wait_packet(agent), "--kept-by=3 --crashes=4");
@@ -75,10 +75,10 @@ TEST_F(AgentsProcess, HasALineAndIsToldWhatItNeeds) {
   ASSERT_TRUE(end);
   EXPECT_EQ(end->code, 7);
   EXPECT_EQ(end->signal, 0);
-  EXPECT_FALSE(agent.ended()) << "told once";
+  EXPECT_FALSE(agent.ended()) << "reported once";
 }
 
-TEST_F(AgentsProcess, WhatItSaidBeforeItDiedIsThere) {
+TEST_F(ChildAgentTest, PacketsSentBeforeItsDeathCanBeReceived) {
   auto agent = shell("printf last >&3; kill -9 $$");
   ASSERT_TRUE(agent.start(0));
   const auto end = wait_end(agent);
@@ -86,12 +86,12 @@ TEST_F(AgentsProcess, WhatItSaidBeforeItDiedIsThere) {
   EXPECT_EQ(end->signal, SIGKILL);
   EXPECT_EQ(agent.receive(), "last");
   EXPECT_FALSE(agent.receive());
-  EXPECT_TRUE(agent.handles().empty()) << "a line that has ended would wake its reader for ever";
+  EXPECT_TRUE(agent.handles().empty()) << "a closed connection would wake its reader forever";
   ASSERT_TRUE(agent.start(1));
   EXPECT_EQ(wait_packet(agent), "last");
 }
 
-TEST_F(AgentsProcess, IsSentSignals) {
+TEST_F(ChildAgentTest, ReceivesSignals) {
   auto agent = shell("printf here >&3; exec sleep 100");
   ASSERT_TRUE(agent.start(0));
   EXPECT_EQ(wait_packet(agent), "here");
@@ -99,10 +99,10 @@ TEST_F(AgentsProcess, IsSentSignals) {
   const auto end = wait_end(agent);
   ASSERT_TRUE(end);
   EXPECT_EQ(end->signal, SIGTERM);
-  agent.signal(SIGTERM);  // nobody's
+  agent.signal(SIGTERM);  // no process: ignored
 }
 
-TEST_F(AgentsProcess, GoesWithItsKeeper) {
+TEST_F(ChildAgentTest, DiesWithItsKeeper) {
   pid_t pid = 0;
   {
     auto agent = shell("printf here >&3; exec sleep 100");

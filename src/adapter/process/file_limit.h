@@ -2,8 +2,8 @@
 
 namespace carve {
 
-/// As many descriptors as this process may have: the soft limit becomes the hard one (setrlimit(2)), for it and what it
-/// starts. The usual soft limit, 1024, is from the time of select(). Where that is refused everything stays.
+/// Raises the soft limit on file descriptors to the hard limit (setrlimit(2)), for this process and its children. The
+/// usual soft limit, 1024, dates from select(). If the kernel refuses, the limit stays unchanged.
 void raise_file_limit();
 
 }  // namespace carve

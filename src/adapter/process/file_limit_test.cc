@@ -6,7 +6,7 @@
 namespace carve {
 namespace {
 
-TEST(FileLimit, IsAllThatThisProcessMayHave) {
+TEST(FileLimit, RaisesTheSoftLimitToTheHardLimit) {
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit low = {64, before.rlim_max};

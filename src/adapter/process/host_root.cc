@@ -11,7 +11,7 @@ constexpr const char* kOfTheCLibrary[] = {"libdl.so.2", "libpthread.so.0", "libr
 }  // namespace
 
 Result<void> enter_host_root(const std::string& host_root) {
-  // Where one is missing the host's is taken: these four have been stubs, or bound to no version, since glibc 2.34.
+  // If one is missing, the host's is used: since glibc 2.34 these four are stubs, or do not depend on its version.
   for (const char* name : kOfTheCLibrary) static_cast<void>(::dlopen(name, RTLD_NOW | RTLD_GLOBAL));
   if (::chroot(host_root.c_str()) != 0) return tl::unexpected(errno_error(errno, "enter host root " + host_root));
   if (::chdir("/") != 0) return tl::unexpected(errno_error(errno, "enter host root " + host_root));

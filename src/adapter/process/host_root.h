@@ -6,12 +6,12 @@
 
 namespace carve {
 
-/// Makes the host's file system, mounted at `host_root`, this process's /: what it opens from now on, and every path
-/// that it reports, is the host's. The parts of the C library that a vendor's library asks for are loaded before, so
-/// that those of the host, of another version perhaps, never meet the ones in use. For a process that does nothing
-/// else; cannot be taken back.
-///   errors  kPermissionDenied: needs CAP_SYS_CHROOT; kNotFound: no such folder
-///   source  chroot(2); dlopen(3): a library whose SONAME is loaded is not looked for again
+/// Makes the host's file system, mounted at `host_root`, the root of this process: all files that it opens afterwards,
+/// and all paths that it reports, are the host's. The parts of the C library that a vendor's library needs are loaded
+/// first, so that the host's files, perhaps of another version, are not mixed with those in use. Only for a process
+/// with this single purpose; it cannot be undone.
+///   errors  kPermissionDenied: the process lacks CAP_SYS_CHROOT; kNotFound: the folder does not exist
+///   source  chroot(2); dlopen(3): a library whose SONAME is already loaded is not searched again
 [[nodiscard]] Result<void> enter_host_root(const std::string& host_root);
 
 }  // namespace carve

@@ -15,13 +15,13 @@ Result<std::pair<Fd, Fd>> packet_pair() {
 }
 
 Result<void> send_packet(int fd, std::string_view packet, std::chrono::milliseconds patience) {
-  if (packet.empty()) return fail(Code::kInvalidArgument, "an empty packet reads as the end");
+  if (packet.empty()) return fail(Code::kInvalidArgument, "the packet is empty, which means the end of the connection");
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     if (::send(fd, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
     if (errno == EINTR) continue;
     if (errno == EPIPE || errno == ECONNRESET) return fail(Code::kNotFound, "the other process has ended");
-    if (errno == EMSGSIZE) return fail(Code::kInvalidArgument, "the packet is too long");
+    if (errno == EMSGSIZE) return fail(Code::kInvalidArgument, "the packet is longer than the socket's buffer");
     if (errno != EAGAIN && errno != ENOBUFS) return tl::unexpected(errno_error(errno, "send"));
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());

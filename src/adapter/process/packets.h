@@ -9,19 +9,20 @@
 #include "base/fd.h"
 #include "base/result.h"
 
-// A line between two processes of ours that has no name anywhere: whole packets, in order, until one of the two ends.
+// A connection without a name between two processes of Carve: complete packets, in order, until one of the two ends.
 namespace carve {
 
-/// Both ends; closed in what is executed.
+/// Both ends of a new connection, with close-on-exec set.
 [[nodiscard]] Result<std::pair<Fd, Fd>> packet_pair();
 
-/// Waits for room at most `patience`.
-///   errors  kUnavailable: the other side does not read; kNotFound: it has ended; kInvalidArgument: an empty packet, or
-///           one that no buffer takes
+/// Sends one packet. Waits at most `patience` for free space in the buffer.
+///   errors  kUnavailable: the peer does not read; kNotFound: the peer has ended; kInvalidArgument: the packet is empty
+///   or
+///           longer than the buffer
 [[nodiscard]] Result<void> send_packet(int fd, std::string_view packet, std::chrono::milliseconds patience = {});
 
 enum class Received : std::uint8_t { kPacket, kNothing, kEnd };
-/// The next packet, without waiting. kEnd: the other side has ended, and all that it sent was received.
+/// Receives the next packet without waiting. kEnd: the peer has ended and all of its packets were received.
 [[nodiscard]] Received receive_packet(int fd, std::string* packet);
 
 }  // namespace carve

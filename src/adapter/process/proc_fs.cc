@@ -54,7 +54,7 @@ std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
 
 namespace {
 
-/// A slice's own node of the card, opened by its path: /dev/carve/<slice>/nvidia0.
+/// True for the path of a slice's own node of the card: /dev/carve/<slice>/nvidia0.
 bool is_slices_node(const std::string& path, int minor) {
   const std::string end = "/nvidia" + std::to_string(minor);
   return path.rfind("/dev/carve/", 0) == 0 && path.size() > end.size() &&

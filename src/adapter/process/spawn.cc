@@ -30,8 +30,8 @@ void default_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// Puts the kept descriptors at 3, 4, … and the error pipe behind them; closes everything else.
-/// Only system calls: this runs between fork and exec.
+/// Moves the kept descriptors to 3, 4, … and the error pipe after them; closes all others. Uses only system calls,
+/// because it runs between fork and exec.
 int arrange_descriptors(const int* keep, int count, int error_pipe) {
   const int safe = 3 + count + 1;
   int moved[16];
@@ -86,12 +86,12 @@ struct ChildPlan {
   ::_exit(127);
 }
 
-/// When a process started, in the kernel's ticks since the boot: with its number it is one process for ever. 0: it is
-/// gone.
-///   source  proc_pid_stat(5): starttime is the 22nd field, the name the second
+/// The start time of a process in clock ticks since boot. PID and start time together identify one process uniquely.
+/// 0: the process has ended.
+///   source  proc_pid_stat(5): starttime is field 22, the name is field 2
 std::uint64_t start_of(pid_t pid) {
   const auto stat = read_text("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a name may hold anything
+  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a process name may contain any character
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(stat->substr(name_end + 2));
   std::string skipped;
@@ -158,7 +158,7 @@ bool wait_gone(const Child& child, std::chrono::milliseconds timeout) {
     if (n == 0) return false;
     if (errno != EINTR) return false;
   }
-  ::waitpid(child.pid, nullptr, WNOHANG);  // ECHILD when it is somebody else's
+  ::waitpid(child.pid, nullptr, WNOHANG);  // ECHILD: it is not a child of this process
   return true;
 }
 
@@ -186,8 +186,8 @@ Result<LockFile> LockFile::take(const std::string& path) {
   if (!fd || ::fchmod(fd.get(), 0600) != 0) return tl::unexpected(errno_error(errno, "open " + path));
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     const auto text = read_text(path, 64);
-    return fail(Code::kAlreadyExists, path + " is held by process " +
-                                          (text && !text->empty() ? text->substr(0, text->find(' ')) : "?"));
+    return fail(Code::kAlreadyExists,
+                path + " is locked by process " + (text && !text->empty() ? text->substr(0, text->find(' ')) : "?"));
   }
   LockFile lock(std::move(fd));
   CARVE_TRY_VOID(lock.write_pid(::getpid()));
@@ -195,7 +195,7 @@ Result<LockFile> LockFile::take(const std::string& path) {
 }
 
 Result<std::optional<Child>> LockFile::holder(const std::string& path) {
-  constexpr int kTakenMs = 50;  // from the lock to the name in it, and from a fork to its exec
+  constexpr int kTakenMs = 50;  // covers the time from the lock to the PID in it, and from a fork to its exec
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno == ENOENT) return std::nullopt;
   if (!fd) return tl::unexpected(errno_error(errno, "open " + path));
@@ -208,12 +208,13 @@ Result<std::optional<Child>> LockFile::holder(const std::string& path) {
     std::uint64_t started = 0;
     pid = 0;
     if (!(words >> pid) || pid <= 0) continue;
-    auto child = open_process(pid);  // before its start is looked at
-    const bool told = static_cast<bool>(words >> started);  // a Carve that was started before it was written down
-    if (child && (!told || start_of(pid) == started)) return std::optional<Child>(std::move(*child));
+    auto child = open_process(pid);  // before its start time is read, so that the PID cannot be reused in between
+    const bool has_start =
+        static_cast<bool>(words >> started);  // false: an earlier release of Carve wrote no start time
+    if (child && (!has_start || start_of(pid) == started)) return std::optional<Child>(std::move(*child));
   }
-  return fail(Code::kFailedPrecondition, path + " is held, and not by process " + std::to_string(pid) +
-                                             ", which it names (lsof tells who has it open)");
+  return fail(Code::kFailedPrecondition, path + " is locked, but not by process " + std::to_string(pid) +
+                                             ", whose PID it contains (lsof shows the processes that have it open)");
 }
 
 Result<void> stop_holders(const std::vector<std::string>& locks, std::chrono::milliseconds grace) {

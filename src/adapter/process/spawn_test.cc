@@ -16,13 +16,13 @@ std::string temp_folder() {
   return ::mkdtemp(name);
 }
 
-TEST(Spawn, AProgramThatIsNotThereIsAnErrorNotAnExitCode) {
+TEST(Spawn, AMissingProgramIsAnErrorAndNotAnExitCode) {
   const auto child = spawn({.program = "/nonexistent/program", .args = {}, .keep = {}, .log_file = {}});
   ASSERT_FALSE(child);
   EXPECT_NE(child.error().what.find("/nonexistent/program"), std::string::npos);
 }
 
-TEST(Spawn, TheChildGetsItsDescriptorsAndNoOthers) {
+TEST(Spawn, TheChildHasOnlyItsDescriptors) {
   const std::string folder = temp_folder();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -38,7 +38,7 @@ TEST(Spawn, TheChildGetsItsDescriptorsAndNoOthers) {
   EXPECT_EQ(*read_text(folder + "/log"), "0\n1\n2\n3\n");
 }
 
-TEST(Spawn, StopKillsWhatDoesNotListen) {
+TEST(Spawn, StopKillsAProcessThatIgnoresSigterm) {
   const auto child = spawn({.program = "/bin/sh",
                             .args = {"-c", "trap '' TERM; while :; do sleep 1; done"},
                             .keep = {},
@@ -69,15 +69,15 @@ TEST(LockFileTest, AChildThatKeepsTheDescriptorKeepsTheLock) {
   EXPECT_NE(second.error().what.find(std::to_string(child.pid)), std::string::npos);
   send_signal(child, SIGKILL);
   ASSERT_TRUE(wait_gone(child, std::chrono::seconds(5)));
-  const auto nobody = LockFile::holder(path);
-  EXPECT_TRUE(nobody && !*nobody);
+  const auto unlocked = LockFile::holder(path);
+  EXPECT_TRUE(unlocked && !*unlocked);
   EXPECT_TRUE(LockFile::take(path));
 }
 
-/// A lock that any user can take is a start that any user can prevent.
-TEST(LockFileTest, NobodyElseCanOpenIt) {
+/// If any user could take the lock, any user could prevent a start.
+TEST(LockFileTest, OtherUsersCannotOpenIt) {
   const std::string path = temp_folder() + "/x.lock";
-  ASSERT_TRUE(replace_file(path, "7", 0644));  // of an earlier version
+  ASSERT_TRUE(replace_file(path, "7", 0644));  // as an earlier release wrote it
   const auto lock = LockFile::take(path);
   ASSERT_TRUE(lock);
   struct stat info = {};
@@ -85,7 +85,7 @@ TEST(LockFileTest, NobodyElseCanOpenIt) {
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
-TEST(LockFileTest, ANumberThatIsAnotherProcessByNowIsNotItsHolder) {
+TEST(LockFileTest, AReusedPidIsNotTheHolder) {
   const std::string path = temp_folder() + "/x.lock";
   const auto lock = LockFile::take(path);
   ASSERT_TRUE(lock);
@@ -96,13 +96,13 @@ TEST(LockFileTest, ANumberThatIsAnotherProcessByNowIsNotItsHolder) {
   };
   EXPECT_EQ(named(own + " 1").error().code, Code::kFailedPrecondition);
   EXPECT_EQ(named("0").error().code, Code::kFailedPrecondition);
-  const auto earlier = named(own);  // who wrote no start was there before this was told
+  const auto earlier = named(own);  // an earlier release wrote no start time
   ASSERT_TRUE(earlier && *earlier);
   EXPECT_EQ((*earlier)->pid, ::getpid());
 }
 
-/// Its supervisor was killed between the lock and the name in it: a `carve down` is no less for the others.
-TEST(StopHolders, WhoCannotBeToldKeepsNobodyElseRunning) {
+/// The supervisor was killed between taking the lock and writing its PID. `carve down` must still stop the others.
+TEST(StopHolders, StopsTheOtherHoldersWhenOneIsUnknown) {
   const std::string folder = temp_folder();
   const auto unknown = LockFile::take(folder + "/driver.lock");
   ASSERT_TRUE(unknown);
@@ -124,7 +124,7 @@ TEST(StopHolders, WhoCannotBeToldKeepsNobodyElseRunning) {
   EXPECT_TRUE(is_gone(child));
 }
 
-TEST(TextFile, ReplaceLeavesNoTemporaryName) {
+TEST(TextFile, ReplaceFileLeavesNoTemporaryFile) {
   const std::string folder = temp_folder();
   ASSERT_TRUE(replace_file(folder + "/a", "one", 0600));
   ASSERT_TRUE(replace_file(folder + "/a", "two", 0644));

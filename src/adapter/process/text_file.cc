@@ -32,14 +32,14 @@ Result<void> sync_folder(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return tl::unexpected(errno_error(errno, "open " + folder));
-  // Some file systems cannot sync a folder (EINVAL); their rename is as durable as it gets.
+  // Some file systems cannot sync a folder (EINVAL); then the rename cannot be made more durable.
   if (::fsync(fd.get()) != 0 && errno != EINVAL) {
     return tl::unexpected(errno_error(errno, "sync " + folder));
   }
   return {};
 }
 
-/// Syncs, renames onto `path`, syncs the folder; the temporary name is gone in every case.
+/// Syncs, renames to `path` and syncs the folder. The temporary file does not remain in any case.
 Result<void> finish(const Fd& fd, const std::string& temp, const std::string& path, mode_t mode) {
   Result<void> done;
   if (::fchmod(fd.get(), mode) != 0) {
@@ -110,9 +110,9 @@ Result<void> make_folders(const std::string& path, mode_t mode) {
     struct stat info = {};
     if (::stat(part.c_str(), &info) == 0) {
       if (S_ISDIR(info.st_mode)) continue;
-      return fail(Code::kFailedPrecondition, part + ": exists and is no folder");
+      return fail(Code::kFailedPrecondition, part + ": exists and is not a folder");
     }
-    return tl::unexpected(errno_error(err, "make folder " + part));
+    return tl::unexpected(errno_error(err, "create folder " + part));
   }
   return {};
 }

@@ -7,15 +7,15 @@
 namespace carve::tls {
 namespace {
 
-// What time makes due: a certificate is renewed a month before its end.
+// The interval of the check for due renewals. A certificate is renewed a month before its end.
 constexpr std::chrono::minutes kEvery{10};
-// While a watch may be deaf: webhook configurations are installed, and applied again without an authority, while
-// control runs, and until the next look pods with cards are refused.
+// The interval while a watch may miss changes. Webhook configurations may be installed, or applied again without an
+// authority, while control runs; until the next check the API server refuses pods with cards.
 constexpr std::chrono::seconds kUnwatched{3};
-constexpr std::chrono::seconds kDeaf{60};  // after a trouble; one that lasts is told again before
+constexpr std::chrono::seconds kDeaf{60};  // after an error of a watch; a lasting error is reported again sooner
 constexpr std::chrono::seconds kAgain{2};
 constexpr const char* kWebhooks = "/apis/admissionregistration.k8s.io/v1/";
-constexpr int kMostRounds = 5;  // of two replicas who write at once, one is through in the first
+constexpr int kMostRounds = 5;  // of two replicas that write concurrently, one succeeds in the first round
 
 std::vector<std::string> dns_names(const CertificateNames& names) {
   const auto full = names.service + "." + names.space;
@@ -30,10 +30,10 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
-/// Reads the Secret, lets `change` put it right and writes what was changed; again when somebody was faster.
+/// Reads the Secret, lets `change` correct it and writes the changes. Retries when another replica wrote first.
 Result<Secret> Certificates::settle(const std::string& name, const Change& change) {
   const auto all = "/api/v1/namespaces/" + names_.space + "/secrets";
-  Error last{Code::kAborted, "it is changed by others all the time"};
+  Error last{Code::kAborted, "other writers changed it in each of 5 rounds"};
   for (int round = 0; round < kMostRounds; ++round) {
     Secret secret;
     const auto existing = api_.get(all + "/" + name);
@@ -52,7 +52,7 @@ Result<Secret> Certificates::settle(const std::string& name, const Change& chang
       return secret;
     }
     last = written.error();
-    // Somebody was faster, or the answer was lost: what stands there now says it.
+    // Another replica wrote first, or the answer was lost: read the Secret again.
     const bool look_again = last.code == Code::kAlreadyExists || last.code == Code::kAborted ||
                             last.code == Code::kDeadlineExceeded || last.code == Code::kNotFound;
     if (!look_again) break;
@@ -60,16 +60,16 @@ Result<Secret> Certificates::settle(const std::string& name, const Change& chang
   return fail_in("Secret " + name, last);
 }
 
-Result<void> Certificates::tell_webhooks(const std::string& kind, const std::string& authorities) {
+Result<void> Certificates::update_webhooks(const std::string& kind, const std::string& authorities) {
   const auto path = kWebhooks + kind + "/" + names_.webhooks;
   const auto existing = api_.get(path);
-  if (!existing && existing.error().code == Code::kNotFound) return {};  // nobody installed it: nothing to tell
+  if (!existing && existing.error().code == Code::kNotFound) return {};  // not installed: nothing to do
   if (!existing) return fail_in(kind + " " + names_.webhooks, existing.error());
   CARVE_TRY(const auto patch, webhook_patch(*existing, names_.space, names_.service, authorities));
   if (!patch) return {};
   if (auto done = api_.patch(path, KubePatch::kJson, *patch); !done)
     return fail_in(kind + " " + names_.webhooks, done.error());
-  log_.info("webhooks know the authority", {{"kind", kind}, {"name", names_.webhooks}});
+  log_.info("authority written to the webhook configuration", {{"kind", kind}, {"name", names_.webhooks}});
   return {};
 }
 
@@ -92,10 +92,10 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
     other = serving.pair != serving_.pair || serving.authorities != serving_.authorities;
     serving_ = serving;
   }
-  // The webhooks first: who verifies has to know the authority before it is served with; for the first time, and after
-  // a loss, there is nobody who could wait for it.
-  auto told = tell_webhooks("mutatingwebhookconfigurations", authorities);
-  if (told) told = tell_webhooks("validatingwebhookconfigurations", authorities);
+  // The webhooks first: the API server must know the authority before the server uses a certificate of it. At the first
+  // time, and after a loss, no server runs that could wait.
+  auto updated = update_webhooks("mutatingwebhookconfigurations", authorities);
+  if (updated) updated = update_webhooks("validatingwebhookconfigurations", authorities);
   if (other) changed(serving);
   const auto renew_clients = [&](Secret& secret, std::vector<std::string>* what) -> Result<void> {
     auto pair = pair_in(secret);
@@ -112,10 +112,10 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
     const std::lock_guard lock(mutex_);
     client_ = {pair_in(client), authorities};
   }
-  return told;
+  return updated;
 }
 
-/// Wakes the loop at every change of one object.
+/// Watches one object and wakes the loop at every change.
 void Certificates::follow(const std::string& collection, const std::string& name, const std::stop_token& stop) {
   KubeSink sink;
   sink.replace = [this](const std::vector<std::string>&) { wake(); };
@@ -139,7 +139,7 @@ void Certificates::wake() {
   sleeping.request_stop();
 }
 
-/// For the sleep after the step that comes now: what changes meanwhile ends it at once.
+/// The stop token of the sleep after the next step: a change during the step ends that sleep immediately.
 std::stop_token Certificates::arm() {
   const std::lock_guard lock(mutex_);
   awake_ = std::stop_source();
@@ -166,17 +166,19 @@ void Certificates::run(const std::function<void(const Serving&)>& changed, const
     watches.emplace_back(
         [this, &object](const std::stop_token& end) { follow(object.first, object.second, end); });
   const std::stop_callback stopping(stop, [this] { wake(); });
-  std::string told;
+  std::string logged;
   for (auto woken = arm(); !stop.stop_requested(); woken = arm()) {
     const auto done = step(changed);
-    if (!done && done.error().what != told) {
-      told = done.error().what;
-      log_.warn("certificates cannot be kept",
-                {{"error", told}, {"hint", "the ServiceAccount needs create on secrets, get, list, watch and update on "
-                                           "its two, and get, list, watch and patch on the webhook configurations "
-                                           "named carve-admission"}});
+    if (!done && done.error().what != logged) {
+      logged = done.error().what;
+      log_.warn("certificates cannot be maintained",
+                {{"error", logged},
+                 {"hint",
+                  "the ServiceAccount needs create on secrets, get, list, watch and update on "
+                  "its two Secrets, and get, list, watch and patch on the webhook "
+                  "configurations named carve-admission"}});
     }
-    if (done) told.clear();
+    if (done) logged.clear();
     if (stop.stop_requested()) break;
     clock_.sleep_for(pause(done.has_value()), woken);
   }

@@ -26,7 +26,7 @@ constexpr char kValidating[] = "/apis/admissionregistration.k8s.io/v1/validating
 
 class CertificatesTest : public ::testing::Test {
  protected:
-  /// One replica's step; what it serves with from then on is kept.
+  /// One step of a replica. Records the certificate that it serves with afterwards.
   Result<void> step(Certificates& replica) {
     return replica.step([this](const Serving& serving) { served_.push_back(serving); });
   }
@@ -48,7 +48,7 @@ class CertificatesTest : public ::testing::Test {
     EXPECT_TRUE(signed_by(entry(kClientSecret, "tls.crt"), entry(kSecret, "ca.crt")));
     EXPECT_TRUE(belongs(entry(kClientSecret, "tls.crt"), entry(kClientSecret, "tls.key")));
     EXPECT_EQ(entry(kClientSecret, "ca.crt"), entry(kSecret, "ca.crt"));
-    EXPECT_EQ(entry(kClientSecret, "ca.key"), "") << "the authority's key is control's alone";
+    EXPECT_EQ(entry(kClientSecret, "ca.key"), "") << "only control has the authority's key";
   }
 
   FakeKubeApi api_;
@@ -64,20 +64,20 @@ class CertificatesTest : public ::testing::Test {
   Certificates other_{api_, clock_, log_, {}, {hours(24 * 360), hours(24 * 30)}};
 };
 
-TEST_F(CertificatesTest, MadeOnceReadByTheOther) {
+TEST_F(CertificatesTest, OneReplicaIssuesAndTheOtherReads) {
   ASSERT_TRUE(step(one_));
   const auto writes = api_.writes().size();
   EXPECT_EQ(writes, 2U);
   ASSERT_TRUE(step(other_));
   ASSERT_TRUE(step(one_));
-  EXPECT_EQ(api_.writes().size(), writes) << "nothing is due";
+  EXPECT_EQ(api_.writes().size(), writes) << "no renewal is due";
   ASSERT_THAT(served_, SizeIs(2));
   EXPECT_EQ(served_[0].pair, served_[1].pair);
   EXPECT_EQ(one_.good_until(), facts_of(served_[0].pair.certificate)->life.until);
   expect_whole();
 }
 
-TEST_F(CertificatesTest, TwoAtOnceAgree) {
+TEST_F(CertificatesTest, TwoConcurrentReplicasAgree) {
   for (int round = 0; round < 20; ++round) {
     api_.erase(kSecret);
     api_.erase(kClientSecret);
@@ -97,9 +97,9 @@ TEST_F(CertificatesTest, TwoAtOnceAgree) {
   }
 }
 
-TEST_F(CertificatesTest, TheLoserOfARaceTakesWhatTheWinnerWrote) {
+TEST_F(CertificatesTest, TheLoserOfARaceUsesTheCertificatesOfTheWinner) {
   ASSERT_TRUE(step(other_));
-  // A replica that is told "there is none" while another makes it: the create is refused, the next look finds it.
+  // A replica reads "not found" while another one creates the Secret: its create fails, and it reads the Secret again.
   api_.fail_next({.verb = "get", .path = "carve-control-tls", .code = Code::kNotFound});
   ASSERT_TRUE(step(one_));
   ASSERT_THAT(served_, SizeIs(2));
@@ -107,7 +107,7 @@ TEST_F(CertificatesTest, TheLoserOfARaceTakesWhatTheWinnerWrote) {
   expect_whole();
 }
 
-TEST_F(CertificatesTest, AWriteWhoseAnswerIsLostIsReadNotRepeated) {
+TEST_F(CertificatesTest, AfterALostAnswerItReadsInsteadOfWritingAgain) {
   api_.fail_next({.verb = "create", .path = "secrets", .code = Code::kDeadlineExceeded, .done = true});
   ASSERT_TRUE(step(one_));
   ASSERT_THAT(served_, SizeIs(1));
@@ -116,7 +116,7 @@ TEST_F(CertificatesTest, AWriteWhoseAnswerIsLostIsReadNotRepeated) {
   expect_whole();
 }
 
-TEST_F(CertificatesTest, RenewedInTimeAndOnlyByOne) {
+TEST_F(CertificatesTest, OneReplicaRenewsInTime) {
   ASSERT_TRUE(step(one_));
   ASSERT_TRUE(step(other_));
   clock_.advance(hours(24 * 21));
@@ -125,11 +125,11 @@ TEST_F(CertificatesTest, RenewedInTimeAndOnlyByOne) {
   ASSERT_THAT(served_, SizeIs(4));
   EXPECT_NE(served_[2].pair, served_[0].pair);
   EXPECT_EQ(served_[3].pair, served_[2].pair);
-  EXPECT_THAT(api_.writes(), SizeIs(4)) << "two Secrets, made and renewed";
+  EXPECT_THAT(api_.writes(), SizeIs(4)) << "two Secrets, created and renewed";
   expect_whole();
 }
 
-TEST_F(CertificatesTest, GarbageInASecretIsReplacedAndWhatIsNotOursStays) {
+TEST_F(CertificatesTest, ReplacesInvalidEntriesAndKeepsForeignOnes) {
   api_.put(kSecret, R"({"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","labels":{"a":"b"}},"type":"Opaque",
     "data":{"ca.crt":"!!!","ca.key":"Z2FyYmFnZQ==","tls.crt":7,"note":"a2VlcA=="}})");
   api_.put(kClientSecret, R"({"kind":"Secret","metadata":{"name":"x"},"data":"nonsense"})");
@@ -140,7 +140,7 @@ TEST_F(CertificatesTest, GarbageInASecretIsReplacedAndWhatIsNotOursStays) {
   EXPECT_THAT(logged_, Not(HasSubstr("garbage")));
 }
 
-TEST_F(CertificatesTest, WebhooksOfOursKnowTheAuthority) {
+TEST_F(CertificatesTest, WritesTheAuthorityToCarvesWebhooks) {
   api_.put(kMutating, R"({"webhooks":[
     {"name":"a","clientConfig":{"service":{"namespace":"carve-system","name":"carve-control"}}},
     {"name":"b","clientConfig":{"url":"https://elsewhere","caBundle":"Y2FydmU="}}]})");
@@ -148,12 +148,12 @@ TEST_F(CertificatesTest, WebhooksOfOursKnowTheAuthority) {
     {"clientConfig":{"caBundle":"b2xk","service":{"namespace":"carve-system","name":"carve-control"}}}]})");
   ASSERT_TRUE(step(one_));
   EXPECT_EQ(bundle_at(kMutating, 0), entry(kSecret, "ca.crt"));
-  EXPECT_EQ(bundle_at(kMutating, 1), "carve") << "another's service";
+  EXPECT_EQ(bundle_at(kMutating, 1), "carve") << "another service";
   EXPECT_EQ(bundle_at(kValidating, 0), entry(kSecret, "ca.crt"));
   const auto writes = api_.writes().size();
   ASSERT_TRUE(step(one_));
   EXPECT_EQ(api_.writes().size(), writes);
-  // A new authority is told before anything is signed by it.
+  // The webhooks receive a new authority before it signs a certificate.
   clock_.advance(hours(24 * 245));
   ASSERT_TRUE(step(one_));
   const auto both = certificates_in(entry(kSecret, "ca.crt"));
@@ -162,7 +162,7 @@ TEST_F(CertificatesTest, WebhooksOfOursKnowTheAuthority) {
   EXPECT_TRUE(signed_by(entry(kSecret, "tls.crt"), both[0]));
 }
 
-TEST_F(CertificatesTest, WithTheApiServerAwayWhatWasServedWithStays) {
+TEST_F(CertificatesTest, KeepsTheCertificateWhileTheApiServerIsUnavailable) {
   ASSERT_TRUE(step(one_));
   api_.set_away(true);
   const auto failed = step(one_);
@@ -173,7 +173,7 @@ TEST_F(CertificatesTest, WithTheApiServerAwayWhatWasServedWithStays) {
   EXPECT_GT(one_.good_until(), clock_.wall_now());
 }
 
-TEST_F(CertificatesTest, NoKeyIsEverLogged) {
+TEST_F(CertificatesTest, NeverLogsAKey) {
   api_.fail_next({.verb = "replace", .path = "", .code = Code::kInvalidArgument, .done = false, .times = 3});
   ASSERT_TRUE(step(one_));
   clock_.advance(hours(24 * 300));
@@ -190,7 +190,7 @@ TEST_F(CertificatesTest, NoKeyIsEverLogged) {
   }
 }
 
-TEST_F(CertificatesTest, TheLoopTriesAgainAndSaysOnceWhatIsWrong) {
+TEST_F(CertificatesTest, TheLoopRetriesAndLogsAnErrorOnce) {
   api_.set_away(true);
   std::jthread running([this](const std::stop_token& stop) {
     one_.run([this](const Serving& serving) { served_.push_back(serving); }, stop);
@@ -207,15 +207,15 @@ TEST_F(CertificatesTest, TheLoopTriesAgainAndSaysOnceWhatIsWrong) {
   running.request_stop();
   running.join();
   EXPECT_THAT(served_, SizeIs(1));
-  const auto first = logged_.find("certificates cannot be kept");
+  const auto first = logged_.find("certificates cannot be maintained");
   ASSERT_NE(first, std::string::npos);
-  EXPECT_EQ(logged_.find("certificates cannot be kept", first + 1), std::string::npos);
+  EXPECT_EQ(logged_.find("certificates cannot be maintained", first + 1), std::string::npos);
 }
 
-/// The loop in a thread of its own, until the end of the test.
+/// Runs the loop in its own thread until the end of the test.
 struct CertificatesLoop : CertificatesTest {
   std::jthread running{[this](const std::stop_token& stop) { one_.run([](const Serving&) {}, stop); }};
-  /// Until the API server was asked that often; a loop that was woken needs its moment.
+  /// Waits until the API server has received this number of requests, because a woken loop needs a moment.
   bool wait_gets(std::size_t count) {
     for (int i = 0; i < 10000 && api_.calls("get") < count; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -226,11 +226,11 @@ struct CertificatesLoop : CertificatesTest {
   }
 };
 
-TEST_F(CertificatesLoop, AWebhookThatLostItsAuthorityIsToldAtOnce) {
+TEST_F(CertificatesLoop, RestoresTheAuthorityOfAWebhookImmediately) {
   constexpr std::chrono::seconds kLimit{10};
   ASSERT_TRUE(api_.wait_writes(2, kLimit));
   ASSERT_TRUE(api_.wait_watches(4, kLimit));
-  // No clock moves here: only a watch can tell.
+  // The clock does not advance: only a watch can report the change.
   for (std::size_t i = 0; i < 2; ++i) {
     api_.put(kMutating, webhook("carve-control"));
     ASSERT_TRUE(api_.wait_writes(3 + i, kLimit));
@@ -241,23 +241,23 @@ TEST_F(CertificatesLoop, AWebhookThatLostItsAuthorityIsToldAtOnce) {
   EXPECT_NE(entry(kClientSecret, "tls.crt"), "");
 }
 
-TEST_F(CertificatesLoop, WhileNothingChangesNobodyIsAsked) {
+TEST_F(CertificatesLoop, SendsNoRequestsWhileNothingChanges) {
   ASSERT_TRUE(api_.wait_writes(2, std::chrono::seconds(10)));
   ASSERT_TRUE(api_.wait_watches(4, std::chrono::seconds(10)));
   for (int i = 0; i < 100; ++i) {
-    clock_.wait_for_sleepers(1);  // a loop that looks has looked
+    clock_.wait_for_sleepers(1);  // the loop has completed its step
     clock_.advance(std::chrono::seconds(3));
   }
   clock_.wait_for_sleepers(1);
   const auto asked = api_.calls("get");
-  EXPECT_LT(asked, 60U) << "five minutes; looks every three seconds would be 400";
+  EXPECT_LT(asked, 60U) << "five minutes; steps every three seconds would be 400";
   clock_.advance(std::chrono::minutes(10));
-  EXPECT_TRUE(wait_gets(asked + 4)) << "what time makes due";
+  EXPECT_TRUE(wait_gets(asked + 4)) << "the check for due renewals";
 }
 
-TEST_F(CertificatesLoop, WhileWatchesAreAwayItLooks) {
+TEST_F(CertificatesLoop, PollsWhileTheWatchesFail) {
   ASSERT_TRUE(api_.wait_watches(4, std::chrono::seconds(10)));
-  api_.set_away(true);  // each watch tells so once, and hears again when it is back
+  api_.set_away(true);  // each watch reports the error once and works again when the server is back
   ASSERT_TRUE(api_.wait_watches(4, std::chrono::seconds(10)));
   api_.set_away(false);
   for (int i = 0; i < 10; ++i) {

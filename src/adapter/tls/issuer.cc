@@ -45,7 +45,7 @@ Cert read_certificate(const std::string& pem) {
 
 Key read_key(const std::string& pem) {
   const auto memory = memory_of(pem);
-  char none[] = "";  // a key with a password is none of ours: OpenSSL would ask the terminal
+  char none[] = "";  // Carve's keys have no password; without this OpenSSL would ask for one on the terminal
   Key key(PEM_read_bio_PrivateKey(memory.get(), nullptr, nullptr, none));
   ERR_clear_error();
   return key;
@@ -119,14 +119,14 @@ std::string text_of(const ASN1_STRING* text) {
 
 Result<Pair> make_authority(const std::string& common_name, const Life& life) {
   const Key key(EVP_EC_gen("P-256"));
-  if (key == nullptr) return cannot("make a key");
+  if (key == nullptr) return cannot("create a key");
   const auto made = begin(key.get(), common_name, life);
   if (made == nullptr || X509_set_issuer_name(made.get(), X509_get_subject_name(made.get())) != 1 ||
       !add(made.get(), made.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
       !add(made.get(), made.get(), NID_key_usage, "critical,keyCertSign,cRLSign") ||
       !add(made.get(), made.get(), NID_subject_key_identifier, "hash") ||
       X509_sign(made.get(), key.get(), EVP_sha256()) == 0)
-    return cannot("make an authority");
+    return cannot("create an authority");
   return Pair{pem_of(made.get()), pem_of(key.get())};
 }
 
@@ -135,10 +135,10 @@ Result<Pair> issue(const Pair& authority, const Purpose& purpose, const Life& li
   const auto issuer_key = read_key(authority.key);
   if (issuer == nullptr || issuer_key == nullptr || X509_check_private_key(issuer.get(), issuer_key.get()) != 1) {
     ERR_clear_error();
-    return fail(Code::kInvalidArgument, "the authority: its certificate and key do not fit");
+    return fail(Code::kInvalidArgument, "the authority's certificate and key do not match");
   }
   const Key key(EVP_EC_gen("P-256"));
-  if (key == nullptr) return cannot("make a key");
+  if (key == nullptr) return cannot("create a key");
   std::string names;
   for (const auto& name : purpose.dns_names) names += (names.empty() ? "DNS:" : ",DNS:") + name;
   const auto made = begin(key.get(), purpose.common_name, life);
@@ -149,13 +149,13 @@ Result<Pair> issue(const Pair& authority, const Purpose& purpose, const Life& li
       !add(made.get(), issuer.get(), NID_authority_key_identifier, "keyid") ||
       (!names.empty() && !add(made.get(), issuer.get(), NID_subject_alt_name, names)) ||
       X509_sign(made.get(), issuer_key.get(), EVP_sha256()) == 0)
-    return cannot("make a certificate");
+    return cannot("create a certificate");
   return Pair{pem_of(made.get()), pem_of(key.get())};
 }
 
 Result<Facts> facts_of(const std::string& certificate) {
   const auto read = read_certificate(certificate);
-  if (read == nullptr) return fail(Code::kInvalidArgument, "no certificate in PEM");
+  if (read == nullptr) return fail(Code::kInvalidArgument, "the PEM text contains no certificate");
   Facts facts;
   facts.life = {time_of(X509_get0_notBefore(read.get())), time_of(X509_get0_notAfter(read.get()))};
   const X509_NAME* subject = X509_get_subject_name(read.get());
@@ -179,7 +179,7 @@ std::vector<std::string> certificates_in(const std::string& pem) {
     const auto wrong = ERR_peek_last_error();
     ERR_clear_error();
     if (one != nullptr) all.push_back(pem_of(one.get()));
-    // A block that is damaged is passed over; the text's end says so itself.
+    // A damaged block is skipped; the end of the text is a different error.
     if (one == nullptr && (BIO_pending(memory.get()) == 0 || ERR_GET_REASON(wrong) == PEM_R_NO_START_LINE)) return all;
   }
 }
@@ -213,14 +213,15 @@ std::string to_base64(std::string_view bytes) {
 
 Result<std::string> from_base64(std::string_view text) {
   constexpr std::size_t kMost = 2UL << 20;  // a Secret is at most 1 MiB
-  const auto wrong = [] { return fail(Code::kInvalidArgument, "no base64"); };
+  const auto wrong = [] { return fail(Code::kInvalidArgument, "not base64"); };
   const auto padding = text.size() - std::min(text.find('='), text.size());
   if (text.size() > kMost || text.size() % 4 != 0 || padding > 2) return wrong();
   if (padding == 2 && text.back() != '=') return wrong();
   std::string bytes(text.size() / 4 * 3, '\0');
   const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
                                    reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  if (size < 0 || static_cast<std::size_t>(size) != bytes.size()) return wrong();  // blanks around it are none either
+  if (size < 0 || static_cast<std::size_t>(size) != bytes.size())
+    return wrong();  // surrounding blanks are not legal either
   bytes.resize(bytes.size() - padding);
   return bytes;
 }

@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/result.h"
 
-// Keys and X.509 certificates as PEM text: ECDSA P-256, SHA-256, random serial numbers. What holds a key is a secret:
-// it is in no log and in no Error.
+// Keys and X.509 certificates as PEM text: ECDSA P-256, SHA-256, random serial numbers. A value that contains a key is
+// a secret: no log line and no Error contains it.
 namespace carve::tls {
 
-/// A certificate and the key that belongs to it.
+/// A certificate and its key.
 struct Pair {
   std::string certificate;  // PEM
   std::string key;          // PEM, PKCS #8; a secret
@@ -20,24 +20,24 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-/// From when until when a certificate says that it is good. Seconds.
+/// The validity of a certificate, with a resolution of seconds.
 struct Life {
   Clock::WallTime from;
   Clock::WallTime until;
-  /// A clock may be behind the one that wrote `from`, but not by more than a day.
+  /// True when `now` is in the validity. Accepts a clock that is up to 24 hours behind the one that wrote `from`.
   [[nodiscard]] bool has(Clock::WallTime now) const { return from <= now + std::chrono::hours(24) && now < until; }
-  /// The moment when `part` of `parts` of it are over.
+  /// The time when `part` of `parts` of the validity have passed.
   [[nodiscard]] Clock::WallTime at(int part, int parts) const { return from + (until - from) / parts * part; }
 };
 
-/// A new authority, which signs others and nothing else.
-///   errors  kInternal: OpenSSL cannot
+/// A new authority, which may only sign other certificates.
+///   errors  kInternal: OpenSSL failed
 [[nodiscard]] Result<Pair> make_authority(const std::string& common_name, const Life& life);
 
 /// What a certificate is for.
 struct Purpose {
   std::string common_name;
-  std::vector<std::string> dns_names;  // of a server; without any it is a client's
+  std::vector<std::string> dns_names;  // of a server; empty: a client certificate
   friend bool operator==(const Purpose&, const Purpose&) = default;
 };
 /// A new key and its certificate.
@@ -48,17 +48,17 @@ struct Facts {
   Purpose purpose;
   Life life;
 };
-/// What the first certificate of a PEM text says.
-///   errors  kInvalidArgument: there is none
+/// Purpose and validity of the first certificate in a PEM text.
+///   errors  kInvalidArgument: the text contains no certificate
 [[nodiscard]] Result<Facts> facts_of(const std::string& certificate);
-/// The certificates of a PEM text, one text each; what is none is skipped.
+/// The certificates in a PEM text, one text each. Other content is skipped.
 [[nodiscard]] std::vector<std::string> certificates_in(const std::string& pem);
 [[nodiscard]] bool belongs(const std::string& certificate, const std::string& key);
-/// By name and signature; times are not looked at.
+/// True when `authority` has signed `certificate`, by name and signature. Does not check the validity.
 [[nodiscard]] bool signed_by(const std::string& certificate, const std::string& authority);
 
 [[nodiscard]] std::string to_base64(std::string_view bytes);
-///   errors  kInvalidArgument: it is none
+///   errors  kInvalidArgument: the text is not base64
 [[nodiscard]] Result<std::string> from_base64(std::string_view text);
 
 }  // namespace carve::tls

@@ -6,12 +6,12 @@
 namespace carve::tls {
 namespace {
 
-// Clocks of a cluster differ by minutes at worst: what is made now is good on all of them.
+// Certificates are valid from 10 minutes before now, because the clocks in a cluster may differ by minutes.
 constexpr std::chrono::minutes kSkew{10};
 
 Life life_from(Clock::WallTime now, std::chrono::hours length) { return {now - kSkew, now + length}; }
 
-/// When the certificate was begun, for an authority's name: two generations are told apart by it.
+/// The name of an authority. It contains the time of creation, which distinguishes two generations.
 std::string authority_name(Clock::WallTime now) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   return "carve-control authority " + std::to_string(seconds);
@@ -33,16 +33,16 @@ Result<void> renew_authority(Kept& kept, const Lives& lives, Clock::WallTime now
   const auto before = kept.authorities.size();
   const bool signs = !kept.authorities.empty() && belongs(kept.authorities[0], kept.authority_key) &&
                      life_of(kept.authorities[0]).has(now);
-  // The first is never dropped here: whether it can sign is asked below.
+  // The first authority is never removed here; whether it can sign is checked below.
   if (!kept.authorities.empty()) {
     kept.authorities.erase(std::remove_if(kept.authorities.begin() + 1, kept.authorities.end(),
                                           [now](const auto& one) { return !life_of(one).has(now); }),
                            kept.authorities.end());
   }
-  if (kept.authorities.size() != before) changed->emplace_back("an authority's end");
+  if (kept.authorities.size() != before) changed->emplace_back("an expired authority was removed");
   if (place_of_next(kept) == 0 && !kept.next_key.empty()) {
     kept.next_key.clear();
-    changed->emplace_back("a successor that was lost");
+    changed->emplace_back("the key of a missing successor was removed");
   }
   const auto next = place_of_next(kept);
   if (next != 0 && (!signs || now >= life_of(kept.authorities[0]).at(5, 6))) {
@@ -55,7 +55,7 @@ Result<void> renew_authority(Kept& kept, const Lives& lives, Clock::WallTime now
   }
   if (!signs) {
     CARVE_TRY(auto made, make_authority(authority_name(now), life_from(now, lives.authority)));
-    // What cannot sign any more may still be what somebody verifies with.
+    // An authority without a usable key stays trusted until it expires, because clients may verify with it.
     std::erase_if(kept.authorities, [now](const auto& one) { return !life_of(one).has(now); });
     kept.authorities.insert(kept.authorities.begin(), std::move(made.certificate));
     kept.authority_key = std::move(made.key);
@@ -93,7 +93,7 @@ Result<void> renew(Kept& kept, const Purpose& serving, const Lives& lives, Clock
 
 Result<void> renew_client(Pair& client, const Kept& kept, const Purpose& purpose, const Lives& lives,
                           Clock::WallTime now, std::vector<std::string>* changed) {
-  if (kept.authorities.empty()) return fail(Code::kInternal, "no authority");
+  if (kept.authorities.empty()) return fail(Code::kInternal, "there is no authority to sign with");
   return renew_leaf(client, kept, purpose, lives, now, "client certificate", changed);
 }
 

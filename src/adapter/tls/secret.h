@@ -8,29 +8,31 @@
 #include "adapter/tls/rotation.h"
 #include "base/result.h"
 
-// The JSON of the objects that certificates live in.
+// The JSON of the objects that contain certificates.
 namespace carve::tls {
 
-/// A Secret. `data` is decoded; an entry that is no base64 is missing. Holds secrets.
+/// A Secret. `data` is decoded; entries that are not base64 are left out. Contains secrets.
 struct Secret {
-  std::string version;  // metadata.resourceVersion; empty: it is not there
+  std::string version;  // metadata.resourceVersion; empty: the Secret does not exist
   std::map<std::string, std::string> data;
 };
-///   errors  kInvalidArgument: no JSON, or without a resourceVersion
+///   errors  kInvalidArgument: not JSON, or no resourceVersion
 [[nodiscard]] Result<Secret> parse_secret(std::string_view text);
-/// For create (no version) or replace (then `existing` gives labels and the like, and the version is the precondition).
+/// The body for create (`secret.version` is empty) or replace (labels and other fields are those of `existing`, and the
+/// version is the precondition).
 [[nodiscard]] std::string secret_json(const Secret& secret, std::string_view space, std::string_view name,
                                       std::string_view existing);
 
-/// ca.crt, ca.key, next.key, tls.crt, tls.key. What is there and is none of it is left out.
+/// Reads ca.crt, ca.key, next.key, tls.crt and tls.key. Other entries are ignored.
 [[nodiscard]] Kept kept_in(const Secret& secret);
 void keep(const Kept& kept, Secret* secret);
-/// tls.crt and tls.key.
+/// Reads tls.crt and tls.key.
 [[nodiscard]] Pair pair_in(const Secret& secret);
 
-/// A JSON patch that gives `authorities` (PEM) to every webhook of the configuration whose service is
-/// `space`/`service`; nullopt: all have them. It fails when the configuration is changed meanwhile.
-///   errors  kInvalidArgument: no JSON
+/// A JSON patch that sets caBundle to `authorities` (PEM) in every webhook of the configuration whose service is
+/// `space`/`service`; nullopt: all have it. The API server refuses the patch if the configuration has changed
+/// meanwhile.
+///   errors  kInvalidArgument: not JSON
 [[nodiscard]] Result<std::optional<std::string>> webhook_patch(std::string_view configuration, std::string_view space,
                                                                std::string_view service,
                                                                const std::string& authorities);

@@ -1,4 +1,4 @@
-// What stands in a Secret was written by whoever may write Secrets: nothing of it may do more than be replaced.
+// Any account with the permission to write Secrets may have written this one: invalid content may only be replaced.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (auto secret = parse_secret(text)) {
     auto kept = kept_in(*secret);
     keep(kept, &*secret);
-    // What is written is read back.
+    // The written Secret is read back.
     const auto again = parse_secret(secret_json(*secret, "s", "n", text));
     if (!again || again->data != secret->data) std::abort();
   }

@@ -10,9 +10,9 @@
 
 namespace carve {
 
-/// Slices that an ordinary user may have at once where no row of the configuration says otherwise.
+/// The number of slices that an ordinary user may have at the same time when the row has no max-slices.
 inline constexpr std::uint32_t kUsualMostSlices = 32;
-/// Of each card's slices (kMaxSlicesPerCard) so many are root's alone, where the configuration does not say otherwise.
+/// The default number of each card's kMaxSlicesPerCard slices that only root may take.
 inline constexpr std::uint32_t kUsualSlicesForRoot = 16;
 
 /// One row of who may ask for what; the first row that matches the caller decides. A row without uid and gid

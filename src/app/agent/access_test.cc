@@ -31,7 +31,7 @@ TEST(Access, TheFirstRowThatMatchesDecides) {
   EXPECT_FALSE(check_access({}, {1, 8, {8}}, request, 0));
 }
 
-TEST(Access, AnOrdinaryUserHasACeilingOfSlicesWithoutARowThatNamesOne) {
+TEST(Access, AnOrdinaryUsersSlicesAreLimitedWithoutMaxSlices) {
   AccessRule row;
   row.text = "everyone";
   Request request;

@@ -48,7 +48,7 @@ struct AgentWorld {
   std::function<Result<void>(const std::string& driver_version)> prepare_links;
   Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
   KnownCardsStore* known_cards = nullptr;  // nullptr: with the driver away at the start no card is known
-  CardFiles* card_files = nullptr;  // nullptr: the cards' device files are not Carve's
+  CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
 };
 
 /// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
@@ -115,7 +115,7 @@ class Agent final : public AgentApi, public NodeSlices {
   std::optional<std::string> take_name();  // no lock needed
   static std::string unwritten_name();
   // card_files.cc
-  void tend_card_files(), give_card_files(), withdraw_card_files();
+  void close_card_files(), give_card_files(), withdraw_card_files();
   // ending.cc; under commit_
   Result<std::vector<PodProcess>> pod_processes() const;
   Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,

@@ -3,8 +3,9 @@
 // The cards' device files, where they belong to Carve (own-devices = on).
 namespace carve {
 
-/// Keeps them closed, and says so when somebody opened them. One caller at a time: restore(), then the health thread.
-void Agent::tend_card_files() {
+/// Closes the files again, and reports an event if another program opened them. One caller at a time: restore(), then
+/// the health thread.
+void Agent::close_card_files() {
   if (world_.card_files == nullptr) return;
   std::vector<int> minors;
   {
@@ -27,7 +28,7 @@ void Agent::tend_card_files() {
   }
 }
 
-/// Every living slice has its nodes: those of its cards whose file appeared since, too.
+/// Creates missing nodes of every living slice, also for cards whose device file has appeared since.
 void Agent::give_card_files() {
   if (world_.card_files == nullptr) return;
   std::vector<std::string> ids;
@@ -50,7 +51,7 @@ void Agent::give_card_files() {
   }
 }
 
-/// At the start: those of slices that are no more.
+/// At the start: removes the nodes of slices that no longer exist.
 void Agent::withdraw_card_files() {
   if (world_.card_files == nullptr) return;
   const auto ids = world_.card_files->list();

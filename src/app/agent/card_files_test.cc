@@ -25,7 +25,7 @@ Machine& owning(Machine& machine) {
   return machine;
 }
 
-TEST(AgentsCardFiles, AreClosedAtTheStartAndASliceHasItsOwn) {
+TEST(AgentsCardFiles, AreClosedAtTheStartAndASliceGetsItsOwnNodes) {
   Machine machine;
   auto agent = owning(machine).start({everyone()});
   ASSERT_TRUE(agent);
@@ -40,7 +40,7 @@ TEST(AgentsCardFiles, AreClosedAtTheStartAndASliceHasItsOwn) {
   EXPECT_THAT(machine.card_files.given, IsEmpty());
 }
 
-TEST(AgentsCardFiles, AreNotTouchedWhereTheyAreNotCarves) {
+TEST(AgentsCardFiles, AreNotChangedWithoutOwnDevices) {
   Machine machine;
   auto agent = machine.start();
   const auto grant = agent->allocate(fakes::root(), ask(4, 30), {});
@@ -51,7 +51,7 @@ TEST(AgentsCardFiles, AreNotTouchedWhereTheyAreNotCarves) {
   EXPECT_THAT(machine.card_files.given, IsEmpty());
 }
 
-TEST(AgentsCardFiles, NodesOfSlicesThatAreNoMoreGoAtTheStart) {
+TEST(AgentsCardFiles, NodesOfEndedSlicesAreRemovedAtTheStart) {
   Machine machine;
   machine.card_files.given["run-dead-1"] = {1, {0}};
   auto agent = owning(machine).start();
@@ -60,31 +60,31 @@ TEST(AgentsCardFiles, NodesOfSlicesThatAreNoMoreGoAtTheStart) {
   kept.keep = true;
   const auto grant = agent->allocate(fakes::root(), kept, {});
   ASSERT_TRUE(grant);
-  machine.card_files.given.clear();  // a reboot of /dev, as it were
+  machine.card_files.given.clear();  // as if /dev were created again
   fakes::leave_dead(std::move(agent));
   auto next = machine.start();
   EXPECT_EQ(machine.card_files.given.count(grant->slice), 1U);
   EXPECT_EQ(machine.devices.last.card_files, "/dev/carve/" + grant->slice);
 }
 
-TEST(AgentsCardFiles, ASliceWithoutThemIsRefusedAndLeavesNothing) {
+TEST(AgentsCardFiles, ASliceWithoutItsNodesIsRefusedAndLeavesNothing) {
   Machine machine;
   auto agent = owning(machine).start();
-  machine.card_files.error = "/dev/nvidia0: no device file";
+  machine.card_files.error = "/dev/nvidia0: not a device file";
   const auto refused = agent->allocate(fakes::root(), ask(4, 30), {});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().what, HasSubstr("no device file"));
+  EXPECT_THAT(refused.error().what, HasSubstr("not a device file"));
   EXPECT_THAT(agent->view(fakes::root())->slices, IsEmpty());
   EXPECT_THAT(machine.cgroups.groups, IsEmpty());
   EXPECT_THAT(machine.pages.orders, IsEmpty());
 }
 
-TEST(AgentsCardFiles, WhatOpenedThemAndWhatKeepsThemOpenIsTold) {
+TEST(AgentsCardFiles, AFileThatCannotBeClosedIsReported) {
   Machine machine;
-  machine.card_files.error = "/dev/nvidia0: no device file";
+  machine.card_files.error = "/dev/nvidia0: not a device file";
   auto agent = owning(machine).start();
   const auto view = agent->view(fakes::root());
-  EXPECT_EQ(view->device_error, "/dev/nvidia0: no device file");
+  EXPECT_EQ(view->device_error, "/dev/nvidia0: not a device file");
   ASSERT_FALSE(view->events.empty());
   EXPECT_EQ(view->events.back().kind, "device-file");
   EXPECT_TRUE(view->own_devices);

@@ -54,7 +54,7 @@ std::vector<ProgramError> Agent::take_program_errors() {
 void Agent::run_health(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     judge_cards(world_.gpu.wait_events(kHealthEvery));
-    tend_card_files();
+    close_card_files();
   }
 }
 

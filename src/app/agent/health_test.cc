@@ -145,7 +145,7 @@ TEST_F(AgentHealth, ALostCardStaysWhereItIsInTheListAndComesBack) {
   const auto before = agent->cards();
   machine.gpu.lost.insert("GPU-0");
   pass(1);
-  EXPECT_EQ(health(0).reason, "lost, by the driver's word");
+  EXPECT_EQ(health(0).reason, "lost: the driver reports it as lost");
   // A library opened anew does not list it at all.
   const auto all = machine.gpu.listed;
   machine.gpu.listed.cards.erase(machine.gpu.listed.cards.begin());

@@ -180,7 +180,7 @@ void Agent::take_down(LiveSlice& slice) {
   if (slice.keep) static_cast<void>(world_.devices.withdraw(slice.id));
   if (world_.card_files != nullptr) {
     if (auto gone = world_.card_files->withdraw(slice.id); !gone) {
-      world_.log.warn("device files of a slice stay", {{"slice", slice.id}, {"error", gone.error().what}});
+      world_.log.warn("device files of a slice are not removed", {{"slice", slice.id}, {"error", gone.error().what}});
     }
   }
   if (!slice.whole()) {

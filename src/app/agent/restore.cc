@@ -147,7 +147,7 @@ Result<void> Agent::restore() {
   }
   CARVE_TRY_VOID(restore_records());
   judge_cards({});
-  tend_card_files();
+  close_card_files();
   withdraw_card_files();
   // Processes without a record would have a card that nobody gave them.
   if (world_.cgroups != nullptr) {

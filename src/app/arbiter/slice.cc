@@ -21,7 +21,7 @@
 namespace carve::arbiter {
 namespace {
 
-// The ledgers of agent and control refuse what would not have a place in the arbiter's tables.
+// The ledgers of agent and control refuse slices that do not fit into the arbiter's tables.
 static_assert(lease::kMaxSlices == kMaxSlicesPerCard);
 static_assert(abi::kMaxCardsPerSlice == kMaxCardsPerRequest);
 

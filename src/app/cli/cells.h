@@ -6,16 +6,16 @@
 #include "base/units.h"
 #include "port/agent_api.h"
 
-// What stands in one cell of `carve top`, on one machine and of a cluster.
+// The cells of the tables that `carve top` prints, for one machine and for a cluster.
 namespace carve::cli {
 
-/// "3 GiB"; "?" where the driver does not tell.
+/// "3 GiB"; "?" when the driver does not report the value (Bytes::max()).
 [[nodiscard]] std::string memory_cell(Bytes bytes);
 /// "3 GiB / 4 GiB".
 [[nodiscard]] std::string used_cell(Bytes used, Bytes limit);
-/// "30 burst", or "whole".
+/// The compute that the slice requests: "30 burst" (hundredths of the card, share class), or "whole".
 [[nodiscard]] std::string wanted_cell(const SliceView& slice, const SliceCardView& card);
-/// As much of a card's UUID as tells it from its neighbours.
+/// The first 16 characters of a card's UUID: enough to distinguish the cards of a node.
 [[nodiscard]] std::string short_uuid(const std::string& uuid);
 /// "one, two, three".
 [[nodiscard]] std::string joined(const std::vector<std::string>& words);

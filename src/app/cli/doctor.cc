@@ -17,38 +17,37 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
   if (host.is_node) {
     if (view) return;
     out.push_back({Severity::kError, "the agent does not answer", host.agent_error,
-                   "kubectl -n carve-system get pods -o wide -l app.kubernetes.io/component=agent "
-                   "shows its pod, "
-                   "`kubectl logs` why; running slices keep their limits meanwhile",
+                   "`kubectl -n carve-system get pods -o wide -l app.kubernetes.io/component=agent` shows its pod, "
+                   "`kubectl logs` the reason; running slices keep their limits meanwhile",
                    "agent-away"});
     return;
   }
   if (host.supervisor_lives == false) {
-    out.push_back({Severity::kError, "nothing starts carve's processes again when they die",
+    out.push_back({Severity::kError, "no supervisor restarts Carve's processes when they die",
                    "no `carve up` runs for " + host.runtime_folder,
-                   "start `carve up` (it takes over what still runs)", "no-supervisor"});
+                   "start `carve up`; it takes over the processes and slices that still run", "no-supervisor"});
   }
   if (view) return;
   if (!host.agent_lives) {
     out.push_back({Severity::kError, "the agent does not answer", host.agent_error,
-                   "run `carve doctor` as root, who can see whether it runs; running slices keep their limits",
+                   "run `carve doctor` as root: only root can see whether the agent runs; running slices keep their "
+                   "limits",
                    "agent-away"});
   } else if (host.agent_socket_exists && !*host.agent_lives) {
-    out.push_back({Severity::kError, "the agent is gone, its socket is stale", host.agent_error,
-                   "start `carve up`; it replaces the socket and takes the slices over",
-                   "agent-gone"});
+    out.push_back({Severity::kError, "the agent does not run and has left a stale socket", host.agent_error,
+                   "start `carve up`; it replaces the socket and takes over the slices", "agent-gone"});
   } else if (*host.agent_lives) {
-    out.push_back({Severity::kError, "the agent lives but does not answer", host.agent_error,
-                   "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices "
+    out.push_back({Severity::kError, "the agent runs but does not answer", host.agent_error,
+                   "if the agent is stopped (SIGSTOP, debugger), `kill -CONT` it; otherwise kill it: running slices "
                    "keep their limits",
                    "agent-silent"});
   } else {
-    out.push_back({Severity::kError, "the agent does not run", host.agent_error,
-                   "start `carve up` as root", "agent-away"});
+    out.push_back(
+        {Severity::kError, "the agent does not run", host.agent_error, "start `carve up` as root", "agent-away"});
   }
   if (host.arbiter_lives == false) {
     out.push_back({Severity::kError, "the arbiter does not run",
-                   "slices go on at their last rate and nothing new starts",
+                   "running slices keep their last share of compute, and no new slice starts",
                    "start `carve up` as root", "arbiter-away"});
   }
 }
@@ -56,54 +55,48 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
 void look_at_view(const AgentView& view, Findings& out) {
   if (view.gpu_state == "absent" || view.gpu_state == "starting") {
     out.push_back({Severity::kError, "no driver: NVML is " + view.gpu_state, view.gpu_reason,
-                   "install the NVIDIA driver and load it (nvidia-smi must list the card), or "
-                   "point --driver-root "
-                   "at it; `carve up --help` tells what can be had without a card",
+                   "install and load the NVIDIA driver (nvidia-smi must list the card), or name its folder with "
+                   "--driver-root; `carve up --help` says what works without a card",
                    "driver-absent"});
   }
   if (view.gpu_state == "hanging") {
     out.push_back({Severity::kError, "NVML is hanging", view.gpu_reason,
-                   "look at dmesg for XID messages; a reset of the card or a reboot helps; the "
-                   "second line is blind "
-                   "until it answers",
+                   "look for XID messages in dmesg, then reset the card or reboot; until NVML answers, the second line "
+                   "sees no process",
                    "driver-hanging"});
   }
   if (view.arbiter_state != "ok") {
     out.push_back({Severity::kError, "the arbiter is " + view.arbiter_state, view.arbiter_reason,
-                   "slices go on at their last rate and nothing new starts; `carve up` starts it "
-                   "again, a stopped one "
-                   "needs kill -CONT or kill -9",
+                   "`carve up` restarts an arbiter that has died; a stopped one needs `kill -CONT` or `kill -9`; "
+                   "meanwhile running slices keep their last share of compute, and no new slice starts",
                    "arbiter-away"});
   }
   if (!view.journal_error.empty()) {
-    out.push_back({Severity::kError, "the journal cannot be written", view.journal_error,
-                   "make room on the state folder's disk or make it writable; no new slice is "
-                   "given until then",
-                   "journal"});
+    out.push_back(
+        {Severity::kError, "the journal cannot be written", view.journal_error,
+         "free space on the disk of the state folder, or make the folder writable; until then no new slice is "
+         "created",
+         "journal"});
   }
   if (!view.library_error.empty()) {
-    out.push_back(
-        {Severity::kError, "libcarve is not usable, only whole cards are given", view.library_error,
-         "install libcarve-cuda.so and libcarve-nvml.so beside the carve binary, or name them with "
-         "--lib-source",
-         "library"});
+    out.push_back({Severity::kError, "libcarve is not usable: slices are whole cards only", view.library_error,
+                   "install libcarve-cuda.so and libcarve-nvml.so next to the carve binary, or name their folder with "
+                   "--lib-source",
+                   "library"});
   }
   for (const auto& card : view.cards) {
     if (!card.card.health.ok) {
-      out.push_back({Severity::kError, "card " + card.card.id.str() + " is unhealthy",
-                     card.card.health.reason,
-                     "its slices keep running, no new one is placed there; it heals by itself when "
-                     "the driver lists "
-                     "it again",
+      out.push_back({Severity::kError, "card " + card.card.id.str() + " is unhealthy", card.card.health.reason,
+                     "its slices keep running, and no new slice is placed on it; docs/health.md says what makes a card "
+                     "healthy again",
                      "card-unhealthy"});
     }
     if (!card.foreign.empty()) {
       out.push_back(
           {Severity::kNote,
-           fmt::format("{} process(es) outside any slice use {}", card.foreign.size(),
-                       card.card.id.str()),
-           fmt::format("first: {} ({})", card.foreign.front().pid, card.foreign.front().command),
-           "what they hold is missing for slices; start them with `carve run`",
+           fmt::format("{} process(es) outside any slice use card {}", card.foreign.size(), card.card.id.str()),
+           fmt::format("first: process {} ({})", card.foreign.front().pid, card.foreign.front().command),
+           "slices cannot have the memory and compute that these processes use; start them with `carve run`",
            "foreign-processes"});
     }
   }
@@ -112,34 +105,28 @@ void look_at_view(const AgentView& view, Findings& out) {
   if (breaches > 0) {
     const auto last = std::find_if(view.events.rbegin(), view.events.rend(),
                                    [](const auto& e) { return e.kind.rfind("breach-", 0) == 0; });
-    out.push_back(
-        {Severity::kWarning,
-         fmt::format("the second line acted {} time(s) since the agent started", breaches),
-         last->kind + " " + last->slice + ": " + last->text,
-         "somebody went around the library; `carve top` shows the last events",
-         "second-line-acted"});
+    out.push_back({Severity::kWarning,
+                   fmt::format("the second line acted {} time(s) since the agent started", breaches),
+                   last->kind + " " + last->slice + ": " + last->text,
+                   "a process used a card without libcarve or beyond its limits; `carve top` shows the last events",
+                   "second-line-acted"});
   }
 }
 
 void look_at_cgroups(const HostFacts& host, Findings& out) {
   if (host.cgroup_error.empty()) return;
   if (host.cgroup_mount.empty()) {
-    out.push_back({Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
-                   "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none "
-                   "/sys/fs/cgroup/unified",
+    out.push_back({Severity::kError, "cgroup2 is not mounted: `carve run` cannot work", host.cgroup_error,
+                   "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified",
                    "no-cgroup2"});
   } else if (host.cgroup_read_only) {
-    out.push_back({Severity::kError, "cgroup2 is mounted read-only: `carve run` cannot work",
-                   host.cgroup_error,
+    out.push_back({Severity::kError, "cgroup2 is mounted read-only: `carve run` cannot work", host.cgroup_error,
                    "mount -o remount,rw " + host.cgroup_mount +
-                       "; in a container: start it with a writable one (--privileged, "
-                       "--cgroupns=host)",
+                       "; in a container, start the container with a writable mount (--privileged, --cgroupns=host)",
                    "cgroup2-read-only"});
   } else {
-    out.push_back({Severity::kError, "cgroup2 cannot be used: `carve run` cannot work",
-                   host.cgroup_error,
-                   "make the folder possible, or choose another one below " + host.cgroup_mount +
-                       ": --cgroup-root",
+    out.push_back({Severity::kError, "cgroup2 cannot be used: `carve run` cannot work", host.cgroup_error,
+                   "remove the obstacle, or choose another folder below " + host.cgroup_mount + " with --cgroup-root",
                    "cgroup2-unusable"});
   }
 }
@@ -147,48 +134,43 @@ void look_at_cgroups(const HostFacts& host, Findings& out) {
 void look_at_host(const HostFacts& host, bool running, Findings& out) {
   if (running && host.runtime_exists && !host.runtime_on_tmpfs) {
     out.push_back({Severity::kNote, host.runtime_folder + " is not on a tmpfs",
-                   "what lies there survives a reboot as stale files", "mount a tmpfs on /run",
-                   "runtime-not-tmpfs"});
+                   "its files survive a reboot and are stale then", "mount a tmpfs on /run", "runtime-not-tmpfs"});
   }
   if (host.libraries_noexec) {
     out.push_back({Severity::kError, host.library_folder + " is mounted noexec",
-                   "libraries cannot be loaded from there",
-                   "remount it exec, or choose another folder: --lib-dir", "libraries-noexec"});
+                   "no process can load libraries from this folder",
+                   "remount it exec, or choose another folder with --lib-dir", "libraries-noexec"});
   }
   if (!host.state_error.empty()) {
     out.push_back({Severity::kError, "the state folder cannot be written", host.state_error,
-                   "remount it read-write, or choose another one: --state-dir", "state-folder"});
+                   "remount it read-write, or choose another folder with --state-dir", "state-folder"});
   }
   if (host.state_free && *host.state_free < kLowDisk) {
-    out.push_back(
-        {Severity::kError, "the disk of " + host.state_folder + " is full",
-         to_human(*host.state_free) + " are free, the journal wants " + to_human(kLowDisk),
-         "make room; no new slice is given when the journal cannot be written", "disk-full"});
+    out.push_back({Severity::kError, "the disk of " + host.state_folder + " is full",
+                   to_human(*host.state_free) + " are free, the journal needs " + to_human(kLowDisk),
+                   "free space; no new slice is created while the journal cannot be written", "disk-full"});
   }
   look_at_cgroups(host, out);
   if (!host.journal_error.empty()) {
-    out.push_back({Severity::kError, "the journal cannot be read: no agent starts with it",
-                   host.journal_error,
+    out.push_back({Severity::kError, "the journal cannot be read, so no agent starts", host.journal_error,
                    fmt::format("mv {0}/journal.d/journal {0}/journal.d/journal.damaged, then start `carve up`: it "
-                               "ends the slices that still run, since nothing says whose they are",
+                               "ends the slices that still run, because without the journal their owners are unknown",
                                host.state_folder),
                    "journal-damaged"});
   }
   if (!host.user_namespaces_error.empty()) {
-    out.push_back({Severity::kNote, "ordinary users cannot use `carve run`",
-                   host.user_namespaces_error,
-                   "allow user namespaces, or run it as root; containers are not affected",
+    out.push_back({Severity::kNote, "users other than root cannot use `carve run`", host.user_namespaces_error,
+                   "allow user namespaces, or use `carve run` as root; containers are not affected",
                    "no-user-namespaces"});
   }
   if (!host.overlay_known) {
-    out.push_back({Severity::kNote, "the kernel has no overlayfs loaded",
-                   "it is needed where the driver's names are not in the library folder",
+    out.push_back({Severity::kNote, "overlayfs is not loaded in the kernel",
+                   "`carve run` needs it where the library folder does not contain the driver's file names",
                    "modprobe overlay", "no-overlayfs"});
   }
   for (const auto& node : host.missing_nodes) {
-    out.push_back(
-        {Severity::kError, "device node " + node + " is missing", "the driver lists its card",
-         "nvidia-modprobe -c0 -u makes it, or `nvidia-smi` as root once", "device-node-missing"});
+    out.push_back({Severity::kError, "device node " + node + " is missing", "the driver lists the card of this node",
+                   "create it with `nvidia-modprobe -c0 -u`, or run `nvidia-smi` as root once", "device-node-missing"});
   }
 }
 
@@ -202,8 +184,8 @@ void look_at_open_devices(const HostFacts& host, Findings& out) {
   }
   if (open.empty()) return;
   out.push_back({Severity::kNote, "every local user can use the cards without a slice: " + open,
-                 "own-devices is off: a process outside slices takes memory that slices were promised, and none of "
-                 "them can make a context any more; it is shown, never ended",
+                 "own-devices is off: a process outside slices can take memory that slices were promised; "
+                 "Carve shows such a process, and never kills it",
                  "`own-devices = on` in /etc/carve/carve.conf, or carve up --own-devices on: only root and slices open "
                  "the cards' files until `carve down`",
                  "devices-open"});
@@ -212,24 +194,25 @@ void look_at_open_devices(const HostFacts& host, Findings& out) {
 void look_at_own_devices(const HostFacts& host, const AgentView& view, Findings& out) {
   if (!view.device_error.empty()) {
     out.push_back({Severity::kError, "own-devices is on, and a card's device file is not closed", view.device_error,
-                   "put the file right (nvidia-modprobe -c 0 makes it), or remove the damaged record: the agent tries "
-                   "again twice a second",
+                   "correct the file (nvidia-modprobe -c 0 creates it), or remove the damaged record; the agent "
+                   "retries twice a second",
                    "own-devices"});
   }
   for (const auto& file : host.card_files) {
     if (file.mode == view.device_mode && file.uid == 0 && file.gid == view.device_group) continue;
     out.push_back({Severity::kWarning,
-                   fmt::format("{} has mode {:04o}, owner {}, group {}; wanted are {:04o}, 0, {}", file.path, file.mode,
+                   fmt::format("{} has mode {:04o}, owner {}, group {}; expected: {:04o}, 0, {}", file.path, file.mode,
                                file.uid, file.gid, view.device_mode, view.device_group),
-                   "something sets it again after the agent: a udev rule, nvidia-modprobe, nvidia-persistenced",
-                   "the agent closes it twice a second; if this stays, find what opens it (udevadm info " + file.path +
-                       ")",
+                   "another program sets it again after the agent: a udev rule, nvidia-modprobe, nvidia-persistenced",
+                   "the agent closes it twice a second; if this finding remains, find the program that opens it "
+                   "(udevadm info " +
+                       file.path + ")",
                    "device-file-mode"});
   }
   if (host.driver_sets_mode && (*host.driver_sets_mode & kOthers) != 0) {
     out.push_back({Severity::kWarning, "any local user can open the cards' device files for a moment",
-                   fmt::format("nvidia-modprobe is setuid root, and the driver's parameters tell it to give them mode "
-                               "{:04o}; the agent takes half a second to close them",
+                   fmt::format("nvidia-modprobe is setuid root, and the driver's parameters make it set their mode to "
+                               "{:04o}; the agent takes up to half a second to close them",
                                *host.driver_sets_mode),
                    "options nvidia NVreg_ModifyDeviceFiles=0 in /etc/modprobe.d/, and load the driver again",
                    "device-file-rules"});

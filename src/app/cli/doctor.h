@@ -9,24 +9,25 @@
 #include "core/model/finding.h"
 #include "port/agent_api.h"
 
-// `carve doctor`: from what was seen of this host to findings a person can act on. Pure.
+// `carve doctor`: turns the facts about this host into findings that a person can act on. Pure.
 namespace carve::cli {
 
 /// A card's device file.
 struct CardFileFact {
   std::string path;
-  std::uint32_t mode = 0;  // without its type: 0666
+  std::uint32_t mode = 0;  // without the file type: 0666
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
 };
 
-/// What was looked up on this host. Texts are empty where all is well.
+/// The facts about this host. An error text is empty when nothing is wrong.
 struct HostFacts {
-  bool is_node = false;  // of Kubernetes: its processes are pods, nothing is started by `carve up`
+  bool is_node = false;  // a Kubernetes node: Carve's processes run in pods, `carve up` starts none
   std::string runtime_folder;
   std::string state_folder;
   std::string library_folder;
-  std::optional<bool> supervisor_lives;  // holds its lock, as the next two; nullopt: only root sees that
+  // The next three: true while the process holds its lock file; nullopt: only root can see it.
+  std::optional<bool> supervisor_lives;
   std::optional<bool> agent_lives;
   std::optional<bool> arbiter_lives;
   bool agent_socket_exists = false;
@@ -34,30 +35,30 @@ struct HostFacts {
   bool runtime_exists = false;
   bool runtime_on_tmpfs = false;
   bool libraries_noexec = false;
-  std::string state_error;  // cannot be written
+  std::string state_error;  // why the state folder cannot be written
   std::optional<Bytes> state_free;
   std::string cgroup_error;
-  std::string cgroup_mount;       // where cgroup2 is mounted; empty: nowhere
-  bool cgroup_read_only = false;  // that mount
-  std::string journal_error;      // no agent answers, and none could read its journal
+  std::string cgroup_mount;       // where cgroup2 is mounted; empty: it is not mounted
+  bool cgroup_read_only = false;  // cgroup_mount is mounted read-only
+  std::string journal_error;      // set when no agent answers and the journal cannot be read
   std::string user_namespaces_error;
   bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
-  std::vector<CardFileFact> card_files;    // those that exist
-  /// The mode that the driver's own tool gives them, which any user may start (setuid root); nullopt: none.
+  std::vector<CardFileFact> card_files;    // the existing device nodes of cards
+  /// The mode that nvidia-modprobe sets on them; any user can start it (setuid root). nullopt: it does not set a mode.
   std::optional<std::uint32_t> driver_sets_mode;
 };
 
-/// All that is wrong, worst first. Notes are no fault: they tell what cannot be used here.
+/// All findings, errors first. A note is not a fault: it says what cannot be used on this host.
 [[nodiscard]] std::vector<Finding> diagnose(const HostFacts& host, const std::optional<AgentView>& view);
 
-/// Worst first.
+/// Errors first, then warnings, then notes.
 void sort_by_severity(std::vector<Finding>* findings);
 
 [[nodiscard]] std::string render_findings(const std::vector<Finding>& findings,
                                           const std::optional<AgentView>& view);
 
-/// True when something is wrong: exit code 1.
+/// True when a finding is an error or a warning: `carve doctor` then exits with code 1.
 [[nodiscard]] bool anything_wrong(const std::vector<Finding>& findings);
 
 }  // namespace carve::cli

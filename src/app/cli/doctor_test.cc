@@ -26,7 +26,7 @@ AgentView healthy_view() {
   return view;
 }
 
-std::string said(const HostFacts& host, const std::optional<AgentView>& view) {
+std::string rendered(const HostFacts& host, const std::optional<AgentView>& view) {
   const auto findings = diagnose(host, view);
   for (const auto& finding : findings) {
     EXPECT_FALSE(finding.cause.empty()) << finding.what;
@@ -35,35 +35,35 @@ std::string said(const HostFacts& host, const std::optional<AgentView>& view) {
   return render_findings(findings, view);
 }
 
-TEST(Doctor, AHealthyMachineHasNothingWrong) {
+TEST(Doctor, AHealthyMachineHasNoFindings) {
   EXPECT_FALSE(anything_wrong(diagnose(healthy_host(), healthy_view())));
-  EXPECT_NE(said(healthy_host(), healthy_view()).find("nothing is wrong"), std::string::npos);
+  EXPECT_NE(rendered(healthy_host(), healthy_view()).find("nothing is wrong"), std::string::npos);
 }
 
-TEST(Doctor, WhatOnlyRootSeesIsNotSaidToBeGone) {
+TEST(Doctor, DoesNotReportWhatOnlyRootCanSeeAsAbsent) {
   auto host = healthy_host();
   host.supervisor_lives = host.agent_lives = host.arbiter_lives = std::nullopt;
   EXPECT_FALSE(anything_wrong(diagnose(host, healthy_view())));
   host.agent_error = "x";
-  const auto words = said(host, std::nullopt);
+  const auto words = rendered(host, std::nullopt);
   EXPECT_EQ(words.find("arbiter does not run"), std::string::npos) << words;
-  EXPECT_EQ(words.find("nothing starts"), std::string::npos) << words;
+  EXPECT_EQ(words.find("no supervisor"), std::string::npos) << words;
 }
 
-TEST(Doctor, EveryFaultHasACauseAndAFix) {
+TEST(Doctor, ReportsEveryFaultWithCauseAndFix) {
   struct Row {
     const char* expected;
     void (*spoil)(HostFacts&, std::optional<AgentView>&);
   };
   const Row rows[] = {
       {"no `carve up` runs", [](HostFacts& h, auto&) { h.supervisor_lives = false; }},
-      {"socket is stale",
+      {"left a stale socket",
        [](HostFacts& h, auto& v) {
          h.agent_lives = false;
          h.agent_error = "x";
          v.reset();
        }},
-      {"lives but does not answer",
+      {"runs but does not answer",
        [](HostFacts& h, auto& v) {
          h.agent_error = "x";
          v.reset();
@@ -116,7 +116,7 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
          h.cgroup_mount = "/sys/fs/cgroup";
          h.cgroup_read_only = true;
        }},
-      {"another one below /sys/fs/cgroup",
+      {"another folder below /sys/fs/cgroup",
        [](HostFacts& h, auto&) {
          h.cgroup_error = "a file is there";
          h.cgroup_mount = "/sys/fs/cgroup";
@@ -128,7 +128,7 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
          v->own_devices = true;
          v->device_error = "x";
        }},
-      {"/dev/nvidia0 has mode 0666, owner 0, group 0; wanted are 0660, 0, 44",
+      {"/dev/nvidia0 has mode 0666, owner 0, group 0; expected: 0660, 0, 44",
        [](HostFacts& h, auto& v) {
          v->own_devices = true;
          v->device_mode = 0660;
@@ -146,30 +146,30 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
     std::optional<AgentView> view = healthy_view();
     row.spoil(host, view);
     EXPECT_TRUE(anything_wrong(diagnose(host, view))) << row.expected;
-    EXPECT_NE(said(host, view).find(row.expected), std::string::npos) << row.expected << "\n"
-                                                                      << said(host, view);
+    EXPECT_NE(rendered(host, view).find(row.expected), std::string::npos) << row.expected << "\n"
+                                                                          << rendered(host, view);
   }
   auto host = healthy_host();
   host.user_namespaces_error = "max_user_namespaces is 0";
   EXPECT_FALSE(anything_wrong(diagnose(host, healthy_view())));
-  EXPECT_NE(said(host, healthy_view()).find("ordinary users cannot"), std::string::npos);
+  EXPECT_NE(rendered(host, healthy_view()).find("users other than root cannot"), std::string::npos);
 }
 
-TEST(Doctor, SaysWhetherTheCardsDeviceFilesAreOpen) {
+TEST(Doctor, ReportsOpenDeviceFilesOfCards) {
   auto host = healthy_host();
   host.card_files = {{"/dev/nvidia0", 0600, 0, 0}, {"/dev/nvidia1", 0666, 0, 0}};
   host.driver_sets_mode = 0666;
   auto view = healthy_view();
-  EXPECT_FALSE(anything_wrong(diagnose(host, view))) << "off is a choice";
-  EXPECT_NE(said(host, view).find("without a slice: /dev/nvidia1 (0666)"), std::string::npos) << said(host, view);
+  EXPECT_FALSE(anything_wrong(diagnose(host, view))) << "own-devices is optional";
+  EXPECT_NE(rendered(host, view).find("without a slice: /dev/nvidia1 (0666)"), std::string::npos) << rendered(host, view);
   host.is_node = true;
-  EXPECT_EQ(said(host, view).find("devices-open"), std::string::npos) << "there it cannot be on";
+  EXPECT_EQ(rendered(host, view).find("devices-open"), std::string::npos) << "own-devices is not available on a node";
   host.is_node = false;
   view.own_devices = true;
   view.device_mode = 0600;
   host.card_files[1].mode = 0600;
   host.driver_sets_mode = 0660;
-  EXPECT_TRUE(diagnose(host, view).empty()) << said(host, view);
+  EXPECT_TRUE(diagnose(host, view).empty()) << rendered(host, view);
 }
 
 }  // namespace

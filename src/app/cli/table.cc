@@ -6,7 +6,7 @@
 namespace carve::cli {
 namespace {
 
-/// Characters, not bytes: continuation bytes of UTF-8 take no column.
+/// The number of characters, not bytes: continuation bytes of UTF-8 use no column.
 std::size_t columns_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));

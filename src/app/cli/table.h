@@ -5,15 +5,15 @@
 
 namespace carve::cli {
 
-/// Columns that line up, for a terminal: the first row is the head. Columns listed in `right` (by index) are
-/// aligned to the right. Trailing spaces are cut.
+/// Aligns the columns of a table for a terminal. The first row is the header. `right` lists the indexes of the columns
+/// that are aligned to the right. Trailing spaces are removed.
 [[nodiscard]] std::string aligned(const std::vector<std::vector<std::string>>& rows,
                                   const std::vector<std::size_t>& right, const std::string& indent);
 
-/// "████░░░░" of `width` cells for a share of 0..1.
+/// A bar like "████░░░░", `width` characters wide, for a share from 0 to 1.
 [[nodiscard]] std::string bar(double share, int width);
 
-/// At most `width` characters, "…" at the end when cut.
+/// At most `width` characters of `text`; a shortened text ends with "…".
 [[nodiscard]] std::string clipped(const std::string& text, std::size_t width);
 
 }  // namespace carve::cli

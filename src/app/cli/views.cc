@@ -34,7 +34,7 @@ std::string card_line(const CardView& card) {
 }  // namespace
 
 std::string describe_cards(const AgentView& view) {
-  if (view.cards.empty()) return "no card (NVML " + view.gpu_state + ": " + view.gpu_reason + ")";
+  if (view.cards.empty()) return "no cards (NVML " + view.gpu_state + ": " + view.gpu_reason + ")";
   std::map<std::string, int> models;
   for (const auto& card : view.cards) ++models[card.card.model];
   std::string text;
@@ -50,9 +50,8 @@ std::string render_inspect(const AgentView& view) {
     const Bytes free = card.exclusive ? Bytes() : card.card.memory - card.set_aside;
     const auto left = card.exclusive ? CoreShare() : CoreShare::whole() - card.guaranteed;
     out += "\n" + card_line(card);
-    out +=
-        fmt::format("  memory   {} granted of {}, {} free{}\n", to_human(card.set_aside),
-                    to_human(card.card.memory), to_human(free), card.exclusive ? " (one has it alone)" : "");
+    out += fmt::format("  memory   {} granted of {}, {} free{}\n", to_human(card.set_aside), to_human(card.card.memory),
+                       to_human(free), card.exclusive ? " (exclusive: one owner has the whole card)" : "");
     out += fmt::format("  compute  {} guaranteed of 100, {} free\n", card.guaranteed.hundredths(),
                        left.hundredths());
     std::vector<std::vector<std::string>> rows = {
@@ -67,11 +66,11 @@ std::string render_inspect(const AgentView& view) {
     }
     if (rows.size() > 1) out += aligned(rows, {2}, "  ");
     for (const auto& process : card.foreign) {
-      out += fmt::format("  outside any slice: process {} ({}) holds {}\n", process.pid, process.command,
+      out += fmt::format("  outside any slice: process {} ({}) uses {}\n", process.pid, process.command,
                          memory_cell(process.memory));
     }
   }
-  if (view.waiting > 0) out += fmt::format("\n{} request(s) wait for a place\n", view.waiting);
+  if (view.waiting > 0) out += fmt::format("\n{} request(s) wait for free capacity\n", view.waiting);
   return out;
 }
 
@@ -85,8 +84,8 @@ std::string render_top(const AgentView& view) {
     out += fmt::format("  memory {} {}   compute {} {} %   {} °C   {} W\n", bar(used, 20),
                        used_cell(card.used, card.card.memory), bar(card.utilization_percent / 100.0, 20),
                        card.utilization_percent, card.temperature_c, card.power_mw / 1000);
-    std::vector<std::vector<std::string>> rows = {{"SLICE", "PID", "COMMAND", "MEMORY USED / LIMIT",
-                                                   "COMPUTE WANTED", "DELIVERED", "NVML SM", "STATE"}};
+    std::vector<std::vector<std::string>> rows = {
+        {"SLICE", "PID", "COMMAND", "MEMORY USED / LIMIT", "COMPUTE REQUESTED", "DELIVERED", "NVML SM", "STATE"}};
     for (const auto& slice : view.slices) {
       for (const auto& held : slice.cards) {
         if (held.card != card.card.id.str()) continue;

@@ -31,7 +31,7 @@ AgentView example() {
   return view;
 }
 
-TEST(Views, InspectTellsWhatIsGrantedAndFree) {
+TEST(Views, InspectShowsGrantedAndFreeCapacity) {
   const auto text = render_inspect(example());
   EXPECT_NE(text.find("4 GiB granted of 140 GiB, 136 GiB free"), std::string::npos) << text;
   EXPECT_NE(text.find("30 guaranteed of 100, 70 free"), std::string::npos);
@@ -39,21 +39,21 @@ TEST(Views, InspectTellsWhatIsGrantedAndFree) {
   EXPECT_NE(text.find("outside any slice: process 99"), std::string::npos);
 }
 
-TEST(Views, TopPutsWantedBesideDelivered) {
+TEST(Views, TopShowsLimitsNextToUse) {
   const auto text = render_top(example());
   EXPECT_NE(text.find("3 GiB / 4 GiB"), std::string::npos) << text;
   EXPECT_NE(text.find("29.7 %"), std::string::npos);
   EXPECT_NE(text.find("foreign"), std::string::npos);
 }
 
-TEST(Views, AMachineWithoutACardSaysWhy) {
+TEST(Views, WithoutCardsInspectSaysWhy) {
   AgentView view;
   view.gpu_state = "absent";
   view.gpu_reason = "no driver library";
-  EXPECT_NE(render_inspect(view).find("no card (NVML absent: no driver library)"), std::string::npos);
+  EXPECT_NE(render_inspect(view).find("no cards (NVML absent: no driver library)"), std::string::npos);
 }
 
-TEST(Table, LinesUp) {
+TEST(Table, AlignsColumnsByCharacters) {
   EXPECT_EQ(aligned({{"A", "B"}, {"xx", "1"}, {"°", "22"}}, {1}, ""), "A    B\nxx   1\n°   22\n");
   EXPECT_EQ(bar(0.5, 4), "██░░");
   EXPECT_EQ(clipped("abcdef", 4), "abc…");

@@ -26,10 +26,11 @@ constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";
 constexpr std::string_view kNodes = "system:node:";
 constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
-// What the extender of the name's older projects writes when it binds: elasticgpu.io/container-NAME = "0,1".
+// The annotation that the extender of the older elasticgpu.io projects writes when it binds:
+// elasticgpu.io/container-NAME = "0,1".
 constexpr std::string_view kChosen = "elasticgpu.io/container-";
 
-/// One review on its way to its answer.
+/// One review in progress.
 struct Work {
   const Review& review;
   const codec::DialectSettings& dialects;
@@ -38,8 +39,7 @@ struct Work {
   std::vector<Error> errors;
   std::vector<std::string> warnings;
   std::vector<codec::PatchStep> patch;
-  std::vector<std::string>
-      missing;  // what should stand there already, when the validating webhook is asked
+  std::vector<std::string> missing;  // what the validating webhook expects to find and does not
   AdmissionFaults faults = {};
 
   void add(std::string path, std::string value) {
@@ -58,13 +58,13 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-/// A static pod's image in the API: the kubelet runs the file, whatever is answered.
+/// A mirror pod: the kubelet runs the static pod's file regardless of the answer.
 bool is_mirror(const Review& review) {
   return starts_with(review.user, kNodes) &&
          review.pod.annotations.count(std::string(kMirror)) != 0;
 }
 
-/// Of the container, as a pod asks for it; nullptr: it asks for nothing of ours.
+/// The container's part of the request; nullptr: the container requests nothing from Carve.
 const PartRequest* part_of(const std::vector<PartRequest>& parts, const std::string& name) {
   const auto found = std::find_if(parts.begin(), parts.end(),
                                   [&](const PartRequest& part) { return part.part == name; });
@@ -76,7 +76,8 @@ std::string amount_in(const std::map<std::string, std::string>& amounts) {
   return found == amounts.end() ? std::string() : found->second;
 }
 
-/// What no tenant decides about a pod: the record, what dialects show of it, and cards in another's words.
+/// Annotations that no tenant may set: the record, the dialects' projections of it, and the older projects' card
+/// choice.
 bool is_carves(std::string_view key) {
   if (key == codec::kRecordAnnotation || starts_with(key, kChosen)) return true;
   for (const auto& dialect : codec::dialects()) {
@@ -86,20 +87,20 @@ bool is_carves(std::string_view key) {
   return false;
 }
 
-/// A record that a tenant brings along is not one: nobody decided it.
+/// Removes records and projections that a tenant supplies: Carve did not make that decision.
 void strip(Work& work) {
   for (const auto& [key, value] : work.review.pod.annotations) {
     if (!is_carves(key)) continue;
     work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(key), ""});
-    work.missing.push_back("annotation " + key + " may be written by carve-control only");
-    work.warnings.push_back("annotation " + key + (starts_with(key, kChosen)
-                                                       ? " was taken out: Carve chooses the cards"
-                                                       : " was taken out: Carve writes it when it places the pod"));
+    work.missing.push_back("annotation " + key + ": only carve-control may write it");
+    work.warnings.push_back("annotation " + key +
+                            (starts_with(key, kChosen) ? ": removed; Carve chooses the cards"
+                                                       : ": removed; Carve writes it when it places the pod"));
   }
 }
 
-/// Manifests of the field hold a placeholder where a container's name belongs. The API server refuses such a key as
-/// well, and does not say what belongs there.
+/// Published manifests contain a placeholder instead of a container's name. The API server refuses such a key as well,
+/// but does not say what to write there.
 void check_placeholders(Work& work) {
   std::vector<std::string> names;
   for (const auto& container : work.review.pod.containers) names.push_back(container.name);
@@ -108,34 +109,34 @@ void check_placeholders(Work& work) {
     if (!starts_with(key, kOurs) || at == std::string::npos) continue;
     work.refuse(
         AdmissionFault::kAnnotation,
-        fmt::format("annotation {}: {} stands for the name of a container; write that instead (this pod has {})",
+        fmt::format("annotation {}: {} is a placeholder; replace it with the name of a container (this pod has {})",
                     key.substr(0, 128), key.substr(at, 64), fmt::join(names, ", ")));
   }
 }
 
-/// A preference that nobody understands would quietly be none.
+/// Without this check an invalid preference would silently have no effect.
 void check_placement(Work& work) {
   if (const auto said = codec::placement_of(work.review.pod); !said)
     work.refuse(AdmissionFault::kPlacement, said.error());
 }
 
-/// Names below elasticgpu.io/ that mean nothing: a typing error would wait for ever.
+/// Refuses unknown names below elasticgpu.io/: a pod with a typing error would wait forever.
 void check_names(Work& work, const codec::ContainerAsk& container) {
   for (const auto* amounts : {&container.limits, &container.requests}) {
     for (const auto& [name, value] : *amounts) {
       if (!starts_with(name, kOurs) || name == kSlots) continue;
       const auto& native = codec::dialects().front().resources;
       if (std::find(native.begin(), native.end(), name) != native.end()) continue;
-      if (amounts == &container.requests && container.limits.count(name) != 0)
-        continue;  // said already
+      if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // reported with the limits
       work.refuse(AdmissionFault::kResourceName,
-                  fmt::format("container {}: {}: no such resource; legal are {}", container.name, name.substr(0, 64),
-                              fmt::join(native, ", ")));
+                  fmt::format("container {}: {}: no such resource; valid names are {}", container.name,
+                              name.substr(0, 64), fmt::join(native, ", ")));
     }
   }
 }
 
-/// Names of dialects that nobody reads yet, which beside one of ours say more than would be done.
+/// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored
+/// silently.
 constexpr std::array<std::string_view, 3> kUnread = {"nvidia.com/gpumem", "nvidia.com/gpucores",
                                                      "aliyun.com/gpu-core."};
 
@@ -145,16 +146,15 @@ void check_unread(Work& work, const codec::ContainerAsk& container) {
       if (!starts_with(name, start) || value == "0") continue;
       work.refuse(
           AdmissionFault::kResourceName,
-          fmt::format("container {}: {}: not read by Carve; leave it out, or ask with {} instead "
-                      "of all of these names",
-                      container.name, name.substr(0, 64),
-                      fmt::join(codec::dialects().front().resources, ", ")));
+          fmt::format("container {}: {}: Carve does not read this name; remove it, or request cards with {} "
+                      "instead of all these names",
+                      container.name, name.substr(0, 64), fmt::join(codec::dialects().front().resources, ", ")));
     }
   }
 }
 
-/// Cards by a claim and cards by a resource name in one container: two doors, two sets of libraries over each other,
-/// and nobody can tell which of both was meant. Whose devices a claim is for does not stand in the pod.
+/// Refuses cards by a claim together with cards by a resource name in one container: both doors would mount their
+/// libraries over each other, and the intent is unclear. The pod does not say which devices a claim is for.
 void check_claims(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask) {
   if (container.claims.empty()) return;
   std::vector<std::string_view> names;
@@ -165,13 +165,13 @@ void check_claims(Work& work, const ReviewedContainer& container, const codec::C
   }
   work.refuse(
       AdmissionFault::kClaim,
-      fmt::format("container {}: resources.claims ({}) beside {}: ambiguous; legal is one of both in a container. Ask "
-                  "for cards by the claim alone, or leave the claim out; one for another kind of device belongs to "
-                  "another container of the pod",
+      fmt::format("container {}: resources.claims ({}) together with {}: ambiguous; a container may use only one of "
+                  "them. Request cards by the claim alone, or remove the claim; move a claim for another kind of "
+                  "device to another container of the pod",
                   container.name, fmt::join(container.claims, ", "), fmt::join(names, ", ")));
 }
 
-/// One slot per card that the container touches, as limits and requests.
+/// Adds one slot per card that the container uses, to limits and requests.
 void put_slots(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask,
                const PartRequest& part) {
   const std::string wanted = std::to_string(part.request.count);
@@ -181,9 +181,8 @@ void put_slots(Work& work, const ReviewedContainer& container, const codec::Cont
     if (written == wanted) return;
     if (!there) work.add(base + "/" + map, "{}");
     work.add(base + "/" + map + "/" + pointer_word(kSlots), json_text(wanted));
-    work.missing.push_back(fmt::format("container {}: {} of {} are \"{}\" where {} {} needed",
-                                       container.name, map, kSlots, written, wanted,
-                                       part.request.count == 1 ? "is" : "are"));
+    work.missing.push_back(
+        fmt::format("container {}: {}: {} is \"{}\", must be \"{}\"", container.name, map, kSlots, written, wanted));
   };
   put("limits", container.has_limits, amount_in(ask.limits));
   put("requests", container.has_requests, amount_in(ask.requests));
@@ -191,23 +190,21 @@ void put_slots(Work& work, const ReviewedContainer& container, const codec::Cont
 
 void check_slots(Work& work, const codec::ContainerAsk& ask) {
   if (amount_in(ask.limits).empty() && amount_in(ask.requests).empty()) return;
-  work.refuse(
-      AdmissionFault::kSlots,
-      fmt::format("container {}: {} without a request for cards; nobody asks for slots, Carve adds "
-                  "one per card "
-                  "(ask with {})",
-                  ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
+  work.refuse(AdmissionFault::kSlots,
+              fmt::format("container {}: {} without a request for cards; do not request slots, Carve adds one per card "
+                          "(request cards with {})",
+                          ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
 }
 
-/// Empty, void and none give no card anywhere.
+/// Empty, void and none expose no card on any runtime.
 bool is_harmless(const ReviewedContainer::Visible& visible) {
   return !visible.from &&
          (visible.value.empty() || visible.value == "void" || visible.value == "none");
 }
 
-/// NVIDIA_VISIBLE_DEVICES in a container's own environment gives nothing that was not asked for.
-/// What an image sets cannot be seen here; what whole ConfigMaps set is overruled where the pod is
-/// reviewed at all.
+/// Ensures that NVIDIA_VISIBLE_DEVICES in a container's environment exposes no card that was not requested. The value
+/// that an image sets is not visible here. A value from an envFrom ConfigMap is overridden if the pod is reviewed at
+/// all.
 void close_environment(Work& work, const ReviewedContainer& container) {
   if (work.settings.visible == VisibleDevices::kLeave || container.asks_others) return;
   const std::string entry =
@@ -218,19 +215,19 @@ void close_environment(Work& work, const ReviewedContainer& container) {
         visible.from ? "(from elsewhere)" : "\"" + visible.value.substr(0, 64) + "\"";
     const std::string what = fmt::format(
         "container {}: {} = {} {}", container.name, codec::kVisibleDevices, value,
-        container.claims.empty() ? "without a request for a card" : "beside claims, which need no variable");
+        container.claims.empty() ? "without a request for a card" : "together with claims, which need no variable");
     if (work.settings.visible == VisibleDevices::kRefuse) {
       work.refuse(AdmissionFault::kVisibleDevices,
-                  what + "; legal are void and none" +
-                  (container.claims.empty()
-                       ? fmt::format(", or ask ({}, …)", codec::dialects().front().resources.front())
-                       : ""));
+                  what + "; set it to void or none" +
+                      (container.claims.empty()
+                           ? fmt::format(", or request a card ({}, …)", codec::dialects().front().resources.front())
+                           : ""));
       continue;
     }
     work.patch.push_back(
         {"replace", fmt::format("{}/env/{}", container.path, visible.index), entry});
     work.missing.push_back(what);
-    work.warnings.push_back(what + ": it was set to void");
+    work.warnings.push_back(what + ": set to void");
   }
   if (!container.visible.empty() || !container.env_from) return;
   if (!container.has_env) work.add(container.path + "/env", "[]");
@@ -244,7 +241,7 @@ void annotate(Work& work, std::string_view key, const std::string& value) {
   work.add("/metadata/annotations/" + pointer_word(key), json_text(value));
 }
 
-/// A pod that asks: where it goes, and what was understood.
+/// Completes a pod that requests cards: its scheduler, and the parsed request.
 void complete(Work& work, const std::vector<PartRequest>& parts) {
   const Review& review = work.review;
   if (review.node.empty()) {
@@ -255,7 +252,7 @@ void complete(Work& work, const std::vector<PartRequest>& parts) {
   } else if (!work.validating) {
     work.warnings.push_back(
         "spec.nodeName " + review.node +
-        ": no scheduler is asked; the pod's containers start when Carve finds room on that node");
+        ": the pod bypasses the scheduler; its containers start when Carve finds room on that node");
   }
   annotate(work, kUnderstood, to_human(parts));
 }
@@ -266,7 +263,7 @@ void review_pod(Work& work) {
   if (is_mirror(review)) return;
   for (const auto& key : review.odd) {
     work.refuse(AdmissionFault::kAnnotation,
-                fmt::format("label or annotation {}: its value is no text; write it in quotes", key.substr(0, 128)));
+                fmt::format("label or annotation {}: its value is not a string; put it in quotes", key.substr(0, 128)));
   }
   check_placeholders(work);
   const auto parts = codec::requests_of(review.pod, work.dialects);
@@ -289,7 +286,7 @@ void review_pod(Work& work) {
   complete(work, *parts);
 }
 
-/// Containers that were added to a running pod have no request, and so no card.
+/// Ephemeral containers have no request, and therefore get no card.
 void review_ephemeral(Work& work) {
   for (const auto& container : work.review.containers) {
     if (container.ephemeral) close_environment(work, container);
@@ -315,14 +312,13 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
     if (!work.errors.empty()) {
       work.refuse(
           AdmissionFault::kNotMutated,
-          "the mutating webhook carve-admission puts this right: it was not asked, or another "
-          "webhook changed the "
-          "pod after it");
+          "the mutating webhook carve-admission corrects this: it was not called, or another webhook changed the pod "
+          "after it");
     }
   }
   if (const auto refused = joined(work.errors); !refused) {
     answer.refusal = "carve: " + refused.error().what;
-    tell(work.faults);
+    notify(work.faults);
     return answer;
   }
   if (validating) return answer;
@@ -331,14 +327,14 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
   return answer;
 }
 
-void Admission::tell(AdmissionFaults faults) const {
+void Admission::notify(AdmissionFaults faults) const {
   if (watcher_) watcher_(faults);
 }
 
 std::string Admission::answer_text(std::string_view call, bool validating) const {
   const auto review = codec::parse_review(call);
   if (review) return codec::to_json(answer(*review, validating));
-  tell(AdmissionFaults().set(static_cast<std::size_t>(AdmissionFault::kUnreadable)));
+  notify(AdmissionFaults().set(static_cast<std::size_t>(AdmissionFault::kUnreadable)));
   return codec::to_json({"", "carve: " + review.error().what, {}, {}});
 }
 

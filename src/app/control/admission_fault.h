@@ -8,17 +8,17 @@
 
 namespace carve::control {
 
-/// What is wrong with a pod that admission refuses, as a class to count by; the text is for whoever made it.
+/// Classes of faults for which admission refuses a pod, for counting. The refusal's text is for the pod's author.
 enum class AdmissionFault : std::uint8_t {
   kUnreadable,      // the review or its pod
   kRequest,         // amounts, units, limits and requests that differ, two spellings in one container
-  kResourceName,    // a name below elasticgpu.io/ that means nothing, or one that nobody reads yet
+  kResourceName,    // an unknown name below elasticgpu.io/, or a name that Carve does not read yet
   kSlots,           // slots without a request for cards
   kClaim,           // cards by a claim and by a name in one container
-  kAnnotation,      // a placeholder, or a value that is no text
-  kPlacement,       // a preference that nobody understands
+  kAnnotation,      // a placeholder, or a value that is not a string
+  kPlacement,       // a preference that cannot be parsed
   kVisibleDevices,  // NVIDIA_VISIBLE_DEVICES without a request
-  kNotMutated,      // what the mutating webhook would have put right
+  kNotMutated,      // what the mutating webhook would have corrected
 };
 inline constexpr std::size_t kAdmissionFaults = 9;
 using AdmissionFaults = std::bitset<kAdmissionFaults>;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// What came back, as the API server reads it.
+/// An answer as the API server reads it.
 struct Answer {
   bool allowed = false;
   std::string refusal;
@@ -62,7 +62,7 @@ std::string call(const json::value& object, const std::string& operation = "CREA
            {"oldObject", old}}}});
 }
 
-/// A pod of one container c with these members besides its name, and `meta` in its metadata.
+/// A pod with one container c, with further members of the container, the metadata and the spec.
 json::value pod(const std::string& container, const std::string& meta = "",
                 const std::string& spec = "") {
   return json::parse(R"({"metadata":{"name":"p")" + meta +
@@ -75,19 +75,19 @@ std::string env(const std::string& all) { return R"(,"env":[)" + all + "]"; }
 class AdmissionTest : public ::testing::Test {
  protected:
   Answer mutate(const json::value& object) const { return read(admission_.mutate(call(object))); }
-  /// The object after the mutating webhook; a failure of the test when it was refused.
+  /// The object after the mutating webhook; the test fails if the webhook refuses it.
   json::value mutated(json::value object) const {
     const auto answer = mutate(object);
     EXPECT_TRUE(answer.allowed) << answer.refusal;
     EXPECT_TRUE(testing::apply_patch(object, answer.patch)) << answer.patch;
     const auto again = mutate(object).patch;
-    EXPECT_TRUE(again.empty() || again == "[]") << "read back and applied again it changes: " << again;
+    EXPECT_TRUE(again.empty() || again == "[]") << "the second review changes the object: " << again;
     return object;
   }
   Admission admission_{{}, {"carve-scheduler", VisibleDevices::kVoid}};
 };
 
-TEST_F(AdmissionTest, APodThatAsksGetsItsSlotsItsSchedulerAndWhatWasUnderstood) {
+TEST_F(AdmissionTest, AddsSlotsSchedulerAndParsedRequestToAPodThatRequestsCards) {
   const auto done =
       mutated(pod(limits(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")"), "",
                   R"(,"schedulerName":"default-scheduler")"));
@@ -99,7 +99,7 @@ TEST_F(AdmissionTest, APodThatAsksGetsItsSlotsItsSchedulerAndWhatWasUnderstood) 
       R"("schedulerName":"carve-scheduler"}})");
 }
 
-TEST_F(AdmissionTest, OneSlotPerCardThatEachContainerTouches) {
+TEST_F(AdmissionTest, AddsOneSlotPerCardOfEachContainer) {
   const auto done =
       mutated(json::parse(R"({"metadata":{"labels":{"aliyun.com/gpu-count":"2"}},"spec":{
     "initContainers":[{"name":"i","resources":{"limits":{"nvidia.com/gpu":"3"}}},
@@ -124,13 +124,13 @@ TEST_F(AdmissionTest, OneSlotPerCardThatEachContainerTouches) {
             "besteffort)");
 }
 
-TEST_F(AdmissionTest, SlotsThatSomebodyWroteAreSetRight) {
+TEST_F(AdmissionTest, CorrectsSlotsThatATenantWrote) {
   const auto done = mutated(pod(limits(R"("nvidia.com/gpu":"2","elasticgpu.io/slot":"60")")));
   EXPECT_EQ(done.at_pointer("/spec/containers/0/resources/limits/elasticgpu.io~1slot").as_string(),
             "2");
 }
 
-TEST_F(AdmissionTest, OnlyPodsOfTheDefaultSchedulerAreTakenOver) {
+TEST_F(AdmissionTest, SetsTheSchedulerOnlyForPodsOfTheDefaultScheduler) {
   const auto asks = limits(R"("nvidia.com/gpu":"1")");
   EXPECT_EQ(mutated(pod(asks, "", R"(,"schedulerName":"volcano")"))
                 .at("spec")
@@ -143,12 +143,12 @@ TEST_F(AdmissionTest, OnlyPodsOfTheDefaultSchedulerAreTakenOver) {
                    .as_object()
                    .contains("schedulerName"));
   EXPECT_THAT(mutate(pod(asks, "", R"(,"nodeName":"n1")")).warnings,
-              ElementsAre(HasSubstr("no scheduler is asked")));
+              ElementsAre(HasSubstr("the pod bypasses the scheduler")));
   const Admission shared{{}, {"", VisibleDevices::kVoid}};
   EXPECT_THAT(read(shared.mutate(call(pod(asks)))).patch, Not(HasSubstr("schedulerName")));
 }
 
-TEST_F(AdmissionTest, WhatDoesNotConcernUsIsNotTouched) {
+TEST_F(AdmissionTest, LeavesUnrelatedPodsUnchanged) {
   EXPECT_EQ(mutate(pod(limits(R"("cpu":"1")"))).patch, "[]");
   EXPECT_EQ(mutate(pod(env(R"({"name":"A","value":"b"})"))).patch, "[]");
   const Admission dra{{Bytes::gib(1), false}, {}};
@@ -156,14 +156,14 @@ TEST_F(AdmissionTest, WhatDoesNotConcernUsIsNotTouched) {
                                      env(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})")))))
                 .patch,
             "[]")
-      << "another's card on this installation, and his variable";
+      << "another system's card on this installation, with that system's variable";
   for (const char* operation : {"DELETE", "CONNECT"}) {
     const auto answer = read(admission_.mutate(call(nullptr, operation)));
     EXPECT_TRUE(answer.allowed) << answer.refusal;
   }
 }
 
-TEST_F(AdmissionTest, AForgedRecordAndForgedProjectionsAreTakenOut) {
+TEST_F(AdmissionTest, RemovesAForgedRecordAndForgedProjections) {
   const auto brought =
       pod("", R"(,"annotations":{"mine":"1","carve.elasticgpu.io/record":"{}",)"
               R"("ALIYUN_COM_GPU_MEM_IDX":"0","ALIYUN_COM_GPU_MEM_ASSUME_TIME":"1",)"
@@ -172,24 +172,23 @@ TEST_F(AdmissionTest, AForgedRecordAndForgedProjectionsAreTakenOut) {
   EXPECT_THAT(mutate(brought).warnings, Not(IsEmpty()));
   const auto left = read(admission_.validate(call(brought)));
   EXPECT_FALSE(left.allowed);
-  EXPECT_THAT(left.refusal,
-              HasSubstr("carve.elasticgpu.io/record may be written by carve-control only"));
+  EXPECT_THAT(left.refusal, HasSubstr("carve.elasticgpu.io/record: only carve-control may write it"));
 }
 
-TEST_F(AdmissionTest, CardsInTheWordsOfAnOlderSchedulerAreTakenOut) {
+TEST_F(AdmissionTest, RemovesTheCardChoiceOfAnOlderScheduler) {
   const auto brought = pod(limits(R"("elasticgpu.io/gpu-core":"30")"),
                            R"(,"annotations":{"elasticgpu.io/container-c":"0","mine":"1"})");
   const auto done = mutated(brought);
   EXPECT_FALSE(done.at("metadata").at("annotations").as_object().contains("elasticgpu.io/container-c"));
   EXPECT_TRUE(done.at("metadata").at("annotations").as_object().contains("mine"));
   EXPECT_THAT(mutate(brought).warnings,
-              ElementsAre("annotation elasticgpu.io/container-c was taken out: Carve chooses the cards"));
+              ElementsAre("annotation elasticgpu.io/container-c: removed; Carve chooses the cards"));
   EXPECT_THAT(read(admission_.validate(call(brought))).refusal,
-              HasSubstr("elasticgpu.io/container-c may be written by"));
+              HasSubstr("elasticgpu.io/container-c: only carve-control may write it"));
 }
 
-// CO-2: in all three spellings, with the dialect's own unit in the text.
-TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
+// CO-2: all three spellings, with the dialect's own unit in the text.
+TEST_F(AdmissionTest, RefusesTheSameErrorsInEachSpelling) {
   struct Spelling {
     std::string name;
     std::string unit;
@@ -206,11 +205,11 @@ TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
       return answer.refusal;
     };
     const std::string start = "carve: container c: " + name + ": ";
-    const std::string legal = fmt::format("legal are 1 to {} {}", most, unit);
+    const std::string legal = fmt::format("legal: 1 to {} {}", most, unit);
     EXPECT_EQ(refusal(R"(,"resources":{"requests":{)" + amount("3") + "}}"),
-              start + "\"3\" stands in requests only; write it in limits (requests may repeat it)");
+              start + "\"3\" is set only in requests; set it in limits (requests may repeat it)");
     EXPECT_EQ(refusal(R"(,"resources":{"requests":{)" + amount("1") + R"(},"limits":{)" + amount("2") + "}}"),
-              start + "requests say \"1\", limits \"2\"; they have to be equal");
+              start + "requests has \"1\", limits has \"2\"; they must be equal");
     EXPECT_THAT(refusal(limits(amount("5500m"))), HasSubstr("\"5500m\" is not a whole number; " + legal));
     EXPECT_THAT(refusal(limits(amount("10G"))),
                 HasSubstr("\"10G\" is 10000000000 " + unit + ", out of range; " + legal));
@@ -227,91 +226,89 @@ TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
       HasSubstr("aliyun.com/gpu-count: \"17\""));
 }
 
-TEST_F(AdmissionTest, ClaimsAndCardsInOneContainerAreAmbiguous) {
+TEST_F(AdmissionTest, RefusesClaimsTogetherWithCardsInOneContainer) {
   const auto both = [](const std::string& amounts) {
     return pod(R"(,"resources":{"claims":[{"name":"gpu"},{"name":"nic","request":"port"}],"limits":{)" + amounts +
                "}}");
   };
   EXPECT_EQ(mutate(both(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")")).refusal,
-            "carve: container c: resources.claims (gpu, nic) beside elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core: "
-            "ambiguous; legal is one of both in a container. Ask for cards by the claim alone, or leave the claim out; "
-            "one for another kind of device belongs to another container of the pod");
+            "carve: container c: resources.claims (gpu, nic) together with elasticgpu.io/gpu-memory, "
+            "elasticgpu.io/gpu-core: ambiguous; a container may use only one of them. Request cards by the claim "
+            "alone, or remove the claim; move a claim for another kind of device to another container of the pod");
   for (const char* amounts : {R"("aliyun.com/gpu-mem":"3")", R"("nvidia.com/gpu":"1")"}) {
-    EXPECT_THAT(mutate(both(amounts)).refusal, HasSubstr("resources.claims (gpu, nic) beside "));
+    EXPECT_THAT(mutate(both(amounts)).refusal, HasSubstr("resources.claims (gpu, nic) together with "));
     EXPECT_FALSE(read(admission_.validate(call(both(amounts)))).allowed);
   }
   EXPECT_TRUE(mutate(both(R"("cpu":"1")")).allowed);
-  EXPECT_TRUE(mutate(both(R"("nvidia.com/gpu":"0")")).allowed) << "zero asks for nothing";
+  EXPECT_TRUE(mutate(both(R"("nvidia.com/gpu":"0")")).allowed) << "zero requests nothing";
   EXPECT_TRUE(mutate(json::parse(R"({"metadata":{"name":"p"},"spec":{"containers":[
     {"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}}},
     {"name":"d","resources":{"claims":[{"name":"nic"}]}}]}})"))
                   .allowed);
 }
 
-TEST_F(AdmissionTest, APlaceholderIsNoContainersName) {
+TEST_F(AdmissionTest, RefusesAPlaceholderInPlaceOfAContainerName) {
   EXPECT_EQ(mutate(pod("", R"(,"annotations":{"elasticgpu.io/egpuc-<container-name>":"claim"})")).refusal,
-            "carve: annotation elasticgpu.io/egpuc-<container-name>: <container-name> stands for the name of a "
-            "container; write that instead (this pod has c)");
+            "carve: annotation elasticgpu.io/egpuc-<container-name>: <container-name> is a placeholder; replace it "
+            "with the name of a container (this pod has c)");
 }
 
 // CO-2, UN-2, UN-3 and R0-2 for the native, gpushare and nvidia.com/gpu spellings: the whole texts.
-TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
+TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
   struct Row {
     json::value object;
     std::string text;
   };
   const std::vector<Row> rows = {
       {pod(R"(,"resources":{"requests":{"aliyun.com/gpu-mem":"3"}})"),
-       "carve: container c: aliyun.com/gpu-mem: \"3\" stands in requests only; write it in limits "
+       "carve: container c: aliyun.com/gpu-mem: \"3\" is set only in requests; set it in limits "
        "(requests may repeat "
        "it)"},
       {pod(R"(,"resources":{"requests":{"nvidia.com/gpu":"1"},"limits":{"nvidia.com/gpu":"2"}})"),
-       "carve: container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be "
+       "carve: container c: nvidia.com/gpu: requests has \"1\", limits has \"2\"; they must be "
        "equal"},
-      {pod(limits(R"("aliyun.com/gpu-mem":"5500m")")),  // 5.5, as the API server hands it on
-       "carve: container c: aliyun.com/gpu-mem: \"5500m\" is not a whole number; legal are 1 to "
+      {pod(limits(R"("aliyun.com/gpu-mem":"5500m")")),  // 5.5, as the API server normalises it
+       "carve: container c: aliyun.com/gpu-mem: \"5500m\" is not a whole number; legal: 1 to "
        "4096 GiB"},
       {pod(limits(R"("aliyun.com/gpu-mem":"10G")")),
-       "carve: container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal "
-       "are 1 to 4096 GiB"},
+       "carve: container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal: "
+       "1 to 4096 GiB"},
       {pod(limits(R"("elasticgpu.io/gpu-memory":"4Gi")")),
        "carve: container c: elasticgpu.io/gpu-memory: \"4Gi\" is 4294967296 MiB, out of range; "
-       "legal are 1 to 4194304 "
+       "legal: 1 to 4194304 "
        "MiB"},
       {pod(limits(R"("aliyun.com/gpu-mem":"9")"), R"(,"labels":{"aliyun.com/gpu-count":"2"})"),
-       "carve: container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are "
+       "carve: container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal: "
        "multiples of 2"},
       {pod(limits(R"("aliyun.com/gpu-mem":"9")"), R"(,"labels":{"aliyun.com/gpu-count":"two"})"),
-       "carve: container c: aliyun.com/gpu-count: \"two\" is not a whole number; legal are 1 to 16 "
+       "carve: container c: aliyun.com/gpu-count: \"two\" is not a whole number; legal: 1 to 16 "
        "cards"},
       {pod(limits(R"("elasticgpu.io/gpu-core":"150")")),
        "carve: container c: elasticgpu.io/gpu-memory, gpu-core, gpu: cores: \"150\" is neither a "
        "share of one card nor a "
-       "number of whole cards; legal are 1 to 100 hundredths of each card, or 200, 300, … 1600 for "
-       "that many hundredths "
-       "in whole cards"},
+       "number of whole cards; legal: 1 to 100 hundredths of each card, or 200, 300, … 1600 for "
+       "whole cards"},
       {pod(limits(R"("elasticgpu.io/gpu-mem":"4")")),
-       "carve: container c: elasticgpu.io/gpu-mem: no such resource; legal are "
+       "carve: container c: elasticgpu.io/gpu-mem: no such resource; valid names are "
        "elasticgpu.io/gpu-memory, "
        "elasticgpu.io/gpu-core, elasticgpu.io/gpu"},
       {pod(limits(R"("elasticgpu.io/slot":"1")")),
-       "carve: container c: elasticgpu.io/slot without a request for cards; nobody asks for slots, "
-       "Carve adds one per "
-       "card (ask with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu)"},
+       "carve: container c: elasticgpu.io/slot without a request for cards; do not request slots, Carve adds one per "
+       "card (request cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu)"},
       {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/share-class":3})"),
-       "carve: label or annotation elasticgpu.io/share-class: its value is no text; write it in "
+       "carve: label or annotation elasticgpu.io/share-class: its value is not a string; put it in "
        "quotes; container c: "
-       "elasticgpu.io/share-class: \"3\" is no class; legal are fixed, burst or besteffort"},
+       "elasticgpu.io/share-class: \"3\" is not a class; legal: fixed, burst or besteffort"},
       {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/placement":"tight"})"),
-       "carve: annotation elasticgpu.io/placement: \"tight\" is no placement; legal are binpack, spread for nodes "
-       "and cards alike, or each by itself: node:spread, card:binpack, node:spread,card:binpack"},
+       "carve: annotation elasticgpu.io/placement: \"tight\" is not a placement; legal: binpack, spread for nodes "
+       "and cards, or one for each: node:spread, card:binpack, node:spread,card:binpack"},
       {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
-       "carve: container c: nvidia.com/gpu beside aliyun.com/gpu-mem: one container asks in one "
-       "spelling"},
+       "carve: container c: nvidia.com/gpu together with aliyun.com/gpu-mem: one container must use one "
+       "dialect"},
       {pod(limits(R"("nvidia.com/gpu":"1","nvidia.com/gpumem":"4096")")),
-       "carve: container c: nvidia.com/gpumem: not read by Carve; leave it out, or ask with "
+       "carve: container c: nvidia.com/gpumem: Carve does not read this name; remove it, or request cards with "
        "elasticgpu.io/gpu-memory, "
-       "elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all of these names"},
+       "elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all these names"},
   };
   for (const auto& row : rows) {
     const auto answer = mutate(row.object);
@@ -321,7 +318,7 @@ TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
   }
 }
 
-TEST_F(AdmissionTest, EverythingThatIsWrongIsSaidAtOnce) {
+TEST_F(AdmissionTest, ReportsAllErrorsTogether) {
   const auto answer = mutate(json::parse(R"({"spec":{"containers":[
     {"name":"a","resources":{"limits":{"aliyun.com/gpu-mem":"10G"}}},
     {"name":"b","resources":{"limits":{"nvidia.com/gpu":"17"}}},
@@ -331,7 +328,7 @@ TEST_F(AdmissionTest, EverythingThatIsWrongIsSaidAtOnce) {
   EXPECT_THAT(answer.refusal, HasSubstr("container d: "));
 }
 
-TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
+TEST_F(AdmissionTest, VoidsOrRefusesVisibleDevicesWithoutARequest) {
   const std::string all = R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})";
   const std::string from =
       R"({"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"configMapKeyRef":{"name":"m","key":"k"}}})";
@@ -343,7 +340,7 @@ TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
     EXPECT_FALSE(read(admission_.validate(call(one))).allowed);
     const Admission strict{{}, {"", VisibleDevices::kRefuse}};
     EXPECT_THAT(read(strict.mutate(call(one))).refusal,
-                HasSubstr("without a request for a card; legal are void and none, or ask"));
+                HasSubstr("without a request for a card; set it to void or none, or request a card"));
     const Admission lax{{}, {"", VisibleDevices::kLeave}};
     EXPECT_EQ(read(lax.mutate(call(one))).patch, "[]");
   }
@@ -354,29 +351,29 @@ TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
   }
 }
 
-// A claim says nothing of cards, and who gives cards by one overrules the variable through CDI.
-TEST_F(AdmissionTest, VisibleDevicesBesideAClaimIsVoidToo) {
+// A claim may be for another kind of device, and a driver that assigns cards by a claim overrides the variable by CDI.
+TEST_F(AdmissionTest, VoidsVisibleDevicesTogetherWithAClaim) {
   const auto one = [](const std::string& rest) {
     return pod(R"(,"resources":{"claims":[{"name":"nic"}])" + rest + "}" +
                env(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})"));
   };
   EXPECT_EQ(mutated(one("")).at_pointer("/spec/containers/0/env/0/value").as_string(), "void");
   EXPECT_THAT(mutate(one("")).warnings,
-              ElementsAre(HasSubstr("beside claims, which need no variable: it was set to void")));
-  EXPECT_THAT(read(admission_.validate(call(one("")))).refusal, HasSubstr("= \"all\" beside claims"));
+              ElementsAre(HasSubstr("together with claims, which need no variable: set to void")));
+  EXPECT_THAT(read(admission_.validate(call(one("")))).refusal, HasSubstr("= \"all\" together with claims"));
   const Admission strict{{}, {"", VisibleDevices::kRefuse}};
-  EXPECT_THAT(read(strict.mutate(call(one("")))).refusal, ::testing::EndsWith("legal are void and none"));
+  EXPECT_THAT(read(strict.mutate(call(one("")))).refusal, ::testing::EndsWith("set it to void or none"));
   const auto from = pod(R"(,"resources":{"claims":[{"name":"nic"}]},"envFrom":[{"configMapRef":{"name":"m"}}])");
   EXPECT_EQ(mutated(from).at_pointer("/spec/containers/0/env/0/value").as_string(), "void");
   const auto other = [&](const char* name) {
     return mutate(one(fmt::format(R"(,"limits":{{"{}":"1"}})", name))).patch;
   };
-  EXPECT_THAT(other("nvidia.com/hostdev"), HasSubstr("void")) << "a network function, no card";
-  EXPECT_EQ(other("nvidia.com/mig-1g.5gb"), "[]") << "another's card, and his variable";
+  EXPECT_THAT(other("nvidia.com/hostdev"), HasSubstr("void")) << "a network function, not a card";
+  EXPECT_EQ(other("nvidia.com/mig-1g.5gb"), "[]") << "another system's card, with that system's variable";
   EXPECT_EQ(other("nvidia.com/gpu.shared"), "[]");
 }
 
-TEST_F(AdmissionTest, EveryListOfContainersIsLookedAt) {
+TEST_F(AdmissionTest, ReviewsEveryListOfContainers) {
   const auto done = mutated(json::parse(R"({"metadata":{"name":"p"},"spec":{
     "initContainers":[{"name":"i","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"0"}]}],
     "containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}},
@@ -384,12 +381,12 @@ TEST_F(AdmissionTest, EveryListOfContainersIsLookedAt) {
                   {"name":"d","envFrom":[{"configMapRef":{"name":"m"}}]}]}})"));
   EXPECT_EQ(done.at_pointer("/spec/initContainers/0/env/0/value").as_string(), "void");
   EXPECT_EQ(done.at_pointer("/spec/containers/0/env/0/value").as_string(), "all")
-      << "of a container that asks it is the node that sets it";
+      << "in a container that requests cards the node sets the variable";
   EXPECT_EQ(done.at_pointer("/spec/containers/1/env/0/value").as_string(), "void")
-      << "a variable of its own overrules a ConfigMap's";
+      << "the container's own variable overrides the ConfigMap's";
 }
 
-TEST_F(AdmissionTest, AContainerThatIsAddedLaterSeesNoCard) {
+TEST_F(AdmissionTest, HidesCardsFromAnEphemeralContainer) {
   auto object = json::parse(
       R"({"spec":{"containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}}}],
     "ephemeralContainers":[{"name":"e","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}})");
@@ -402,7 +399,7 @@ TEST_F(AdmissionTest, AContainerThatIsAddedLaterSeesNoCard) {
                    .contains("elasticgpu.io/slot"));
 }
 
-TEST_F(AdmissionTest, StaticPodsAreLeftAsTheirFileSays) {
+TEST_F(AdmissionTest, LeavesStaticPodsAsTheirFileSays) {
   const auto object = pod(
       limits(R"("nvidia.com/gpu":"1")"),
       R"(,"annotations":{"kubernetes.io/config.mirror":"x","carve.elasticgpu.io/record":"{}"})");
@@ -411,20 +408,19 @@ TEST_F(AdmissionTest, StaticPodsAreLeftAsTheirFileSays) {
   EXPECT_EQ(answer.patch,
             R"([{"op":"remove","path":"/metadata/annotations/carve.elasticgpu.io~1record"}])");
   EXPECT_THAT(mutate(object).patch, HasSubstr("elasticgpu.io~1slot"))
-      << "a tenant's pod is none, whatever it says";
+      << "a tenant's pod is not a mirror pod, whatever its annotations say";
 }
 
-TEST_F(AdmissionTest, ACallThatCannotBeReadIsRefusedToNobody) {
+TEST_F(AdmissionTest, RefusesAnUnreadableCallWithAnEmptyUid) {
   const auto text = admission_.mutate("{");
   EXPECT_THAT(text, HasSubstr(R"("uid":"","allowed":false)"));
   EXPECT_FALSE(mutate(json::parse(R"({"spec":{"containers":[{}]}})")).allowed);
 }
 
-TEST_F(AdmissionTest, TheValidatingWebhookRefusesWhatTheOtherOneDidNotSee) {
+TEST_F(AdmissionTest, ValidatingWebhookRefusesWhatTheMutatingOneDidNotReview) {
   const auto object = pod(limits(R"("nvidia.com/gpu":"2")"));
   const auto answer = read(admission_.validate(call(object)));
-  EXPECT_THAT(answer.refusal,
-              HasSubstr("limits of elasticgpu.io/slot are \"\" where 2 are needed"));
+  EXPECT_THAT(answer.refusal, HasSubstr("limits: elasticgpu.io/slot is \"\", must be \"2\""));
   EXPECT_THAT(answer.refusal, HasSubstr("the mutating webhook carve-admission"));
   const auto good = admission_.validate(call(mutated(object)));
   EXPECT_TRUE(read(good).allowed);
@@ -442,7 +438,7 @@ std::size_t occurrences(const std::string& text, const std::string& word) {
   return count;
 }
 
-TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
+TEST(Manifests, CoverEveryNameOfTheDialects) {
   const std::string webhook = deployed("webhook.yaml");
   const std::string policy = deployed("record-policy.yaml");
   for (const auto& dialect : codec::dialects()) {
@@ -473,8 +469,8 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
   EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(codec::kRecordAnnotation) + "'"), 2U);
 }
 
-/// The API server reads the epoch out of the record's text.
-TEST(Manifests, KnowWhereTheEpochStandsInARecord) {
+/// The API server's policy extracts the epoch from the record's text.
+TEST(Manifests, MatchTheEpochsPositionInTheRecordText) {
   const std::string policy = deployed("leader-policy.yaml");
   EXPECT_EQ(occurrences(policy, "startsWith('{\"v\":1,\"epoch\":')"), 1U);
   EXPECT_EQ(occurrences(policy, "int(variables.record.substring(15).split(',')[0])"), 1U);
@@ -541,7 +537,7 @@ json::value random_pod() {
   return json::object{{"metadata", std::move(meta)}, {"spec", std::move(spec)}};
 }
 
-RC_GTEST_FIXTURE_PROP(AdmissionTest, WhatWasReviewedIsUnchangedByTheNextReview, ()) {
+RC_GTEST_FIXTURE_PROP(AdmissionTest, SecondReviewChangesNothing, ()) {
   auto object = random_pod();
   const auto first = mutate(object);
   RC_CLASSIFY(first.allowed, "allowed");

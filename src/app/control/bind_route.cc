@@ -7,14 +7,16 @@ namespace carve::control {
 std::string BindRoute::bind(std::string_view call) const {
   if (world_.leads()) return world_.bind(call);
   const auto holder = world_.holder();
-  if (holder.empty()) return codec::binding_result("no replica of carve-control leads just now; it is tried again");
+  if (holder.empty())
+    return codec::binding_result("no replica of carve-control leads at the moment; kube-scheduler retries");
   const auto address = address_in(holder);
   if (address.empty())
-    return codec::binding_result(holder + " leads and says no address; this replica may not bind; it is tried again");
+    return codec::binding_result("the leader " + holder +
+                                 " publishes no address, and this replica may not bind; kube-scheduler retries");
   auto answer = world_.ask(address, call);
   if (answer) return std::move(*answer);
   return codec::binding_result("the leader " + holder + " did not answer (" + answer.error().what +
-                               "); it is tried again");
+                               "); kube-scheduler retries");
 }
 
 std::string holder_identity(const std::string& name, const std::string& address) {

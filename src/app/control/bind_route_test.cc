@@ -16,7 +16,7 @@ class BindRouteTest : public ::testing::Test {
                            [this](const std::string& address, std::string_view call) -> Result<std::string> {
                              asked_ += address + " ";
                              if (!answers_) return fail(Code::kDeadlineExceeded, "no answer");
-                             return "there " + std::string(call);
+                             return "forwarded " + std::string(call);
                            }});
     return route.bind("pod");
   }
@@ -26,24 +26,24 @@ class BindRouteTest : public ::testing::Test {
   std::string asked_;
 };
 
-TEST_F(BindRouteTest, TheLeaderBindsItself) {
+TEST_F(BindRouteTest, LeaderBindsItself) {
   leads_ = true;
   EXPECT_EQ(bind(), "bound pod");
   EXPECT_EQ(asked_, "");
 }
 
-TEST_F(BindRouteTest, AFollowerAsksTheLeader) {
-  EXPECT_EQ(bind(), "there pod");
+TEST_F(BindRouteTest, FollowerForwardsToTheLeader) {
+  EXPECT_EQ(bind(), "forwarded pod");
   EXPECT_EQ(asked_, "10.0.0.1:8443 ");
 }
 
-TEST_F(BindRouteTest, WithoutAnAnswerItIsTriedAgain) {
+TEST_F(BindRouteTest, ReturnsARetryableErrorWithoutAnAnswer) {
   answers_ = false;
-  EXPECT_THAT(bind(), HasSubstr("did not answer (no answer); it is tried again"));
+  EXPECT_THAT(bind(), HasSubstr("did not answer (no answer); kube-scheduler retries"));
   holder_ = "a_1";
-  EXPECT_THAT(bind(), HasSubstr("says no address"));
+  EXPECT_THAT(bind(), HasSubstr("publishes no address"));
   holder_.clear();
-  EXPECT_THAT(bind(), HasSubstr("no replica of carve-control leads just now"));
+  EXPECT_THAT(bind(), HasSubstr("no replica of carve-control leads at the moment"));
 }
 
 TEST(HolderIdentity, CarriesTheAddress) {

@@ -10,7 +10,7 @@
 namespace carve::control {
 namespace {
 
-/// What another replica sent the pod there for; empty where it says nothing that can be read.
+/// The slices for which another replica sent the pod there; empty if `wish` contains no valid record.
 std::vector<Slice> slices_in(const std::string& wish) {
   if (wish.empty()) return {};
   const auto record = codec::decode_record(wish);
@@ -22,7 +22,7 @@ std::vector<Slice> slices_in(const std::string& wish) {
 std::string what_it_got(const std::string& node, const std::vector<Slice>& slices) {
   std::string text = "on node " + node;
   for (const Slice& slice : slices) {
-    text += fmt::format("; {}: ", slice.part);
+    text += fmt::format("{} container {}: ", &slice == slices.data() ? ":" : ";", slice.part);
     if (slice.whole) {
       text += "the whole card " + slice.card.str();
     } else {
@@ -34,17 +34,18 @@ std::string what_it_got(const std::string& node, const std::vector<Slice>& slice
 }
 
 std::string Binder::bind(std::string_view call) {
-  struct Waits {
-    explicit Waits(Binder& whose) : binder(whose) { ++binder.in_bind_; }
-    Waits(const Waits&) = delete;
-    Waits& operator=(const Waits&) = delete;
-    ~Waits() {
-      binder.last_ = binder.world_.clock.now().time_since_epoch().count();  // first: no moment between looks idle
+  struct InProgress {
+    explicit InProgress(Binder& owner) : binder(owner) { ++binder.in_bind_; }
+    InProgress(const InProgress&) = delete;
+    InProgress& operator=(const InProgress&) = delete;
+    ~InProgress() {
+      // Before --in_bind_, so that busy() sees no gap.
+      binder.last_ = binder.world_.clock.now().time_since_epoch().count();
       --binder.in_bind_;
     }
     Binder& binder;
   };
-  const Waits waits(*this);
+  const InProgress in_progress(*this);
   const auto done = bind_pod(call);
   return codec::binding_result(done ? std::string() : done.error().what);
 }
@@ -53,15 +54,15 @@ bool Binder::busy() const {
   return in_bind_ > 0 || world_.clock.now().time_since_epoch() < Clock::Duration(last_.load()) + kBurst;
 }
 
-Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::string& name, const std::string& uid) {
-  if (auto known = world_.model.pod(uid)) return known;
-  // Bound before our watch has told of it, or nothing of ours.
+Result<ClusterModel::Pod> Binder::read_pod(const std::string& space, const std::string& name, const std::string& uid) {
+  if (auto stored = world_.model.pod(uid)) return stored;
+  // The watch has not shown the pod yet, or the pod requests nothing from Carve.
   CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
   CARVE_TRY(auto object, codec::parse_cluster_pod(text));
-  if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has that name now");
+  if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has this name now");
   PodEntry pod;
   pod.object = object;
-  if (auto known = known_pod(std::move(object), world_.settings)) pod = std::move(*known);
+  if (auto entry = pod_entry_of(std::move(object), world_.settings)) pod = std::move(*entry);
   return std::make_shared<const PodEntry>(std::move(pod));
 }
 
@@ -71,25 +72,25 @@ Result<void> Binder::bind_pod(std::string_view call) {
     ++refused_;
     return why;
   };
-  // Two of them: a pod that is not known is read first.
+  // Twice kWrite: a pod that the model does not contain is read first.
   if (!world_.leader.leads_until(world_.clock.now() + 2 * kWrite)) {
     const auto holder = world_.leader.holder();
-    return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve control does not lead{}; try again",
-                                                       holder.empty() ? std::string() : " (" + holder + " does)")));
+    return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve-control does not lead{}; try again",
+                                                       holder.empty() ? "" : " (the leader is " + holder + ")")));
   }
-  const auto found = pod_of(args.space, args.pod, args.uid);
+  const auto found = read_pod(args.space, args.pod, args.uid);
   if (!found) return refuse(fail_in("pod " + args.space + "/" + args.pod, found.error()));
   const PodEntry& pod = **found;
-  if (!pod.nonsense.empty()) return refuse(fail(Code::kInvalidArgument, pod.nonsense));
+  if (!pod.request_error.empty()) return refuse(fail(Code::kInvalidArgument, pod.request_error));
   if (!pod.object.node.empty()) {
-    if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // an answer that was lost
-    return refuse(fail(Code::kFailedPrecondition, "the pod is on node " + pod.object.node + " already"));
+    if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // the answer was lost
+    return refuse(fail(Code::kFailedPrecondition, "the pod is already bound to node " + pod.object.node));
   }
   if (pod.parts.empty()) return bind_without_cards(pod, args.node);
   const auto epoch = world_.leader.epoch();
-  auto why = world_.why ? world_.why(pod.owner(), args.node) : std::string();
+  auto why = world_.why_sent ? world_.why_sent(pod.owner(), args.node) : std::string();
   if (why.empty()) why = args.why;
-  auto wish = world_.expected ? world_.expected(pod.owner(), args.node) : std::vector<Slice>();
+  auto wish = world_.sent_for ? world_.sent_for(pod.owner(), args.node) : std::vector<Slice>();
   if (wish.empty()) wish = slices_in(args.wish);
   const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch, wish);
   if (!room) return refuse(fail_in("node " + args.node, room.error()));
@@ -117,34 +118,34 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   if (!record) return give_up(record.error());
   const auto text = codec::encode_record(*record);
   if (!text) return give_up(text.error());
-  PodEntry there = pod;
-  there.object.node = room.node;
-  const auto body = codec::binding_body(pod.object, room.node, annotations_of(there, *record, *text));
-  // The last look before the write: whoever was stopped since the first one finds out here.
+  PodEntry bound = pod;
+  bound.object.node = room.node;
+  const auto body = codec::binding_body(pod.object, room.node, annotations_of(bound, *record, *text));
+  // The last check before the write: it catches a process that was stopped since the first check.
   if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + kWrite)) {
     ++refused_;
-    return give_up({Code::kUnavailable, "this replica of carve control does not lead any more; try again"});
+    return give_up({Code::kUnavailable, "this replica of carve-control no longer leads; try again"});
   }
   const auto written = world_.api.create(pod_path(ask.space, ask.name) + "/binding", body);
   if (written) {
     world_.model.settle(room.node, room.owner, Outcome::kBound);
     ++bound_;
-    told(pod, room, why);
+    report_assigned(pod, room, why);
     return {};
   }
   const auto code = written.error().code;
   const bool lost = may_be_done(written.error());
-  // 409: bound already, perhaps by an earlier call of ours whose answer was lost; or another UID.
+  // 409: the pod is already bound, perhaps by an earlier write of ours whose answer was lost; or the UID differs.
   if (!lost && code != Code::kAlreadyExists && code != Code::kAborted) {
     ++failed_;
     return give_up(written.error());
   }
   if (lost) ++unknown_;
-  switch (look_at(room)) {
+  switch (read_outcome(room)) {
     case Seen::kOurs:
       world_.model.settle(room.node, room.owner, Outcome::kBound);
       ++found_bound_;
-      told(pod, room);
+      report_assigned(pod, room);
       return {};
     case Seen::kNever:
       if (watch_is_behind(room))
@@ -152,10 +153,10 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
       else
         world_.model.release(room.node, room.owner);
       break;
-    case Seen::kUnbound:  // what the server has refused will not come; what it has not answered may
+    case Seen::kUnbound:  // a refused write never takes effect; an unanswered one still may
       world_.model.settle(room.node, room.owner, lost ? Outcome::kUnknown : Outcome::kFailed);
       break;
-    case Seen::kNothing:
+    case Seen::kUnreadable:
       world_.model.settle(room.node, room.owner, Outcome::kUnknown);
       break;
   }
@@ -163,8 +164,8 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   return tl::unexpected(written.error());
 }
 
-/// A scheduler that is told of more names than elasticgpu.io/slot hands us pods that ask for 0 of them, or that have no
-/// slots: they hold nothing, and no record says that they do.
+/// A scheduler that is configured with more names than elasticgpu.io/slot also sends pods that request 0 of them, or
+/// that have no slots. They hold nothing and get no record.
 Result<void> Binder::bind_without_cards(const PodEntry& pod, const std::string& node) {
   const auto& ask = pod.object.ask;
   const auto written =
@@ -174,11 +175,11 @@ Result<void> Binder::bind_without_cards(const PodEntry& pod, const std::string& 
   return {};
 }
 
-Binder::Seen Binder::look_at(const Reservation& room) {
+Binder::Seen Binder::read_outcome(const Reservation& room) {
   const auto text = world_.api.get(pod_path(room.space, room.pod));
-  if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kNothing;
+  if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kUnreadable;
   const auto object = codec::parse_cluster_pod(*text);
-  if (!object) return Seen::kNothing;
+  if (!object) return Seen::kUnreadable;
   if (object->ask.uid != room.owner.uid || object->ended) return Seen::kNever;
   if (object->node.empty() || (object->node == room.node && object->record.empty())) return Seen::kUnbound;
   const auto record = codec::decode_record(object->record);
@@ -190,19 +191,19 @@ Binder::Seen Binder::look_at(const Reservation& room) {
 bool Binder::watch_is_behind(const Reservation& room) const { return world_.model.pod(room.owner.uid) != nullptr; }
 
 void Binder::step() {
-  const auto now = world_.clock.now();  // before the reads: what is read is at least as new
-  for (const Reservation& room : world_.model.unsettled(now - kLook)) {
-    const auto seen = look_at(room);
-    const bool forgotten = now >= room.since + kForgotten;
-    if ((seen == Seen::kNever && (forgotten || !watch_is_behind(room))) || (seen == Seen::kUnbound && forgotten)) {
+  const auto now = world_.clock.now();  // before the reads, so every read is at least as new
+  for (const Reservation& room : world_.model.unsettled(now - kReadAfter)) {
+    const auto seen = read_outcome(room);
+    const bool expired = now >= room.since + kWriteExpired;
+    if ((seen == Seen::kNever && (expired || !watch_is_behind(room))) || (seen == Seen::kUnbound && expired)) {
       ++released_;
       world_.model.release(room.node, room.owner);
-      world_.log.info("room released: its write came to nothing",
+      world_.log.info("room released: its write did not take effect",
                       {{"pod", room.space + "/" + room.pod}, {"node", room.node}});
     } else if (seen == Seen::kOurs && !room.bound) {
       ++found_bound_;
       world_.model.settle(room.node, room.owner, Outcome::kBound);
-      if (const auto pod = world_.model.pod(room.owner.uid)) told(*pod, room);
+      if (const auto pod = world_.model.pod(room.owner.uid)) report_assigned(*pod, room);
     }
   }
 }
@@ -211,11 +212,11 @@ void Binder::run(Clock& clock, const std::stop_token& stop) {
   while (clock.sleep_for(std::chrono::seconds(1), stop)) step();
 }
 
-void Binder::told(const PodEntry& pod, const Reservation& room, const std::string& why) {
-  if (!world_.tell) return;
+void Binder::report_assigned(const PodEntry& pod, const Reservation& room, const std::string& why) {
+  if (!world_.post_event) return;
   const auto& ask = pod.object.ask;
-  world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
-               what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
+  world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
+                     "assigned " + what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 
 Binder::Stats Binder::stats() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }

@@ -28,7 +28,7 @@ std::string call(const std::string& uid, const std::string& node = "n1") {
 
 constexpr char kOk[] = R"({"Error":""})";
 
-/// Bindings that are late, lost, or both: the answer comes or not, the effect now, later or never.
+/// An API whose Bindings may be late or lost: the answer arrives or not, and the effect comes now, later or never.
 class Unsure final : public RelayedKubeApi {
  public:
   Unsure(FakeKubeApi& api, unsigned seed) : RelayedKubeApi(api), random_(seed) {}
@@ -38,15 +38,15 @@ class Unsure final : public RelayedKubeApi {
     {
       const std::lock_guard lock(mutex_);
       way = static_cast<unsigned>(random_() % 6);
-      if (random_() % 2 == 0) lost = Code::kInternal;  // 5xx: the server gave up, and nobody knows after what
+      if (random_() % 2 == 0) lost = Code::kInternal;  // 5xx: the server gave up at an unknown point
       if (way == 2 || way == 3) late_.emplace_back(path, body);
     }
-    if (way == 0) return fail(Code::kUnavailable, "the server says to come again later");
-    if (way == 1) (void)api_.create(path, body);  // done, and the answer is lost
-    if (way <= 3) return fail(lost, "no answer that says whether it was done");
+    if (way == 0) return fail(Code::kUnavailable, "the server asks for a retry later");
+    if (way == 1) (void)api_.create(path, body);  // the write takes effect, and its answer is lost
+    if (way <= 3) return fail(lost, "no answer about the write's effect");
     return api_.create(path, body);
   }
-  /// Some of the late ones arrive, in any order.
+  /// Lets some of the late writes arrive, in random order.
   void arrive(std::size_t most) {
     for (; most > 0; --most) {
       std::pair<std::string, std::string> one;
@@ -67,7 +67,7 @@ class Unsure final : public RelayedKubeApi {
   std::vector<std::pair<std::string, std::string>> late_;
 };
 
-/// The model watches the server.
+/// A cluster whose model watches the server.
 struct Cluster : Leading {
   std::vector<std::jthread> watches;
 
@@ -85,11 +85,12 @@ struct Cluster : Leading {
   }
   bool settled() { return api.wait_watches(3, 20s); }
   Binder binder(KubeApi& through) {
-    return Binder({model, leader, through, clock, log, {}, binpack,
-                   [this](codec::EventNote one) { note(std::move(one)); }});
+    return Binder({model, leader, through, clock, log, {}, binpack, [this](codec::EventNote one) {
+                     record_event(std::move(one));
+                   }});
   }
   void add(const std::string& uid, const std::string& gib = "4") { put(PodText{.uid = uid, .gib = gib}); }
-  /// What the pods' records add up to, by the server's own objects: nothing of the model in it.
+  /// The sums of the pods' records, from the server's objects and not from the model.
   std::map<std::string, std::uint64_t> gib_by_card() {
     std::map<std::string, std::uint64_t> sums;
     const auto pods = api.list("/api/v1/pods", {});
@@ -103,7 +104,7 @@ struct Cluster : Leading {
   }
 };
 
-/// A call as another replica hands it on: it sent the pod there for that card.
+/// A call that another replica forwards, with the card that it chose.
 std::string wishing(const std::string& uid, const std::string& card) {
   return codec::with_wish(call(uid), codec::encode_record(record_of(1, {slice(uid, card, 1)}).value()).value());
 }
@@ -116,12 +117,12 @@ class BinderTest : public ::testing::Test {
   std::size_t reserved() { return cluster.model.stats().reserved; }
 };
 
-TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
+TEST_F(BinderTest, BindsWithTheRecordInOneWrite) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(binder.bind(call("a")), kOk);
   const auto writes = cluster.api.writes();
-  ASSERT_EQ(writes.size(), 2U) << "the lease and the Binding";
+  ASSERT_EQ(writes.size(), 2U) << "the Lease and the Binding";
   EXPECT_EQ(writes[1].path, pod_path("a") + "/binding");
   const auto pod = cluster.pod("a");
   EXPECT_EQ(pod.node, "n1");
@@ -129,18 +130,20 @@ TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
   ASSERT_TRUE(record) << record.error().what;
   EXPECT_EQ(record->epoch, 1U);
   EXPECT_EQ(record->owner.uid, "a");
-  EXPECT_TRUE(pod.ask.annotations.contains("ALIYUN_COM_GPU_MEM_IDX")) << "the dialect's own words";
+  EXPECT_TRUE(pod.ask.annotations.contains("ALIYUN_COM_GPU_MEM_IDX")) << "the dialect's projection";
   ASSERT_TRUE(cluster.settled());
-  EXPECT_EQ(reserved(), 0U) << "the record is what counts now";
+  EXPECT_EQ(reserved(), 0U) << "the record accounts for the room now";
   EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
-  ASSERT_EQ(cluster.told.size(), 1U);
-  EXPECT_FALSE(cluster.told[0].warning);
-  EXPECT_THAT(cluster.told[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
+  ASSERT_EQ(cluster.events.size(), 1U);
+  EXPECT_FALSE(cluster.events[0].warning);
+  EXPECT_THAT(
+      cluster.events[0].message,
+      ::testing::StartsWith("assigned on node n1: container c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
 }
 
-TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
+TEST_F(BinderTest, IsBusyUntilTheBurstEnds) {
   EXPECT_FALSE(binder.busy());
-  EXPECT_NE(binder.bind(call("nobody")), kOk);
+  EXPECT_NE(binder.bind(call("unknown")), kOk);
   EXPECT_TRUE(binder.busy());
   cluster.clock.advance(Binder::kBurst - 1ms);
   EXPECT_TRUE(binder.busy());
@@ -148,8 +151,8 @@ TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
   EXPECT_FALSE(binder.busy());
 }
 
-// A server under load takes longer than a burst's pause for one Binding.
-TEST_F(BinderTest, IsBusyWhileABindingWaitsHoweverLong) {
+// A server under load takes longer than kBurst for one Binding.
+TEST_F(BinderTest, IsBusyDuringASlowBinding) {
   class Slow final : public RelayedKubeApi {
    public:
     Slow(FakeKubeApi& api, std::function<void()> meanwhile) : RelayedKubeApi(api), meanwhile_(std::move(meanwhile)) {}
@@ -173,28 +176,28 @@ TEST_F(BinderTest, IsBusyWhileABindingWaitsHoweverLong) {
   asked = &one;
   EXPECT_EQ(one.bind(call("a")), kOk);
   EXPECT_TRUE(seen);
-  EXPECT_TRUE(one.busy()) << "the next of a burst comes soon";
+  EXPECT_TRUE(one.busy()) << "in a burst the next call follows soon";
   cluster.clock.advance(Binder::kBurst);
   EXPECT_FALSE(one.busy());
 }
 
-TEST_F(BinderTest, WhatAnotherReplicaSentItThereForIsTaken) {
+TEST_F(BinderTest, UsesTheCardsThatAnotherReplicaChose) {
   cluster.add("a");
   cluster.add("b");
   cluster.add("c");
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(binder.bind(wishing("a", "GPU-1")), kOk);
   EXPECT_EQ(binder.bind(wishing("b", "GPU-0")), kOk);
-  EXPECT_EQ(binder.bind(wishing("c", "GPU-7")), kOk) << "a card that is not there is no reason to wait";
+  EXPECT_EQ(binder.bind(wishing("c", "GPU-7")), kOk) << "a missing card does not prevent the Binding";
   const auto card = [this](const std::string& uid) {
     return slices_of(*codec::decode_record(cluster.pod(uid).record));
   };
   EXPECT_EQ(card("a")[0].card, CardId("GPU-1"));
   EXPECT_EQ(card("b")[0].card, CardId("GPU-0"));
-  EXPECT_EQ(card("a")[0].memory, Bytes::gib(4)) << "what it asks for, whatever is wished";
+  EXPECT_EQ(card("a")[0].memory, Bytes::gib(4)) << "the pod's request, regardless of the wish";
 }
 
-TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {
+TEST_F(BinderTest, WritesNothingWithoutLeading) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.clock.advance(1h);
@@ -203,13 +206,13 @@ TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {
   EXPECT_EQ(binder.stats().refused, 1U);
 }
 
-TEST_F(BinderTest, NoRoomIsSaidInNumbersAndNothingStays) {
+TEST_F(BinderTest, ReportsMissingRoomInNumbersAndKeepsNothing) {
   cluster.add("a", "17");
   ASSERT_TRUE(cluster.settled());
   EXPECT_THAT(binder.bind(call("a")), HasSubstr("16 GiB < 17 GiB"));
   cluster.add("b");
   ASSERT_TRUE(cluster.settled());
-  EXPECT_THAT(binder.bind(call("b", "nowhere")), HasSubstr("no card of ours"));
+  EXPECT_THAT(binder.bind(call("b", "nowhere")), HasSubstr("no card managed by Carve"));
   EXPECT_EQ(binder.bind(call("b")), kOk);
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kPermissionDenied});
   cluster.add("c");
@@ -220,19 +223,19 @@ TEST_F(BinderTest, NoRoomIsSaidInNumbersAndNothingStays) {
   EXPECT_EQ(reserved(), 0U);
 }
 
-TEST_F(BinderTest, AnAnswerThatIsLostIsFoundByReading) {
+TEST_F(BinderTest, ReadsThePodAfterALostAnswer) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded, .done = true});
   EXPECT_EQ(binder.bind(call("a")), kOk);
   EXPECT_EQ(binder.stats().found_bound, 1U);
-  EXPECT_EQ(binder.bind(call("a")), kOk) << "asked again, nothing is written";
+  EXPECT_EQ(binder.bind(call("a")), kOk) << "the repeated call writes nothing";
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
 }
 
-// 500 and 503 are said of writes that etcd did and whose answer was lost.
-TEST_F(BinderTest, AServerThatGaveUpMayHaveDoneIt) {
+// A server also returns 500 and 503 for writes that etcd made and whose answer was lost.
+TEST_F(BinderTest, TreatsAServerErrorAsUnknownOutcome) {
   cluster.add("a", "16");
   cluster.add("b", "16");
   cluster.add("c", "16");
@@ -247,7 +250,7 @@ TEST_F(BinderTest, AServerThatGaveUpMayHaveDoneIt) {
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "b's Binding may still take effect";
 }
 
-TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
+TEST_F(BinderTest, KeepsRoomWhileTheWriteMayTakeEffect) {
   cluster.add("a", "16");
   cluster.add("b", "16");
   cluster.add("c", "16");
@@ -255,8 +258,8 @@ TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
   EXPECT_THAT(binder.bind(call("a")), HasSubstr("injected"));
   EXPECT_EQ(binder.bind(call("b")), kOk);
-  EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "the second card is a's, who may still come";
-  cluster.clock.advance(Binder::kForgotten - 1s);
+  EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "a may still be bound to the second card";
+  cluster.clock.advance(Binder::kWriteExpired - 1s);
   cluster.leader.step();
   binder.step();
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room"));
@@ -266,7 +269,7 @@ TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
   EXPECT_EQ(binder.bind(call("c")), kOk);
 }
 
-TEST_F(BinderTest, ARepeatedWriteSaysTheSame) {
+TEST_F(BinderTest, RepeatsAWriteWithTheSameRecord) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
@@ -278,7 +281,7 @@ TEST_F(BinderTest, ARepeatedWriteSaysTheSame) {
   EXPECT_EQ(record(writes[1].body), record(writes[2].body));
 }
 
-TEST_F(BinderTest, ANamesakeIsAnotherPod) {
+TEST_F(BinderTest, DistinguishesPodsByUid) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
@@ -293,9 +296,9 @@ TEST_F(BinderTest, ANamesakeIsAnotherPod) {
   EXPECT_EQ(cluster.pod("a").node, "");
 }
 
-/// The watch is behind the server: it may yet tell that the pod was bound before it went. Until then, and while the pod
-/// lingers on its node after that, nobody else gets the room.
-TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
+/// The watch is behind the server: it may still show that the pod was bound before it was deleted. Until then, and
+/// while the pod lingers on its node after that, no other pod gets the room.
+TEST_F(BinderTest, KeepsRoomOfADeletedPodUntilTheWatchShowsIt) {
   ClusterModel model{{}, cluster.clock, cluster.log};
   cluster.add("a", "16");
   sync(model, cluster.api);
@@ -309,14 +312,14 @@ TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
   cluster.clock.advance(3s);
   cluster.leader.step();
   other.step();
-  EXPECT_EQ(model.stats().reserved, 1U) << "gone by the server's word, and the watch has said nothing";
+  EXPECT_EQ(model.stats().reserved, 1U) << "deleted at the server, and not yet in the watch";
   pods.change({KubeChange::Kind::kPut, bound});
   pods.change({KubeChange::Kind::kDeleted, bound});
   EXPECT_EQ(model.stats().reserved, 0U);
   EXPECT_EQ(model.stats().conflicts_seen, 0U);
 }
 
-TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
+TEST_F(BinderTest, BindsAPodWithoutCardsWithoutARecord) {
   cluster.add("a", "0");
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(binder.bind(call("a")), kOk);
@@ -324,26 +327,26 @@ TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
   EXPECT_EQ(cluster.pod("a").record, "");
 }
 
-// Of a namespace that admission leaves alone: kube-scheduler hands us its Binding where it is told of our names.
-TEST_F(BinderTest, APodWithoutSlotsIsBoundWithoutARecordAndTakesNoRoom) {
+// A pod of an excluded namespace: kube-scheduler sends its Binding here if it is configured with our resource names.
+TEST_F(BinderTest, BindsAPodWithoutSlotsWithoutARecordAndWithoutRoom) {
   for (const auto* uid : {"a", "b", "c"}) {
     cluster.api.put(pod_path(uid), pod_object({.uid = uid, .gib = "16", .slots = false}));
     ASSERT_TRUE(cluster.settled());
     EXPECT_EQ(binder.bind(call(uid)), kOk) << "two cards of 16 GiB would be full";
     EXPECT_EQ(cluster.pod(uid).node, "n1");
     EXPECT_EQ(cluster.pod(uid).record, "");
-    EXPECT_EQ(binder.bind(call(uid)), kOk) << "an answer that was lost";
+    EXPECT_EQ(binder.bind(call(uid)), kOk) << "the answer was lost";
   }
   EXPECT_EQ(reserved(), 0U);
   ASSERT_TRUE(cluster.settled());
   cluster.add("d", "16");
   ASSERT_TRUE(cluster.settled());
-  EXPECT_EQ(binder.bind(call("d")), kOk) << "nothing is held";
+  EXPECT_EQ(binder.bind(call("d")), kOk) << "the other pods hold nothing";
 }
 
-/// 64 at once, through a server that is late, loses answers and refuses; some pods go meanwhile: no card is over, and
-/// at rest nothing is set aside that nobody holds.
-TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
+/// 64 concurrent calls to a server that is late, loses answers and refuses, while some pods are deleted: no card is
+/// overcommitted, and at rest no room is set aside.
+TEST(BinderRace, OvercommitsNoCardAndLeaksNoRoom) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     Cluster cluster;
     for (const auto* uuid : {"GPU-2", "GPU-3"}) cluster.put(gpu("n1", uuid));
@@ -376,7 +379,7 @@ TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
     }
     unsure.arrive(1000);
     ASSERT_TRUE(cluster.settled());
-    cluster.clock.advance(Binder::kForgotten);
+    cluster.clock.advance(Binder::kWriteExpired);
     binder.step();
     ASSERT_TRUE(cluster.settled());
     const auto stats = cluster.model.stats();
@@ -392,9 +395,9 @@ TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
   }
 }
 
-/// A leader that is stopped between its look and its write, for longer than its lease: the next one has given the
-/// card away when the old Binding lands. It is found, the card is closed, nothing is over on the node's own word.
-TEST(BinderRace, TheOldLeadersBindingThatLandsLateIsAConflictAndNotLost) {
+/// A leader is stopped between its check and its write, for longer than its Lease: the next leader has assigned the
+/// card when the old Binding arrives. The model reports the conflict and closes the card.
+TEST(BinderRace, ReportsALateBindingOfTheOldLeaderAsAConflict) {
   Cluster cluster;
   cluster.watch();
   cluster.add("late", "16");
@@ -419,7 +422,7 @@ TEST(BinderRace, TheOldLeadersBindingThatLandsLateIsAConflictAndNotLost) {
   ASSERT_TRUE(cluster.settled());
   const auto conflicts = cluster.model.conflicts();
   ASSERT_EQ(conflicts.size(), 1U);
-  EXPECT_EQ(conflicts[0].second.owner.uid, "late") << "the older epoch is the one that does not stand";
+  EXPECT_EQ(conflicts[0].second.owner.uid, "late") << "the record with the older epoch is the conflict";
   EXPECT_EQ(binder.bind(call("more")), kOk) << "the other card";
   EXPECT_THAT(cluster.model.snapshot()->at("n1")->ledger.find(CardId("GPU-0"))->card.closed, HasSubstr("late"));
 }

@@ -8,7 +8,7 @@
 
 #include "core/policy/place_pod.h"
 
-// What the watches tell, and the ledgers that are made of it. What the binder sets aside: cluster_reserve.cc.
+// The watches' events, and the ledgers that are built from them. Room that the binder sets aside: cluster_reserve.cc.
 namespace carve::control {
 
 KubeSink ClusterModel::nodes() {
@@ -18,7 +18,7 @@ KubeSink ClusterModel::nodes() {
             const auto gone = codec::parse_cluster_node(change.object);
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("Node", gone.error());
-            touch_all(gone->name).exists = false;
+            touch_to_rebuild(gone->name).exists = false;
           },
           {}};
 }
@@ -27,8 +27,8 @@ KubeSink ClusterModel::gpus() {
   return {[this](const auto& all) { replace_gpus(all); },
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_gpu(change.object);
-            std::size_t odd = 0;
-            const auto gone = codec::parse_gpu_object(change.object, &odd);
+            std::size_t unreadable_holders = 0;
+            const auto gone = codec::parse_gpu_object(change.object, &unreadable_holders);
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("GPU", gone.error());
             store_gpu(gone->name, std::nullopt);
@@ -44,14 +44,14 @@ KubeSink ClusterModel::pods() {
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("Pod", gone.error());
             store_pod(gone->ask.uid, nullptr);
-            settled(gone->ask.uid);
+            on_pod_settled(gone->ask.uid);
           },
           {}};
 }
 
 void ClusterModel::unreadable(const char* kind, const Error& error) {
   ++stats_.unreadable;
-  log_.warn("an object of the API server cannot be read", {{"kind", kind}, {"error", error.what}});
+  log_.warn("an object from the API server cannot be parsed", {{"kind", kind}, {"error", error.what}});
 }
 
 NodeEntry& ClusterModel::touch(const std::string& node) const {
@@ -59,15 +59,15 @@ NodeEntry& ClusterModel::touch(const std::string& node) const {
   return nodes_[node];
 }
 
-NodeEntry& ClusterModel::touch_all(const std::string& node) const {
+NodeEntry& ClusterModel::touch_to_rebuild(const std::string& node) const {
   NodeEntry& entry = touch(node);
-  entry.anew = true;
+  entry.rebuild = true;
   return entry;
 }
 
-NodeEntry& ClusterModel::touch_of(const std::string& node, const Owner& owner) const {
+NodeEntry& ClusterModel::touch_owner(const std::string& node, const Owner& owner) const {
   NodeEntry& entry = touch(node);
-  entry.moved.insert(owner);
+  entry.changed_owners.insert(owner);
   return entry;
 }
 
@@ -75,10 +75,10 @@ void ClusterModel::put_node(const std::string& text) {
   auto node = codec::parse_cluster_node(text);
   const std::lock_guard lock(mutex_);
   if (!node) return unreadable("Node", node.error());
-  // Heartbeats and all conditions but two change nothing of ours.
-  const auto known = nodes_.find(node->name);
-  if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
-  NodeEntry& entry = touch_all(node->name);
+  // Heartbeats, and all conditions except two, change nothing that is parsed.
+  const auto stored = nodes_.find(node->name);
+  if (stored != nodes_.end() && stored->second.exists && stored->second.node == *node) return;
+  NodeEntry& entry = touch_to_rebuild(node->name);
   entry.exists = true;
   entry.node = std::move(*node);
 }
@@ -99,11 +99,11 @@ void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
     if (std::exchange(entry.exists, false)) dirty_.insert(name);
   }
   for (auto& node : read) {
-    NodeEntry& entry = touch_all(node.name);
+    NodeEntry& entry = touch_to_rebuild(node.name);
     entry.exists = true;
     entry.node = std::move(node);
   }
-  heard(&nodes_synced_);
+  mark_synced(&nodes_synced_);
 }
 
 void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
@@ -115,16 +115,16 @@ void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gp
   if (!gpu) return;
   gpu_node_[name] = gpu->object.node;
   NodeEntry& entry = touch(gpu->object.node);
-  // From now on this object speaks for them.
+  // From now on this object accounts for these slices.
   for (const auto& holder : gpu->object.holders) {
-    if (entry.lingering.erase(holder.slice.owner) > 0) entry.moved.insert(holder.slice.owner);
+    if (entry.lingering.erase(holder.slice.owner) > 0) entry.changed_owners.insert(holder.slice.owner);
   }
   entry.put_gpu(name, std::move(gpu));
 }
 
 void ClusterModel::put_gpu(const std::string& text) {
   GpuEntry gpu;
-  auto object = codec::parse_gpu_object(text, &gpu.odd);
+  auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
   const std::lock_guard lock(mutex_);
   if (!object) return unreadable("GPU", object.error());
   gpu.object = std::move(*object);
@@ -136,7 +136,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   std::map<std::string, GpuEntry> read;
   for (const auto& text : all) {
     GpuEntry gpu;
-    auto object = codec::parse_gpu_object(text, &gpu.odd);
+    auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
     if (!object) {
       const std::lock_guard lock(mutex_);
       unreadable("GPU", object.error());
@@ -153,18 +153,18 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   }
   for (const auto& name : gone) store_gpu(name, std::nullopt);
   for (auto& [name, gpu] : read) store_gpu(name, std::move(gpu));
-  heard(&gpus_synced_);
+  mark_synced(&gpus_synced_);
 }
 
-/// What the pod held stays booked until its node has had the time to say that it is held.
-void ClusterModel::pod_gone(const PodEntry& pod) {
+/// The pod's slices stay booked until its node has had the time to name them in a GPU object.
+void ClusterModel::on_pod_removed(const PodEntry& pod) {
   const auto now = clock_.now();
-  if (now >= look_at_departed_) {  // not for each of thousands that go
+  if (now >= departed_cleanup_at_) {  // not for each of thousands of deleted pods
     std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
-    look_at_departed_ = now + std::chrono::seconds(1);
+    departed_cleanup_at_ = now + std::chrono::seconds(1);
   }
   departed_[pod.object.ask.uid] = now;
-  NodeEntry& entry = touch_of(pod.object.node, pod.owner());
+  NodeEntry& entry = touch_owner(pod.object.node, pod.owner());
   if (entry.named(pod.owner())) return;
   lingering_.insert(pod.object.node);
   entry.lingering[pod.owner()] = {slices_of(*pod.record), pod.record->epoch, now + kLinger};
@@ -172,24 +172,24 @@ void ClusterModel::pod_gone(const PodEntry& pod) {
 }
 
 void ClusterModel::store_pod(const std::string& uid, Pod pod) {
-  const auto known = pods_.find(uid);
-  const Pod before = known == pods_.end() ? nullptr : known->second;
+  const auto stored = pods_.find(uid);
+  const Pod before = stored == pods_.end() ? nullptr : stored->second;
   const auto same = [&](const codec::ClusterPod& a, const codec::ClusterPod& b) {
     return a.node == b.node && a.record == b.record && a.ended == b.ended;
   };
   if (before && pod && !pod->object.node.empty() && same(before->object, pod->object)) {
-    // Its status moved on: nothing that is booked changes.
-    known->second = nodes_[pod->object.node].pods[uid] = pod;
+    // Only its status changed: no booking changes.
+    stored->second = nodes_[pod->object.node].pods[uid] = pod;
     return;
   }
-  if (before && !before->object.node.empty()) touch_of(before->object.node, before->owner()).pods.erase(uid);
+  if (before && !before->object.node.empty()) touch_owner(before->object.node, before->owner()).pods.erase(uid);
   if (pod) {
     pods_[uid] = pod;
-    if (!pod->object.node.empty()) touch_of(pod->object.node, pod->owner()).pods[uid] = pod;
+    if (!pod->object.node.empty()) touch_owner(pod->object.node, pod->owner()).pods[uid] = pod;
   } else if (before) {
-    pods_.erase(known);
+    pods_.erase(stored);
   }
-  if (before && before->holds() && !(pod && pod->holds())) pod_gone(*before);
+  if (before && before->holds() && !(pod && pod->holds())) on_pod_removed(*before);
 }
 
 void ClusterModel::put_pod(const std::string& text) {
@@ -199,21 +199,21 @@ void ClusterModel::put_pod(const std::string& text) {
     return unreadable("Pod", object.error());
   }
   const auto uid = object->ask.uid;
-  // A node without a record is somebody else's word: room may be set aside there still (static_pod_binder.h).
-  const bool over = (!object->node.empty() && !object->record.empty()) || object->ended;
-  auto known = known_pod(std::move(*object), settings_);
+  // A pod with a node and without a record was placed without Carve: room may still be set aside (static_pod_binder.h).
+  const bool decided = (!object->node.empty() && !object->record.empty()) || object->ended;
+  auto entry = pod_entry_of(std::move(*object), settings_);
   const std::lock_guard lock(mutex_);
-  if (known) {
-    store_pod(uid, std::make_shared<const PodEntry>(std::move(*known)));
+  if (entry) {
+    store_pod(uid, std::make_shared<const PodEntry>(std::move(*entry)));
   } else if (pods_.contains(uid)) {
     store_pod(uid, nullptr);
   }
-  if (over) settled(uid);
+  if (decided) on_pod_settled(uid);
 }
 
 void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   std::map<std::string, Pod> read;
-  std::set<std::string> over;
+  std::set<std::string> decided;
   for (const auto& text : all) {
     auto object = codec::parse_cluster_pod(text);
     if (!object) {
@@ -222,25 +222,25 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
       continue;
     }
     const auto uid = object->ask.uid;
-    if ((!object->node.empty() && !object->record.empty()) || object->ended) over.insert(uid);
-    if (auto known = known_pod(std::move(*object), settings_))
-      read[uid] = std::make_shared<const PodEntry>(std::move(*known));
+    if ((!object->node.empty() && !object->record.empty()) || object->ended) decided.insert(uid);
+    if (auto entry = pod_entry_of(std::move(*object), settings_))
+      read[uid] = std::make_shared<const PodEntry>(std::move(*entry));
   }
   const std::lock_guard lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [uid, pod] : pods_) {
     if (!read.contains(uid)) gone.push_back(uid);
   }
-  // Room for a pod that this list does not have stays: the list may be older than the pod. The binder reads it.
+  // Room for a pod that is missing in this list stays: the list may be older than the pod. The binder reads the pod.
   for (const auto& uid : gone) store_pod(uid, nullptr);
   for (const auto& [uid, pod] : read) store_pod(uid, pod);
-  for (const auto& uid : over) settled(uid);
-  heard(&pods_synced_);
+  for (const auto& uid : decided) on_pod_settled(uid);
+  mark_synced(&pods_synced_);
 }
 
 void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
   const std::lock_guard lock(mutex_);
-  touch_all(node).marked = std::move(indexes);
+  touch_to_rebuild(node).marked = std::move(indexes);
 }
 
 std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
@@ -254,32 +254,33 @@ std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
 
 bool ClusterModel::synced() const {
   const std::lock_guard lock(mutex_);
-  return whole();
+  return all_synced();
 }
 
-/// What does not fit is told from then on: before, a pod's card may only not have been told of yet.
-void ClusterModel::heard(bool* which) {
-  if (whole()) return;
+/// Conflicts are reported from the moment that all three lists are complete: before it, a pod's card may simply not
+/// have arrived yet.
+void ClusterModel::mark_synced(bool* which) {
+  if (all_synced()) return;
   *which = true;
-  if (!whole()) return;
+  if (!all_synced()) return;
   for (const auto& [name, entry] : nodes_) dirty_.insert(name);
 }
 
-void ClusterModel::tell_conflicts(const std::string& node, const std::vector<Conflict>& before,
-                                  const std::vector<Conflict>& now) const {
+void ClusterModel::report_conflicts(const std::string& node, const std::vector<Conflict>& before,
+                                    const std::vector<Conflict>& now) const {
   for (const auto& one : now) {
     if (std::find(before.begin(), before.end(), one) != before.end()) continue;
     ++stats_.conflicts_seen;
-    log_.error("a decision does not fit",
+    log_.error("a booked slice does not fit",
                {{"node", node},
                 {"owner", fmt::format("{} {}", to_string(one.owner.kind), one.owner.uid)},
                 {"card", one.card.str()},
                 {"why", one.why},
-                {"hint", "nothing new is put on that card until one of its owners goes"}});
+                {"hint", "the card is closed to new slices until one of its owners releases its slice"}});
   }
   for (const auto& one : before) {
     if (std::find(now.begin(), now.end(), one) != now.end()) continue;
-    log_.info("a decision that did not fit is resolved", {{"node", node}, {"owner", one.owner.uid}});
+    log_.info("a booked slice that did not fit is resolved", {{"node", node}, {"owner", one.owner.uid}});
   }
 }
 
@@ -287,22 +288,22 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   NodeEntry& entry = found->second;
-  auto made = made_of(entry);
+  auto assembled = assemble_node(entry);
   ++stats_.rebuilt;
-  const auto odd = odd_records(entry);
-  made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
-  if (!whole()) made.conflicts.clear();
-  tell_conflicts(name, entry.conflicts, made.conflicts);
-  entry.conflicts = std::move(made.conflicts);
+  const auto invalid = invalid_records(entry);
+  assembled.conflicts.insert(assembled.conflicts.end(), invalid.begin(), invalid.end());
+  if (!all_synced()) assembled.conflicts.clear();
+  report_conflicts(name, entry.conflicts, assembled.conflicts);
+  entry.conflicts = std::move(assembled.conflicts);
   if (entry.exists && !entry.gpus.empty()) {
-    (*changed)[name] = std::move(made.state);
+    (*changed)[name] = std::move(assembled.state);
   } else {
     (*changed)[name] = nullptr;
   }
   if (entry.empty()) nodes_.erase(found);
 }
 
-void ClusterModel::end_lingering() const {
+void ClusterModel::expire_lingering() const {
   const auto now = clock_.now();
   if (now < linger_until_) return;
   linger_until_ = Clock::Time::max();
@@ -316,7 +317,7 @@ void ClusterModel::end_lingering() const {
           linger_until_ = std::min(linger_until_, one.second.until);
           return false;
         }
-        (void)touch_of(*at, one.first);
+        (void)touch_owner(*at, one.first);
         return true;
       });
       left = !gone.empty();
@@ -326,8 +327,8 @@ void ClusterModel::end_lingering() const {
 }
 
 void ClusterModel::refresh() const {
-  end_lingering();
-  end_holds();
+  expire_lingering();
+  expire_nominated();
   if (dirty_.empty()) return;
   ClusterState::Nodes changed;
   for (const auto& name : dirty_) refresh_node(name, &changed);
@@ -347,7 +348,7 @@ std::uint64_t ClusterModel::highest_epoch() const {
   std::uint64_t highest = 0;
   const std::lock_guard lock(mutex_);
   for (const auto& [uid, pod] : pods_) {
-    // A forged number would lift all that come after it, and no record's epoch is near this one.
+    // A forged epoch would raise all later ones. No real epoch comes near this bound.
     if (pod->record && pod->record->epoch < INT32_MAX / 2) highest = std::max(highest, pod->record->epoch);
   }
   return highest;
@@ -359,9 +360,9 @@ ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {
   return found == pods_.end() ? nullptr : found->second;
 }
 
-void ClusterModel::each_pod(const std::function<void(const PodEntry&)>& look) const {
+void ClusterModel::each_pod(const std::function<void(const PodEntry&)>& visit) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [uid, pod] : pods_) look(*pod);
+  for (const auto& [uid, pod] : pods_) visit(*pod);
 }
 
 std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool(const PodEntry&)>& wanted) const {
@@ -401,13 +402,13 @@ ClusterModel::Stats ClusterModel::stats() const {
   for (const auto& [name, state] : *published_) {
     now.cards += state->ledger.cards().size();
     now.leaving += state->closed.empty() ? 0 : 1;
-    now.shared += state->closed_to.empty() ? 0 : 1;
+    now.conflicting += state->closed_to.empty() ? 0 : 1;
     for (const auto& card : state->ledger.cards()) now.closed += card.card.closed.empty() ? 0 : 1;
   }
   for (const auto& [name, entry] : nodes_) {
     now.conflicts += entry.conflicts.size();
     now.reserved += entry.reserved.size();
-    now.held += entry.kept.size();
+    now.nominated += entry.kept.size();
   }
   for (const auto& [uid, pod] : pods_) {
     now.holding += pod->holds() ? 1 : 0;

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using namespace testing;  // NOLINT: the objects of the tests
 using ::testing::HasSubstr;
 
-/// What the API server would hold: a map per kind. The model is fed from it as a watch would.
+/// The API server's objects, one map per kind. The tests feed the model from it, as a watch would.
 struct Server {
   std::map<std::string, std::string> nodes;
   std::map<std::string, std::string> gpus;
@@ -75,7 +75,7 @@ class ClusterModelTest : public ::testing::Test {
   codec::GpuObject card = gpu("n1", "GPU-0");
 };
 
-TEST_F(ClusterModelTest, LinksAreThoseOfTheCardsThatAreThereNow) {
+TEST_F(ClusterModelTest, KeepsLinksOfTheCurrentCards) {
   const auto link = [this] {
     return fed.model.snapshot()->at("n1")->links.between(CardId("GPU-0"), CardId("GPU-1")).lanes;
   };
@@ -83,7 +83,7 @@ TEST_F(ClusterModelTest, LinksAreThoseOfTheCardsThatAreThereNow) {
   EXPECT_EQ(link(), 0);
   card.links = {{"GPU-1", "NVLINK", 4}};
   Fed::put(fed.gpus, gpu_object(card));
-  EXPECT_EQ(link(), 0) << "the other end is not there";
+  EXPECT_EQ(link(), 0) << "the other end of the link is missing";
   Fed::put(fed.gpus, gpu_object(other));
   EXPECT_EQ(link(), 4);
   say({holder(slice("u", "GPU-0", 1))});
@@ -95,7 +95,7 @@ TEST_F(ClusterModelTest, LinksAreThoseOfTheCardsThatAreThereNow) {
   EXPECT_EQ(link(), 0);
 }
 
-TEST_F(ClusterModelTest, SaysWhatIsThereOnceAllThreeWereTold) {
+TEST_F(ClusterModelTest, IsSyncedAfterAllThreeLists) {
   Fed other;
   EXPECT_FALSE(other.model.synced());
   other.nodes.replace({});
@@ -110,19 +110,19 @@ TEST_F(ClusterModelTest, SaysWhatIsThereOnceAllThreeWereTold) {
   EXPECT_EQ(state->size(), 1U) << "a snapshot never changes";
 }
 
-TEST_F(ClusterModelTest, ARecordIsBookedFromTheBindingUntilItsNodeLetsGo) {
+TEST_F(ClusterModelTest, BooksARecordFromTheBindingUntilItsNodeReleasesIt) {
   Fed::put(fed.pods, bound("a"));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
   say({holder(slice("a", "GPU-0", 4))});
-  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "one slice, two who say it";
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "one slice, named by two sources";
   Fed::gone(fed.pods, bound("a"));
   fed.clock.advance(1h);
-  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the pod is gone, its processes are not";
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the pod is deleted, its processes still run";
   say({});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-TEST_F(ClusterModelTest, APodThatHasEndedFreesOnlyWhenItsNodeLetsGo) {
+TEST_F(ClusterModelTest, FreesAnEndedPodOnlyWhenItsNodeReleasesIt) {
   Fed::put(fed.pods, bound("a"));
   say({holder(slice("a", "GPU-0", 4))});
   Fed::put(fed.pods, bound("a", 4, "Succeeded"));
@@ -132,7 +132,7 @@ TEST_F(ClusterModelTest, APodThatHasEndedFreesOnlyWhenItsNodeLetsGo) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-TEST_F(ClusterModelTest, WhatTheNodeHadNoTimeToNameLingers) {
+TEST_F(ClusterModelTest, BooksADeletedPodForTheLingerTimeIfItsNodeNeverNamedIt) {
   Fed::put(fed.pods, bound("a"));
   Fed::gone(fed.pods, bound("a"));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
@@ -142,16 +142,16 @@ TEST_F(ClusterModelTest, WhatTheNodeHadNoTimeToNameLingers) {
   Fed::gone(fed.pods, bound("b"));
   say({holder(slice("b", "GPU-0", 4))});
   say({});
-  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes()) << "named late, and let go: nothing to wait for";
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes()) << "named late and released: nothing to wait for";
 }
 
-TEST_F(ClusterModelTest, SlicesOfClaimsCountToo) {
+TEST_F(ClusterModelTest, BooksSlicesOfClaims) {
   say({holder(slice("claim", "GPU-0", 10, OwnerKind::kClaim))});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(10));
   EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
-TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
+TEST_F(ClusterModelTest, ClosesTheCardOfARecordThatDoesNotFit) {
   Fed::put(fed.pods, bound("a", 10));
   Fed::put(fed.pods, bound("b", 10));
   const auto conflicts = fed.model.conflicts();
@@ -161,7 +161,7 @@ TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
   EXPECT_FALSE(fed.card("n1", "GPU-0").card.closed.empty());
   EXPECT_EQ(fed.model.stats().closed, 1U);
   ASSERT_EQ(fed.lines.size(), 1U);
-  EXPECT_THAT(fed.lines[0], HasSubstr("a decision does not fit"));
+  EXPECT_THAT(fed.lines[0], HasSubstr("a booked slice does not fit"));
   Fed::put(fed.pods, bound("b", 10, "Failed"));
   fed.clock.advance(ClusterModel::kLinger);
   EXPECT_TRUE(fed.model.conflicts().empty());
@@ -169,8 +169,8 @@ TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
   EXPECT_EQ(fed.model.stats().conflicts_seen, 1U);
 }
 
-/// At every start the three lists come one after the other, and somebody may look in between.
-TEST_F(ClusterModelTest, WhatDoesNotFitIsToldOnceAllThreeWereTold) {
+/// At every start the three lists arrive one after the other, and a reader may come in between.
+TEST_F(ClusterModelTest, ReportsConflictsOnlyAfterAllThreeLists) {
   Fed other;
   other.pods.replace({bound("a", 10), bound("b", 10)});
   EXPECT_TRUE(other.model.conflicts().empty());
@@ -181,12 +181,12 @@ TEST_F(ClusterModelTest, WhatDoesNotFitIsToldOnceAllThreeWereTold) {
   EXPECT_EQ(other.model.stats().conflicts, 1U);
   EXPECT_EQ(other.model.stats().conflicts_seen, 1U);
   ASSERT_EQ(other.lines.size(), 1U);
-  EXPECT_THAT(other.lines[0], HasSubstr("a decision does not fit"));
+  EXPECT_THAT(other.lines[0], HasSubstr("a booked slice does not fit"));
   other.pods.replace({bound("a", 10), bound("b", 10)});
-  EXPECT_EQ(other.model.stats().conflicts_seen, 1U) << "a watch that begins anew tells nothing twice";
+  EXPECT_EQ(other.model.stats().conflicts_seen, 1U) << "a restarted watch reports nothing twice";
 }
 
-TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
+TEST_F(ClusterModelTest, ReportsARecordOfAnotherPodOrOfAMissingCardAsAConflict) {
   Fed::put(fed.pods, pod_object({.uid = "a", .node = "n1", .record = record_text({slice("b", "GPU-0", 4)})}));
   Fed::put(fed.pods, pod_object({.uid = "c", .node = "n1", .record = record_text({slice("c", "GPU-7", 4)})}));
   Fed::put(fed.pods, pod_object({.uid = "d", .node = "n1", .record = "{}"}));
@@ -194,26 +194,26 @@ TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-TEST_F(ClusterModelTest, ARecordWithoutANodeIsNobodysDecision) {
+TEST_F(ClusterModelTest, IgnoresARecordWithoutANode) {
   Fed::put(fed.pods, pod_object({.uid = "a", .record = record_text({slice("a", "GPU-0", 4)})}));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
   EXPECT_EQ(fed.model.stats().waiting, 1U);
 }
 
-// For one that waits, others would be evicted, and kube-scheduler asked again and again.
-TEST_F(ClusterModelTest, APodWithoutSlotsDoesNotWaitForCards) {
+// For a waiting pod, others would be evicted, and kube-scheduler would be asked to retry again and again.
+TEST_F(ClusterModelTest, IgnoresAPodWithoutSlots) {
   Fed::put(fed.pods, pod_object({.uid = "a", .slots = false}));
   Fed::put(fed.pods, pod_object({.uid = "b", .gib = "nonsense", .slots = false}));
   EXPECT_EQ(fed.model.stats().waiting, 0U);
   EXPECT_EQ(fed.model.pod("a"), nullptr);
   EXPECT_EQ(fed.model.pod("b"), nullptr);
-  // One that an older control gave cards holds them until it ends.
+  // A pod that got cards from an older version of control holds them until it ends.
   Fed::put(fed.pods, pod_object({.uid = "c", .node = "n1", .record = record_text({slice("c", "GPU-0", 4)}),
                                  .slots = false}));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
 }
 
-TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
+TEST_F(ClusterModelTest, ClosesDraCardsAndCardsWithUnreadableHolders) {
   card.doors = {"dra"};
   say({});
   EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("DRA only"));
@@ -224,10 +224,10 @@ TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
   auto text = gpu_object(card);
   text.replace(text.find("\"pod\""), 5, "\"odd\"");
   Fed::put(fed.gpus, text);
-  EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("cannot be read"));
+  EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("cannot be parsed"));
 }
 
-TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
+TEST_F(ClusterModelTest, ReservesNothingOnANodeWhoseAgentIsLeaving) {
   const auto say_leaving = [&](const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"
                                     R"({{"type":"GPUAgentLeaving","status":"{}"}}]}}}})",
@@ -241,26 +241,26 @@ TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
   EXPECT_EQ(fed.model.stats().leaving, 1U);
   const auto refused = fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Code::kUnavailable) << "to be tried again";
-  // One that somebody else gave this node is admitted there already: it waits for its cards.
+  EXPECT_EQ(refused.error().code, Code::kUnavailable) << "kube-scheduler must retry";
+  // A pod that got this node without Carve is already admitted there and waits for its cards.
   Fed::put(fed.pods, pod_object({.uid = "there", .node = "n1"}));
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("there"), kPolicies[0], 1));
   say_leaving("False");
-  EXPECT_TRUE(gained_room(*leaving->at("n1"), *fed.model.snapshot()->at("n1"))) << "who waits is woken";
+  EXPECT_TRUE(gained_room(*leaving->at("n1"), *fed.model.snapshot()->at("n1"))) << "waiting pods are requeued";
   EXPECT_FALSE(gained_room(*before->at("n1"), *leaving->at("n1")));
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
 }
 
-TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) {
+TEST_F(ClusterModelTest, ReservesNothingWhereAnotherPluginServesTheDialect) {
   const auto say = [&](const std::string& name, const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"
                                     R"({{"type":"ConflictingPlugin","status":"{}","message":"{}; pods that"}}]}}}})",
                                     status, codec::conflict_words(name, 7)));
   };
-  Fed::put(fed.pods, pod_object({.uid = "a"}));  // asks in gpushare's words
+  Fed::put(fed.pods, pod_object({.uid = "a"}));  // requests in gpushare's spelling
   Fed::put(fed.pods, pod_object({.uid = "there", .node = "n1"}));
   say("nvidia.com/gpu", "True");
-  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1)) << "another dialect's name";
+  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1)) << "the name of another dialect";
   fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
   for (const char* name : {"aliyun.com/gpu-mem", "aliyun.com/gpu-count"}) {
     say(name, "True");
@@ -268,23 +268,23 @@ TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) 
     EXPECT_EQ(closed->at("n1")->closed, "");
     EXPECT_THAT(closed->at("n1")->closed_to.at("gpushare"), HasSubstr(name));
     EXPECT_EQ(closed->at("n1")->closed_to.size(), 1U);
-    EXPECT_EQ(fed.model.stats().shared, 1U);
+    EXPECT_EQ(fed.model.stats().conflicting, 1U);
     for (const char* uid : {"a", "there"}) {
       const auto refused = fed.model.reserve("n1", *fed.model.pod(uid), kPolicies[0], 1);
       ASSERT_FALSE(refused) << uid;
-      EXPECT_EQ(refused.error().code, Code::kUnavailable) << "to be tried again";
+      EXPECT_EQ(refused.error().code, Code::kUnavailable) << "kube-scheduler must retry";
       EXPECT_THAT(refused.error().what, HasSubstr("another device plugin serves"));
     }
     say(name, "False");
-    EXPECT_TRUE(gained_room(*closed->at("n1"), *fed.model.snapshot()->at("n1"))) << "who waits is woken";
+    EXPECT_TRUE(gained_room(*closed->at("n1"), *fed.model.snapshot()->at("n1"))) << "waiting pods are requeued";
     EXPECT_FALSE(gained_room(*fed.model.snapshot()->at("n1"), *closed->at("n1")));
     EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
     fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
   }
 }
 
-TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+TEST_F(ClusterModelTest, KeepsReservedRoomUntilTheWatchShowsTheRecord) {
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   const auto room = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(room) << room.error().what;
@@ -292,9 +292,9 @@ TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
   EXPECT_EQ(fed.held->at("n1")->reserved, std::vector<Owner>{owner});
   const auto again = fed.model.reserve("n1", pod, kPolicies[1], 7);
   ASSERT_TRUE(again);
-  EXPECT_EQ(again->slices, room->slices) << "a repeated write says the same";
+  EXPECT_EQ(again->slices, room->slices) << "a repeated write contains the same record";
   fed.model.settle("n1", owner, Outcome::kFailed);
-  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the other write is on its way";
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the other write is in progress";
   fed.model.settle("n1", owner, Outcome::kBound);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
   EXPECT_EQ(fed.model.unsettled(fed.clock.now()).size(), 1U);
@@ -304,11 +304,11 @@ TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
   EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 7).error().code, Code::kFailedPrecondition);
 }
 
-TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
+TEST_F(ClusterModelTest, ReservesTheWishedCardsWhileTheyHaveRoom) {
   codec::GpuObject other = gpu("n1", "GPU-1");
   other.index = 1;
   Fed::put(fed.gpus, gpu_object(other));
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const auto chosen = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(chosen) << chosen.error().what;
   fed.model.release("n1", pod.owner());
@@ -320,7 +320,7 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
   EXPECT_EQ(wished->slices, wish);
   fed.model.release("n1", pod.owner());
   const auto right = wish;
-  wish[0].memory = Bytes::gib(1000);  // a wish is a card; what the pod gets of it is what it asks for
+  wish[0].memory = Bytes::gib(1000);  // a wish names cards only; the amounts come from the request
   const auto greedy = fed.model.reserve("n1", pod, kPolicies[0], 7, wish);
   ASSERT_TRUE(greedy);
   EXPECT_EQ(greedy->slices, right);
@@ -331,19 +331,19 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
   EXPECT_EQ(gone->slices, chosen->slices);
 }
 
-TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+TEST_F(ClusterModelTest, ChoosesAgainForRoomOfAnEarlierTerm) {
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 1));
   fed.model.settle("n1", owner, Outcome::kUnknown);
-  Fed::put(fed.pods, bound("b", 14));  // by the leader between
+  Fed::put(fed.pods, bound("b", 14));  // by the leader in between
   EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 3).error().code, Code::kResourceExhausted);
   EXPECT_EQ(fed.model.stats().reserved, 0U);
   EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
-TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+TEST_F(ClusterModelTest, FreesRoomAfterAFailedWriteOrADeletedPod) {
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 7));
   fed.model.settle("n1", owner, Outcome::kFailed);
@@ -357,18 +357,18 @@ TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-/// Histories of three streams that are told in any order, with whole lists in between, end where a list alone ends.
-TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
+/// Three streams that are delivered in any order, with complete lists in between, end in the same state as one list.
+TEST(ClusterModelHistories, EndInTheSameStateAsANewModel) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     const auto pick = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
     Fed fed;
     Server server;
-    // What each watch has still to deliver; each stream keeps its own order.
+    // The events that each watch still has to deliver; each stream keeps its own order.
     std::vector<std::vector<std::function<void()>>> streams(3);
-    std::vector<std::size_t> told(3, 0);
+    std::vector<std::size_t> delivered(3, 0);
     const auto deliver = [&](std::size_t i) {
-      if (told[i] < streams[i].size()) streams[i][told[i]++]();
+      if (delivered[i] < streams[i].size()) streams[i][delivered[i]++]();
     };
     const auto change = [&](std::size_t i, const KubeSink& sink, std::map<std::string, std::string>* objects,
                             const std::string& name, const std::string& text) {
@@ -413,15 +413,15 @@ TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
           change(2, fed.pods, &server.pods, uid, pick(4) == 0 ? "" : pod_object(pod));
           break;
         }
-        case 6: {  // a watch begins anew: it tells all there is, and what was on its way is in it
+        case 6: {  // a watch restarts with a complete list, which includes the undelivered events
           const auto i = pick(3);
-          told[i] = streams[i].size();
+          delivered[i] = streams[i].size();
           if (i == 0) fed.nodes.replace(values(server.nodes));
           if (i == 1) fed.gpus.replace(values(server.gpus));
           if (i == 2) fed.pods.replace(values(server.pods));
           break;
         }
-        case 7: {  // a decision, and how its write ended
+        case 7: {  // a decision, or the outcome of its write
           const auto known = fed.model.pod(uid);
           const Owner owner{OwnerKind::kPod, uid};
           if (pick(2) == 0) {
@@ -440,7 +440,7 @@ TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
       for (const auto& [name, state] : *fed.model.snapshot()) ASSERT_TRUE(state->ledger.audit()) << "seed " << seed;
     }
     for (std::size_t i = 0; i < 3; ++i) {
-      while (told[i] < streams[i].size()) deliver(i);
+      while (delivered[i] < streams[i].size()) deliver(i);
     }
     fed.clock.advance(ClusterModel::kLinger);
     for (unsigned i = 0; i < 10; ++i)

@@ -5,12 +5,14 @@
 #include "app/control/cluster_model.h"
 #include "core/policy/place_pod.h"
 
-// Room that is set aside while a decision is being written.
+// Room that is set aside while a decision is written.
 namespace carve::control {
 
 namespace {
 
-/// The same requests, each on the cards that are wished for its part.
+constexpr const char* kNoManagedCard = "no card managed by Carve";
+
+/// The same requests, each restricted to the cards that `wish` names for its part.
 std::vector<PartRequest> on_cards_of(const std::vector<Slice>& wish, std::vector<PartRequest> parts) {
   for (auto& part : parts) {
     auto& cards = part.request.constraints.cards;
@@ -29,36 +31,36 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
                                           const std::vector<Slice>& wish) {
   const Owner owner = pod.owner();
   const std::lock_guard lock(mutex_);
-  const auto known = pods_.find(owner.uid);
-  if (known != pods_.end() && !known->second->object.node.empty() &&
-      !(known->second->unplaced() && known->second->object.node == node))
-    return fail(Code::kFailedPrecondition, "the pod is on node " + known->second->object.node + " already");
+  const auto stored = pods_.find(owner.uid);
+  if (stored != pods_.end() && !stored->second->object.node.empty() &&
+      !(stored->second->unplaced() && stored->second->object.node == node))
+    return fail(Code::kFailedPrecondition, "the pod is already bound to node " + stored->second->object.node);
   refresh();
-  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
   NodeEntry& entry = nodes_[node];
-  // One that somebody else gave that node is there already, and waits for its cards.
-  const bool there = known != pods_.end() && known->second->object.node == node;
-  if (entry.node.leaving && !there) return fail(Code::kUnavailable, kAgentIsReplaced);
-  // Being there already does not help: the kubelet has given it that plugin's devices, or will.
+  // A pod that got this node without Carve is already bound there, and waits for its cards.
+  const bool bound_here = stored != pods_.end() && stored->second->object.node == node;
+  if (entry.node.leaving && !bound_here) return fail(Code::kUnavailable, kAgentIsReplaced);
+  // This applies to a bound pod as well: the kubelet has given it that plugin's devices, or will.
   if (const auto& why = closed_by_dialect(*published_->at(node), pod.parts); !why.empty())
     return fail(Code::kUnavailable, why);
   if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
     if (found->second.epoch == epoch) {
-      ++found->second.asking;
+      ++found->second.writes_in_flight;
       found->second.since = clock_.now();
       return found->second;
     }
-    // Of an earlier leadership: somebody else may have given the same room away since.
+    // From an earlier term: another leader may have assigned the same room since.
     free_room(node, owner);
     refresh();
   }
-  return set_aside(node, pod, policy, epoch, wish);
+  return reserve_locked(node, pod, policy, epoch, wish);
 }
 
-Result<Reservation> ClusterModel::set_aside(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
-                                            std::uint64_t epoch, const std::vector<Slice>& wish) {
+Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
+                                                 std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
-  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
   const auto placed = [&](const std::vector<PartRequest>& parts) {
     return place_pod(*seen, state->second->links, pod.owner(), parts, policy);
@@ -76,7 +78,7 @@ Result<Reservation> ClusterModel::set_aside(const std::string& node, const PodEn
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
                    false, false};
-  touch_of(node, pod.owner()).reserved[pod.owner()] = room;
+  touch_owner(node, pod.owner()).reserved[pod.owner()] = room;
   reserved_[ask.uid].insert(node);
   return room;
 }
@@ -86,12 +88,12 @@ void ClusterModel::settle(const std::string& node, const Owner& owner, Outcome o
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end()) return;
   const auto found = entry->second.reserved.find(owner);
-  if (found == entry->second.reserved.end()) return;  // the watch was faster
+  if (found == entry->second.reserved.end()) return;  // the watch has shown the record already
   Reservation& room = found->second;
-  room.asking = std::max(0, room.asking - 1);
-  room.unknown = room.unknown || outcome == Outcome::kUnknown;
+  room.writes_in_flight = std::max(0, room.writes_in_flight - 1);
+  room.outcome_unknown = room.outcome_unknown || outcome == Outcome::kUnknown;
   room.bound = room.bound || outcome == Outcome::kBound;
-  if (room.asking == 0 && !room.unknown && !room.bound) free_room(node, owner);
+  if (room.writes_in_flight == 0 && !room.outcome_unknown && !room.bound) free_room(node, owner);
 }
 
 void ClusterModel::release(const std::string& node, const Owner& owner) {
@@ -102,62 +104,63 @@ void ClusterModel::release(const std::string& node, const Owner& owner) {
 void ClusterModel::free_room(const std::string& node, const Owner& owner) {
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end() || entry->second.reserved.erase(owner) == 0) return;
-  (void)touch_of(node, owner);
+  (void)touch_owner(node, owner);
   const auto where = reserved_.find(owner.uid);
   if (where == reserved_.end()) return;
   where->second.erase(node);
   if (where->second.empty()) reserved_.erase(where);
 }
 
-/// The pod is somewhere, or over: what it holds is said by others now.
+/// The pod is bound with a record, or has ended: other sources account for its slices now.
 void ClusterModel::drop_reservations(const std::string& uid) {
   const auto where = reserved_.find(uid);
   if (where == reserved_.end()) return;
   const Owner owner{OwnerKind::kPod, uid};
-  for (const auto& node : where->second) touch_of(node, owner).reserved.erase(owner);
+  for (const auto& node : where->second) touch_owner(node, owner).reserved.erase(owner);
   reserved_.erase(where);
 }
 
-void ClusterModel::settled(const std::string& uid) {
+void ClusterModel::on_pod_settled(const std::string& uid) {
   drop_reservations(uid);
-  free_hold(uid);
+  erase_nominated(uid);
 }
 
-void ClusterModel::free_hold(const std::string& uid) {
-  const auto where = held_.find(uid);
-  if (where == held_.end()) return;
+void ClusterModel::erase_nominated(const std::string& uid) {
+  const auto where = nominated_.find(uid);
+  if (where == nominated_.end()) return;
   touch(where->second).kept.erase({OwnerKind::kPod, uid});
-  held_.erase(where);
+  nominated_.erase(where);
 }
 
-void ClusterModel::put_reservation(const std::string& node, NominatedReservation hold, Clock::Time until) {
+void ClusterModel::put_nominated_reservation(const std::string& node, NominatedReservation reservation,
+                                             Clock::Time until) {
   const std::lock_guard lock(mutex_);
-  const Owner owner = hold.owner;
-  free_hold(owner.uid);
-  held_[owner.uid] = node;
-  touch(node).kept[owner] = {std::move(hold), until};
+  const Owner owner = reservation.owner;
+  erase_nominated(owner.uid);
+  nominated_[owner.uid] = node;
+  touch(node).kept[owner] = {std::move(reservation), until};
 }
 
-void ClusterModel::drop_hold(const std::string& uid) {
+void ClusterModel::drop_nominated_reservation(const std::string& uid) {
   const std::lock_guard lock(mutex_);
-  free_hold(uid);
+  erase_nominated(uid);
 }
 
-bool ClusterModel::has_hold(const std::string& uid) const {
+bool ClusterModel::has_nominated_reservation(const std::string& uid) const {
   const std::lock_guard lock(mutex_);
-  end_holds();
-  return held_.contains(uid);
+  expire_nominated();
+  return nominated_.contains(uid);
 }
 
-void ClusterModel::end_holds() const {
+void ClusterModel::expire_nominated() const {
   const auto now = clock_.now();
-  for (auto at = held_.begin(); at != held_.end();) {
+  for (auto at = nominated_.begin(); at != nominated_.end();) {
     const auto entry = nodes_.find(at->second);
     const bool over = entry == nodes_.end() || std::erase_if(entry->second.kept, [&](const auto& one) {
                         return one.first.uid == at->first && one.second.until <= now;
                       }) > 0;
     if (over) dirty_.insert(at->second);
-    at = over ? held_.erase(at) : std::next(at);
+    at = over ? nominated_.erase(at) : std::next(at);
   }
 }
 
@@ -179,7 +182,7 @@ std::vector<Reservation> ClusterModel::unsettled(Clock::Time before) const {
       const auto entry = nodes_.find(node);
       if (entry == nodes_.end()) continue;
       const auto found = entry->second.reserved.find({OwnerKind::kPod, uid});
-      if (found != entry->second.reserved.end() && found->second.asking == 0 && found->second.since <= before)
+      if (found != entry->second.reserved.end() && found->second.writes_in_flight == 0 && found->second.since <= before)
         open.push_back(found->second);
     }
   }

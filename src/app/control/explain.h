@@ -11,9 +11,10 @@
 
 namespace carve::control {
 
-/// Why a pod waits, per reason and with numbers, and what would have to change; of a placed one what it holds, and how
-/// the policy sees the nodes without it. The engine's own words on this state of the cluster: nothing is remembered.
-///   cost    fit(), of a pod that fits nowhere 25 times
+/// For a waiting pod: why it waits, by reason and with numbers, and what would have to change. For a placed pod: what
+/// it holds, and how the policy ranks the nodes without it. Computed by the engine from this state of the cluster
+/// alone.
+///   cost    fit(); 25 times for a pod that fits nowhere
 [[nodiscard]] codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
                                          const ClusterState& cluster, const PlacementRules& rules);
 

@@ -12,7 +12,7 @@
 namespace carve::control {
 namespace {
 
-constexpr std::int64_t kMost = 10;     // extender scores go from 0 to 10
+constexpr std::int64_t kMost = 10;     // extender scores range from 0 to 10
 constexpr std::int64_t kCrowded = -1;  // below every score of a node that fits
 
 }  // namespace
@@ -48,7 +48,7 @@ std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const 
 std::vector<Slice> Extender::sent_for(const Owner& owner, const std::string& node) const {
   const std::lock_guard lock(mutex_);
   auto slices = assumed_.sent_for(owner, node);
-  if (clock_ != nullptr) assumed_.comes(owner, clock_->now());
+  if (clock_ != nullptr) assumed_.binding_begins(owner, clock_->now());
   return slices;
 }
 
@@ -65,7 +65,7 @@ std::string Extender::why_there(const Asked& asked, const NodeState& there) {
                      fitting + asked.fit.refused.size() == 1 ? "node" : "nodes");
 }
 
-/// Few nodes of many: each that is named is looked for among those that fit.
+/// Only a few of many nodes have assumed pods, so each of those is looked up among the nodes that fit.
 void Extender::look_ahead(Asked& asked) const {
   std::vector<ClusterState::Number> busy;
   for (const auto name : assumed_.nodes()) {
@@ -103,7 +103,8 @@ const FittingView* Extender::best_of(Asked& asked) const {
   return clock_ == nullptr ? choose_node(asked.fit.nodes) : choose_ahead(asked);
 }
 
-std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod, const std::set<std::string>& but) const {
+std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod,
+                                                        const std::set<std::string>& excluded) const {
   Asked asked;
   asked.parts = pod.parts;
   asked.owner = pod.owner();
@@ -112,7 +113,7 @@ std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod, con
   asked.cluster = snapshot_();
   asked.policy = policy_of(*asked.rules, pod.object.ask);
   for (ClusterState::Number at = 0; at < asked.cluster->size(); ++at) {
-    if (!but.contains(asked.cluster->name(at))) asked.args.names.push_back(asked.cluster->name(at));
+    if (!excluded.contains(asked.cluster->name(at))) asked.args.names.push_back(asked.cluster->name(at));
   }
   {
     const std::lock_guard lock(mutex_);
@@ -155,7 +156,7 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   const bool many = wanted != Answer::kAll && asked.fit.refused.size() >= kMany;
   for (const auto& node : asked.fit.refused) {
     const bool hopeless = node.final || (wanted != Answer::kAll && node.node != asked.args.nominated);
-    const std::string_view why = many ? kHindranceTexts[static_cast<std::size_t>(node.class_of_why)] : *node.why;
+    const std::string_view why = many ? kUnschedulableTexts[static_cast<std::size_t>(node.class_of_why)] : *node.why;
     (hopeless ? answer.hopeless : answer.failed).emplace_back(node.node, why);
   }
   return codec::to_json(answer, asked.args);

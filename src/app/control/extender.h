@@ -21,17 +21,17 @@
 
 namespace carve::control {
 
-/// The answers to kube-scheduler's filter and prioritize calls. Computation on a snapshot: no
-/// call to anybody, nothing is set aside, so any replica may answer and a call that is repeated or
-/// lost does no harm. With a clock, whom filter_to_place, prioritize or choose sends where is kept in mind for a moment
-/// (core/cluster/assumed_pods.h) and shifts the ranking for the pods that come next, nothing else. Safe from any
-/// thread.
+/// Answers kube-scheduler's filter and prioritize calls. A pure computation on a snapshot: it calls no other component
+/// and sets nothing aside, so any replica may answer, and a repeated or lost call does no harm. With a clock,
+/// filter_to_place, prioritize and choose remember for a few seconds which pod they sent to which node
+/// (core/cluster/assumed_pods.h). This affects only the ranking of nodes for the following pods. Safe from any thread.
 class Extender {
  public:
-  /// `snapshot` gives the cluster as it is known now, `rules` who is placed how; what they point to never changes.
+  /// `snapshot` returns the current state of the cluster, `rules` the placement rules. The objects that they point to
+  /// never change.
   using Snapshot = std::function<std::shared_ptr<const ClusterState>()>;
   using Rules = std::function<std::shared_ptr<const PlacementRules>()>;
-  /// Is told of every call of kube-scheduler's for a pod's nodes what came of it, and for whom.
+  /// Called after each of kube-scheduler's calls for a pod's nodes, with the pod and the result.
   using Watcher = std::function<void(const Owner&, const FitView&)>;
   Extender(codec::DialectSettings settings, Rules rules, Snapshot snapshot, Watcher watcher = {},
            const Clock* clock = nullptr)
@@ -41,68 +41,70 @@ class Extender {
         watcher_(std::move(watcher)),
         clock_(clock) {}
 
-  /// Every node that serves the pod, and for each other one why not: hopeless ones apart, for which
-  /// nobody is evicted. A pod that asks for nothing of ours, or in our names without slots, may go anywhere. What is
-  /// wrong with the call or the pod is in `Error`. For whoever asks: the watcher is not told, so nobody goes on a
-  /// stranger's word.
-  ///   cost    FitCache::fit() and the JSON of both sides
+  /// Returns every node that serves the pod, and for each other node the reason. Nodes where eviction would not help
+  /// are listed separately (FailedAndUnresolvableNodes). A pod that requests nothing from Carve, or that uses Carve's
+  /// names without slots, fits on every node. `Error` reports an invalid call or pod. For any caller: the watcher is
+  /// not called, so an unauthenticated caller cannot cause an eviction.
+  ///   cost    FitCache::fit(), and parsing and writing the JSON
   [[nodiscard]] std::string filter(std::string_view call) const;
-  /// The same for kube-scheduler, which asks to prioritize next, but not where one node alone is left: it takes that.
-  /// So the pod is expected there from now on.
+  /// The same for kube-scheduler. kube-scheduler calls prioritize next, except when only one node is left: it takes
+  /// that node. In that case this call assumes the pod on the node.
+  ///
+  /// For kube-scheduler (here and in choose()) all refused nodes are unresolvable, except the pod's nominated node.
+  /// kube-scheduler names only nodes where nothing but cards is missing. Its own dry run for victims finds that it
+  /// needs none there, and reports an error that lists the nodes in a different order each time. A pod whose message
+  /// changed is retried immediately. For the same reason the refusals are short (kUnschedulableTexts) in calls with
+  /// kMany or more refused nodes.
   [[nodiscard]] std::string filter_to_place(std::string_view call) const;
-  /// What it names hopeless are all nodes but the one that is named to the pod: kube-scheduler asks about nodes where
-  /// nothing but cards is missing, so its own search for victims finds there that it needs none, and calls that an
-  /// error, with the nodes in another order each time; and a pod whose message is another one is tried again at once.
-  /// For the same reason the reasons are short (kHindranceTexts) where it asks about kMany nodes or more.
   static constexpr std::size_t kMany = 100;
-  /// filter and prioritize in one call: of the nodes that serve the pod the engine's choice alone, so that the
-  /// scheduler has nothing left to score or to ask. Where none does, all refusals, as filter. For a scheduler whose
-  /// only extender this is: another one might refuse that node.
-  ///   cost    as filter; the answer does not grow with the cluster
+  /// filter and prioritize in one call: returns only the engine's choice among the nodes that serve the pod, so the
+  /// scheduler has nothing left to score or to ask. If no node serves the pod, returns all refusals, as filter does.
+  /// Only for a scheduler that has no other extender: another extender might refuse that node.
+  ///   cost    the same as filter; the size of the answer does not depend on the cluster
   [[nodiscard]] std::string choose(std::string_view call) const;
-  /// 10 for the engine's choice, at most 9 for all others: the scheduler's own scores, and its
-  /// coin, decide nothing. Empty for a call that cannot be read, which the scheduler takes as no
-  /// opinion. A node that will be full when those have come who are on their way there gets the least.
+  /// Scores 10 for the engine's choice and at most 9 for every other node, so that neither the scheduler's own scores
+  /// nor its random tie-break decide. Returns an empty list for a call that cannot be parsed; the scheduler treats it
+  /// as no opinion. A node that will be full once all pods that are assumed there are bound gets the lowest score.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
-  /// What the pod will hold on that node by what was said a moment ago; empty: nothing was. For its Binding, which
-  /// begins. The pod stays expected for AssumedPods::kComes, or until it is seen to hold: a question that came before
-  /// may look at a cluster without it.
+  /// The slices for which the pod was recently sent to that node; empty: it was not. Called when the pod's Binding
+  /// begins: the pod stays assumed for AssumedPods::kAfterBinding, or until the cluster shows its slices, because an
+  /// earlier call may still use a snapshot without the pod.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
-  /// Why it was sent there, for a person: among how many nodes, by which policies. Empty: it was not, or by another
-  /// replica.
+  /// Why the pod was sent there, for people: among how many nodes and by which policies. Empty: this replica did not
+  /// send it there.
   [[nodiscard]] std::string why_sent(const Owner& owner, const std::string& node) const;
   struct Sent {
     std::string node;
-    std::vector<Slice> slices;  // what it will hold there
+    std::vector<Slice> slices;  // the slices that it will hold there
   };
-  /// What choose() would answer if kube-scheduler asked about all nodes that have a card, `but` apart; the pod is
-  /// expected there. nullopt: none serves it, or none will when those have come who are on their way.
-  ///   cost    as choose()
-  [[nodiscard]] std::optional<Sent> choose_anywhere(const PodEntry& pod, const std::set<std::string>& but) const;
+  /// What choose() would return for all nodes that have a card, except `excluded`. Assumes the pod on that node.
+  /// nullopt: no node serves the pod, or none will once all assumed pods are bound.
+  ///   cost    the same as choose()
+  [[nodiscard]] std::optional<Sent> choose_anywhere(const PodEntry& pod, const std::set<std::string>& excluded) const;
 
  private:
-  /// What the pod asks for, and which of the named nodes have it.
+  /// A parsed call: the pod's request, and which of the named nodes serve it.
   struct Asked {
     codec::ExtenderArgs args;
     std::vector<PartRequest> parts;
-    FitView fit;  // names are those of `args`
+    FitView fit;  // the names point into `args`
     Owner owner;
     std::shared_ptr<const ClusterState> cluster;
     std::shared_ptr<const PlacementRules> rules;
-    std::optional<PodPolicy> policy;  // of `rules`; nullopt: it asks for nothing of ours
+    std::optional<PodPolicy> policy;  // from `rules`; nullopt: the pod requests nothing from Carve
   };
-  ///   errors  kInvalidArgument: the call or the pod is wrong
+  ///   errors  kInvalidArgument: the call or the pod is invalid
   [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call) const;
   enum class Answer : std::uint8_t { kAll, kAllToPlace, kOne };
   [[nodiscard]] std::string nodes_for(std::string_view call, Answer wanted) const;
   [[nodiscard]] static FitCache::Ask ask_of(const Asked& asked);
-  /// nullptr: no node has what it asks for.
+  /// nullptr: no node serves the request.
   const FittingView* best_of(Asked& asked) const;
 
-  /// Ranks the nodes by what they will be when those have come who are on their way, chooses, expects the pod there.
+  /// Ranks the nodes by their state once all assumed pods are bound, chooses one, and assumes the pod there.
   const FittingView* choose_ahead(Asked& asked) const;
   [[nodiscard]] static std::string why_there(const Asked& asked, const NodeState& there);
-  /// The nodes where somebody is on their way are ranked by what they will be.
+  /// Re-scores the nodes that have assumed pods, by their state once those pods are bound.
   void look_ahead(Asked& asked) const;
   [[nodiscard]] std::optional<std::vector<Slice>> placed_on(const Asked& asked, const NodeState& state) const;
 

@@ -27,7 +27,7 @@ std::shared_ptr<const NodeState> node(std::uint64_t free_gib) {
   return made;
 }
 
-/// `slots`: as admission leaves it.
+/// `slots`: as admission adds them.
 std::string call(const std::string& limits, const std::string& names, bool slots = true) {
   return R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"containers":[{"name":"c","resources":{"limits":{)" +
          limits + (slots ? R"(,"elasticgpu.io/slot":"1")" : "") + R"(}}}]}},"NodeNames":[)" + names + "]}";
@@ -42,15 +42,15 @@ class ExtenderTest : public testing::Test {
   const std::string all_ = R"("full","half","idle","other")";
 };
 
-TEST_F(ExtenderTest, FilterNamesAllThatServeAndTellsHopelessFromFull) {
+TEST_F(ExtenderTest, FilterSeparatesFullNodesFromUnresolvableOnes) {
   EXPECT_EQ(
       extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", all_)),
       R"({"NodeNames":["half","idle"],"Nodes":null,)"
       R"("FailedNodes":{"full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB"},)"
-      R"("FailedAndUnresolvableNodes":{"other":"no card of ours on it"},"Error":""})");
+      R"("FailedAndUnresolvableNodes":{"other":"no card managed by Carve"},"Error":""})");
 }
 
-TEST_F(ExtenderTest, TheEnginesChoiceGetsTenAndNobodyElse) {
+TEST_F(ExtenderTest, PrioritizeScoresOnlyTheEnginesChoiceTen) {
   EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")")),
             R"([{"Host":"half","Score":10},{"Host":"idle","Score":0}])");
   auto more = std::make_shared<ClusterState>(*cluster_);
@@ -60,20 +60,20 @@ TEST_F(ExtenderTest, TheEnginesChoiceGetsTenAndNobodyElse) {
             R"([{"Host":"third","Score":9},{"Host":"half","Score":10}])");
 }
 
-TEST_F(ExtenderTest, OneCallNamesTheEnginesChoiceAlone) {
+TEST_F(ExtenderTest, ChooseReturnsOnlyTheEnginesChoice) {
   EXPECT_EQ(extender_.choose(call(R"("aliyun.com/gpu-mem":"3")", all_)),
             R"({"NodeNames":["half"],"Nodes":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""})");
   const auto none = call(R"("aliyun.com/gpu-mem":"3")", R"("full","other")");
   EXPECT_EQ(extender_.choose(none),
             R"({"NodeNames":[],"Nodes":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{)"
             R"("full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB",)"
-            R"("other":"no card of ours on it"},"Error":""})")
-      << "kube-scheduler looks for no victims of its own";
-  EXPECT_THAT(extender_.choose("{"), HasSubstr("no JSON"));
+            R"("other":"no card managed by Carve"},"Error":""})")
+      << "kube-scheduler must not look for victims itself";
+  EXPECT_THAT(extender_.choose("{"), HasSubstr("not JSON"));
 }
 
-// Its victims are going: of a node that is hopeless kube-scheduler would take the name away.
-TEST_F(ExtenderTest, TheNodeThatIsNamedToThePodIsNotHopelessForIt) {
+// Its victims are ending: kube-scheduler would clear the nomination of an unresolvable node.
+TEST_F(ExtenderTest, NominatedNodeIsNotUnresolvable) {
   auto text = call(R"("aliyun.com/gpu-mem":"12")", R"("full","half")");
   text.replace(text.find(R"("spec":)"), 0, R"("status":{"nominatedNodeName":"full"},)");
   for (const auto& answer : {extender_.choose(text), extender_.filter_to_place(text)}) {
@@ -82,8 +82,8 @@ TEST_F(ExtenderTest, TheNodeThatIsNamedToThePodIsNotHopelessForIt) {
   }
 }
 
-// The counts of its message are the same then while the amounts change, and the pod rests.
-TEST_F(ExtenderTest, OfManyNodesTheReasonsAreShort) {
+// Then the counts in the pod's message stay the same while the amounts change, and the pod is not retried.
+TEST_F(ExtenderTest, ShortensReasonsForManyNodes) {
   std::string names;
   for (std::size_t i = 0; i < Extender::kMany; ++i) {
     const auto name = "n" + std::to_string(i);
@@ -92,30 +92,31 @@ TEST_F(ExtenderTest, OfManyNodesTheReasonsAreShort) {
   }
   const auto asks = call(R"("aliyun.com/gpu-mem":"9")", names);
   const auto answer = extender_.choose(asks);
-  EXPECT_THAT(answer, HasSubstr(R"("n7":"no card has as much memory free")"));
+  EXPECT_THAT(answer, HasSubstr(R"("n7":"no card has enough free memory")"));
   EXPECT_THAT(answer, ::testing::Not(HasSubstr("largest")));
-  EXPECT_THAT(extender_.filter(asks), HasSubstr("largest free slice 8 GiB < 9 GiB")) << "for whoever looks";
+  EXPECT_THAT(extender_.filter(asks), HasSubstr("largest free slice 8 GiB < 9 GiB")) << "for other callers";
 }
 
-// What the watcher remembers lets others be evicted: whoever asks on the plain port must not decide that.
-TEST_F(ExtenderTest, OnlyTheSchedulersCallsAreTold) {
-  std::vector<std::string> told;
-  const Extender watched({}, [this] { return rules_; }, [this] { return cluster_; },
-                         [&](const Owner& owner, const FitView& fit) {
-                           told.push_back(owner.uid + (fit.nodes.empty() ? " none" : " some"));
-                         });
+// The watcher's notes can cause evictions: a caller on the plain port must not cause them.
+TEST_F(ExtenderTest, WatcherSeesOnlyTheSchedulersCalls) {
+  std::vector<std::string> seen;
+  const Extender watched(
+      {}, [this] { return rules_; }, [this] { return cluster_; },
+      [&](const Owner& owner, const FitView& fit) {
+        seen.push_back(owner.uid + (fit.nodes.empty() ? " none" : " some"));
+      });
   const auto none = call(R"("aliyun.com/gpu-mem":"3")", R"("full")");
   const auto some = call(R"("aliyun.com/gpu-mem":"3")", all_);
   EXPECT_THAT(watched.filter(none), HasSubstr("no room for 3 GiB"));
   EXPECT_THAT(watched.filter(some), HasSubstr("half"));
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(seen.empty());
   (void)watched.filter_to_place(none);
   (void)watched.choose(some);
   (void)watched.prioritize(some);
-  EXPECT_EQ(told, (std::vector<std::string>{"u none", "u some"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"u none", "u some"}));
 }
 
-TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
+TEST_F(ExtenderTest, PodWithoutCardsFitsEverywhere) {
   EXPECT_THAT(extender_.choose(call(R"("cpu":"1")", all_)),
               HasSubstr(R"("NodeNames":["full","half","idle","other"])"));
   EXPECT_THAT(extender_.filter(call(R"("cpu":"1")", all_)),
@@ -123,8 +124,8 @@ TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
   EXPECT_EQ(extender_.prioritize(call(R"("cpu":"1")", all_)), "[]");
 }
 
-// Of a namespace that admission leaves alone; a scheduler that is told of these names shows us such a pod.
-TEST_F(ExtenderTest, APodThatAsksInOurNamesWithoutSlotsIsNotOursToPlace) {
+// A pod of an excluded namespace; a scheduler that is configured with these names sends it to the extender.
+TEST_F(ExtenderTest, PodWithoutSlotsFitsEverywhere) {
   const auto everywhere = extender_.filter(call(R"("cpu":"1")", all_));
   for (const char* limits : {R"("aliyun.com/gpu-mem":"3")", R"("nvidia.com/gpu":"64")",
                              R"("elasticgpu.io/gpu-memory":"nonsense")",
@@ -137,15 +138,15 @@ TEST_F(ExtenderTest, APodThatAsksInOurNamesWithoutSlotsIsNotOursToPlace) {
   }
 }
 
-TEST_F(ExtenderTest, NobodyIsSentToANodeThatIsClosedAndItIsSaidWhy) {
+TEST_F(ExtenderTest, RefusesAClosedNodeWithItsReason) {
   auto closed = std::make_shared<NodeState>(*node(16));
   closed->reserved = {{OwnerKind::kPod, "u"}};
   closed->closed = "its agent is being replaced";
   cluster_->put("idle", closed);
   const auto said = extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")"));
   EXPECT_THAT(said, HasSubstr(R"("NodeNames":["half"])"));
-  EXPECT_THAT(said, HasSubstr(R"("FailedNodes":{"idle":"its agent is being replaced"})")) << "not for ever";
-  // The next agent serves.
+  EXPECT_THAT(said, HasSubstr(R"("FailedNodes":{"idle":"its agent is being replaced"})")) << "not permanently";
+  // The next agent serves the node.
   auto open = std::make_shared<NodeState>(*node(16));
   auto next = std::make_shared<ClusterState>(*cluster_);
   next->put("idle", open);
@@ -154,7 +155,7 @@ TEST_F(ExtenderTest, NobodyIsSentToANodeThatIsClosedAndItIsSaidWhy) {
               HasSubstr(R"("NodeNames":["half","idle"])"));
 }
 
-TEST_F(ExtenderTest, ADialectWhoseNameIsAnothersGoesElsewhereAndTheOthersGoOn) {
+TEST_F(ExtenderTest, RefusesANodeOnlyToTheDialectThatAnotherPluginServes) {
   auto shared = std::make_shared<NodeState>(*node(16));
   shared->closed_to = {{"gpushare", "another device plugin serves aliyun.com/gpu-mem on the node"}};
   auto next = std::make_shared<ClusterState>(*cluster_);
@@ -168,7 +169,7 @@ TEST_F(ExtenderTest, ADialectWhoseNameIsAnothersGoesElsewhereAndTheOthersGoOn) {
     EXPECT_THAT(extender_.filter(call(other, both)), HasSubstr(R"("NodeNames":["idle"])")) << other;
 }
 
-TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
+TEST_F(ExtenderTest, HidesANominatedReservationFromPodsOfThatPriority) {
   auto held = std::make_shared<NodeState>(*node(16));
   const Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-0"), Bytes::gib(14), CoreShare(1)};
   held->reservations = {{kept.owner, 5, {kept}, {}}};
@@ -183,7 +184,7 @@ TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
 
 class Burst : public ExtenderTest {
  protected:
-  /// The node that gets the 10 for that pod.
+  /// The node that gets score 10 for that pod.
   std::string sent(const std::string& uid, const std::string& limits, const std::string& names) {
     auto text = call(limits, names);
     text.replace(text.find(R"("uid":"u")"), 9, R"("uid":")" + uid + "\"");
@@ -198,14 +199,14 @@ class Burst : public ExtenderTest {
   const std::string both_ = R"("half","idle")";
 };
 
-TEST_F(Burst, WhoWasSentIsExpectedAndTheNextGoWhereRoomWillBe) {
+TEST_F(Burst, SendsTheNextPodsWhereRoomWillBe) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
   EXPECT_EQ(sent("b", ask_, both_), "half");
   EXPECT_EQ(sent("c", ask_, both_), "idle");  // 8 - 3 - 3 is too little
-  EXPECT_EQ(sent("b", ask_, both_), "half");  // asked again: not in its own way
+  EXPECT_EQ(sent("b", ask_, both_), "half");  // a repeated call: the pod does not block itself
 }
 
-TEST_F(Burst, WhoIsSentByOneCallIsExpectedToo) {
+TEST_F(Burst, ChooseAssumesThePodToo) {
   const auto chosen = [this](const std::string& uid) {
     auto text = call(ask_, both_);
     text.replace(text.find(R"("uid":"u")"), 9, R"("uid":")" + uid + "\"");
@@ -221,42 +222,42 @@ TEST_F(Burst, WhoIsSentByOneCallIsExpectedToo) {
   EXPECT_EQ(ahead_.why_sent({OwnerKind::kPod, "b"}, "idle"), "");
 }
 
-// kube-scheduler does not ask to prioritize one node.
-TEST_F(Burst, WhoHasOneNodeLeftIsExpectedThereFromTheFilterOn) {
+// kube-scheduler does not call prioritize for a single node.
+TEST_F(Burst, FilterAssumesAPodWithASingleNode) {
   const auto one = call(R"("aliyun.com/gpu-mem":"6")", R"("half")");
   const auto said = ahead_.filter(one);
-  EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").empty()) << "whoever may ask for the other route";
-  EXPECT_EQ(ahead_.filter_to_place(one), said) << "it has room: nothing is refused";
+  EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").empty()) << "any caller may use the other route";
+  EXPECT_EQ(ahead_.filter_to_place(one), said) << "the node has room";
   EXPECT_EQ(sent("b", ask_, both_), "idle") << "8 - 6 is too little";
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").size(), 1U);
   EXPECT_THAT(ahead_.filter_to_place(call(ask_, all_)), HasSubstr(R"({"NodeNames":["half","idle"],)"));
 }
 
-TEST_F(Burst, WhoHasNoSlotsIsExpectedNowhere) {
+TEST_F(Burst, AssumesNoPodWithoutSlots) {
   (void)ahead_.filter_to_place(call(R"("aliyun.com/gpu-mem":"8")", R"("half")", false));
   (void)ahead_.prioritize(call(R"("aliyun.com/gpu-mem":"8")", both_, false));
   EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").empty());
   EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"8")", both_), "half");
 }
 
-TEST_F(Burst, WhatItWasSentForIsToldToTheBinding) {
+TEST_F(Burst, ReturnsTheAssumedSlicesToTheBinding) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
   EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "a"}, "idle").empty());
   const auto wish = ahead_.sent_for({OwnerKind::kPod, "a"}, "half");
   ASSERT_EQ(wish.size(), 1U);
   EXPECT_EQ(wish[0].memory, Bytes::gib(3));
   EXPECT_EQ(wish[0].card, CardId("GPU-0"));
-  EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"6")", both_), "idle") << "a's Binding is on its way";
+  EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"6")", both_), "idle") << "a's Binding is in progress";
 }
 
-TEST_F(Burst, NobodyIsRefusedForAGuess) {
+TEST_F(Burst, RefusesNoNodeBecauseOfAnAssumption) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", R"("half")"), "half");
   EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"8")", R"("half")"), "half");
   EXPECT_THAT(ahead_.filter(call(R"("aliyun.com/gpu-mem":"8")", R"("half")")), HasSubstr(R"("NodeNames":["half"])"));
 }
 
-// What was asked before ranks nodes, and no more: a filter's answer is a function of the call and the cluster.
-TEST_F(Burst, WhoIsRefusedDependsOnNothingThatWasAskedBefore) {
+// Earlier calls only affect the ranking: a filter's answer is a function of the call and the cluster.
+TEST_F(Burst, FilterDependsOnlyOnTheCallAndTheCluster) {
   std::mt19937 dice(1);
   const auto any = [&dice](std::size_t below) { return dice() % below; };
   const char* const names[] = {R"("full")", R"("half","idle")", R"("idle","full","half","other")"};
@@ -280,23 +281,23 @@ TEST_F(Burst, WhoIsRefusedDependsOnNothingThatWasAskedBefore) {
   }
 }
 
-TEST_F(Burst, AGuessThatCameToNothingIsForgottenByItself) {
+TEST_F(Burst, ForgetsAnAssumptionAfterItsTime) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
   EXPECT_EQ(sent("b", ask_, both_), "idle");
   clock_.advance(AssumedPods::kFor);
   EXPECT_EQ(sent("c", ask_, both_), "half");
 }
 
-// Found on a ring: short pods one after the other, each bound, run and gone before the next was asked about.
-TEST_F(Burst, WhoCameAndWentBetweenTwoQuestionsIsExpectedNoLonger) {
+// Found in a cluster test: a series of short pods, each bound, run and deleted before the next call.
+TEST_F(Burst, ForgetsAPodThatEndedBetweenTwoCalls) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "a"}, "half").size(), 1U);
-  EXPECT_EQ(sent("b", ask_, both_), "idle") << "its Binding is on its way";
-  clock_.advance(AssumedPods::kComes);
+  EXPECT_EQ(sent("b", ask_, both_), "idle") << "its Binding is in progress";
+  clock_.advance(AssumedPods::kAfterBinding);
   EXPECT_EQ(sent("c", ask_, both_), "half");
 }
 
-TEST_F(Burst, WhoHasComeIsCountedOnce) {
+TEST_F(Burst, CountsABoundPodOnce) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
   auto later = std::make_shared<ClusterState>(*cluster_);
   auto half = std::make_shared<NodeState>(*node(8));
@@ -307,8 +308,8 @@ TEST_F(Burst, WhoHasComeIsCountedOnce) {
   EXPECT_EQ(sent("c", ask_, both_), "idle");
 }
 
-TEST_F(ExtenderTest, NonsenseIsAnError) {
-  EXPECT_THAT(extender_.filter("{"), HasSubstr("no JSON"));
+TEST_F(ExtenderTest, ReturnsAnErrorForAnInvalidCall) {
+  EXPECT_THAT(extender_.filter("{"), HasSubstr("not JSON"));
   EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),
               HasSubstr(R"(\"10G\" is 10000000000 GiB)"));
   EXPECT_EQ(extender_.prioritize("{"), "[]");

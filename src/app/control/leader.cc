@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kCatchUp = milliseconds(50);
-constexpr auto kAgain = milliseconds(500);  // after an error
+constexpr auto kResyncPoll = milliseconds(50);
+constexpr auto kRetry = milliseconds(500);  // after an error
 
 std::string micro_time(Clock::WallTime time) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
@@ -32,7 +32,7 @@ std::string Leader::path() const {
   return fmt::format("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names_.space);
 }
 
-Result<void> Leader::look() {
+Result<void> Leader::read_lease() {
   const auto text = world_.api.get(path() + "/" + names_.lease);
   codec::Lease lease;
   lease.space = names_.space;
@@ -55,33 +55,33 @@ Result<void> Leader::look() {
 Result<void> Leader::write(LeaderElection::Move move) {
   const auto floor = move == LeaderElection::Move::kTake && world_.known_epoch ? world_.known_epoch() : 0;
   const auto sent = world_.clock.now();
-  codec::Lease wish;
+  codec::Lease lease;
   {
     const std::lock_guard lock(mutex_);
-    wish = leader_election_.wish(move, floor, micro_time(world_.clock.wall_now()));
+    lease = leader_election_.lease_for(move, floor, micro_time(world_.clock.wall_now()));
   }
-  const auto body = codec::encode_lease(wish);
+  const auto body = codec::encode_lease(lease);
   const auto written =
-      wish.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
-  // Not known to be written is not written: the next look tells, and until then the old time counts.
+      lease.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
+  // A write with an unknown outcome counts as not written: the next read shows it, and until then the old time counts.
   if (!written) return tl::unexpected(written.error());
-  CARVE_TRY(const auto lease, codec::parse_lease(*written));
+  CARVE_TRY(const auto stored, codec::parse_lease(*written));
   const std::lock_guard lock(mutex_);
-  leader_election_.wrote(lease, sent);
+  leader_election_.wrote(stored, sent);
   if (move == LeaderElection::Move::kTake) {
     caught_up_ = false;
     ++terms_;
-    world_.log.info("lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
+    world_.log.info("Lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
   }
   return {};
 }
 
-void Leader::catch_up() {
-  const auto known = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
-  if (!known && std::exchange(behind_, known.error().what) != known.error().what)
-    world_.log.warn("what the leader before wrote cannot be read", {{"error", behind_}});
-  if (!known || !*known) return;
-  behind_.clear();
+void Leader::check_caught_up() {
+  const auto caught_up = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
+  if (!caught_up && std::exchange(resync_error_, caught_up.error().what) != caught_up.error().what)
+    world_.log.warn("the previous leader's records cannot be read", {{"error", resync_error_}});
+  if (!caught_up || !*caught_up) return;
+  resync_error_.clear();
   const std::lock_guard lock(mutex_);
   caught_up_ = true;
   world_.log.info("leading", {{"epoch", leader_election_.epoch()}});
@@ -89,40 +89,41 @@ void Leader::catch_up() {
 
 Clock::Duration Leader::step() {
   LeaderElection::Move move;
-  bool holds = false;
+  bool has_lease = false;
   {
     const std::lock_guard lock(mutex_);
     move = leader_election_.move(world_.clock.now());
-    holds = leader_election_.epoch() != 0;
+    has_lease = leader_election_.epoch() != 0;
   }
   Result<void> done;
   if (move == LeaderElection::Move::kWait) {
-    if (!holds) done = look();
+    if (!has_lease) done = read_lease();
   } else {
-    // What was seen may be old; a take goes by what is there now. A renewal that conflicts is looked at again.
+    // The last read may be old, but the write carries its resourceVersion. After a failed write the Lease is read
+    // again.
     done = write(move);
     if (!done) {
-      trouble_ = done.error().what;
-      done = look();
+      lease_error_ = done.error().what;
+      done = read_lease();
     }
   }
   if (!done) {
-    if (std::exchange(trouble_, done.error().what) != done.error().what)
-      world_.log.warn("the lease cannot be read or written", {{"error", done.error().what}});
-    return kAgain;
+    if (std::exchange(lease_error_, done.error().what) != done.error().what)
+      world_.log.warn("the Lease cannot be read or written", {{"error", done.error().what}});
+    return kRetry;
   }
-  bool wait_for_cache = false;
+  bool must_catch_up = false;
   {
     const std::lock_guard lock(mutex_);
     move = leader_election_.move(world_.clock.now());
-    wait_for_cache = leader_election_.epoch() != 0 && !caught_up_;
+    must_catch_up = leader_election_.epoch() != 0 && !caught_up_;
   }
-  if (wait_for_cache) {
-    catch_up();
-    return kCatchUp;
+  if (must_catch_up) {
+    check_caught_up();
+    return kResyncPoll;
   }
   if (move == LeaderElection::Move::kTake) return Clock::Duration(0);
-  return std::min<Clock::Duration>(timing_.renew / 2, kAgain);
+  return std::min<Clock::Duration>(timing_.renew / 2, kRetry);
 }
 
 void Leader::give_back() {
@@ -135,13 +136,13 @@ void Leader::give_back() {
     leader_election_.lose();
     promised = promised_;
   }
-  // Whoever was told that we lead may still be writing.
+  // A caller to which leads_until() returned true may still be writing.
   world_.clock.sleep_until(promised, {});
   lease.holder.clear();
   lease.seconds = 1;
   lease.renewed = micro_time(world_.clock.wall_now());
   if (const auto done = world_.api.replace(path() + "/" + names_.lease, codec::encode_lease(lease)); !done)
-    world_.log.warn("lease not given back", {{"error", done.error().what}});
+    world_.log.warn("the Lease could not be released", {{"error", done.error().what}});
 }
 
 void Leader::run(const std::stop_token& stop) {

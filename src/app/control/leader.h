@@ -14,47 +14,48 @@
 
 namespace carve::control {
 
-/// One replica's part in the election: looks at the Lease, takes it when it is free or has ended, renews it, gives it
-/// back. Whoever writes asks leads_until() immediately before: a replica that was stopped for longer than the lease
-/// finds out there, because its own clock went on.
+/// One replica's part in the election: it reads the coordination.k8s.io Lease, takes it when it is free or expired,
+/// renews it and releases it. Code that writes calls leads_until() immediately before the write: a replica that was
+/// stopped for longer than the Lease lasts detects it there, because its own clock went on.
 class Leader {
  public:
   struct World {
     KubeApi& api;
     Clock& clock;
     Log& log;
-    /// The highest epoch that stands in a record: a Lease that somebody deleted does not begin anew at 1.
+    /// The highest epoch that may have been used: after a Lease was deleted, epochs must not start again at 1.
     std::function<std::uint64_t()> known_epoch;
-    /// Everything that was written before this term's lease was taken is known here. Asked until it says true; only
-    /// then this replica leads. An error is logged and asked again. It waits for nobody: who asks renews the lease.
+    /// Returns true once this replica knows everything that was written before this term's Lease was taken. It is
+    /// called until it returns true; only then this replica leads. An error is logged, and the call is repeated. It
+    /// must not block: the calling thread renews the Lease.
     std::function<Result<bool>(std::uint64_t term)> caught_up;
   };
   struct Names {
     std::string space = "carve-system";
     std::string lease = "carve-control";
-    std::string identity;  // of this process: a restarted one is another
+    std::string identity;  // of this process; a restarted process has a different one
   };
   Leader(World world, Names names, LeaderElection::Timing timing = {});
 
-  /// Until `stop`; then gives the lease back, once whoever was promised it has had the time.
+  /// Runs until `stop`, then waits until the last deadline that leads_until() confirmed, and releases the Lease.
   void run(const std::stop_token& stop);
-  /// One look and the write that is due; how long to wait for the next one.
+  /// Reads the Lease and makes the write that is due. Returns the time until the next step.
   Clock::Duration step();
   void give_back();
 
-  /// This replica leads now and will at `deadline`: what is written until then is the leader's word. Any thread.
+  /// This replica leads now and will lead at `deadline`: writes that end before it are the leader's. Any thread.
   [[nodiscard]] bool leads_until(Clock::Time deadline) const;
-  /// Of this replica's leadership, from 1; 0: it does not lead. Any thread.
+  /// The epoch of this replica's term, from 1; 0: it does not lead. Any thread.
   [[nodiscard]] std::uint64_t epoch() const;
-  /// Who leads, as last seen; empty: nobody. Any thread.
+  /// The leader's identity as last read; empty: there is none. Any thread.
   [[nodiscard]] std::string holder() const;
-  /// How often this replica began to lead.
+  /// How often this replica took the Lease.
   [[nodiscard]] std::uint64_t terms() const { return terms_; }
 
  private:
-  Result<void> look();
+  Result<void> read_lease();
   Result<void> write(LeaderElection::Move move);
-  void catch_up();
+  void check_caught_up();
   [[nodiscard]] std::string path() const;
 
   World world_;
@@ -63,9 +64,9 @@ class Leader {
   mutable std::mutex mutex_;
   LeaderElection leader_election_;
   bool caught_up_ = false;
-  mutable Clock::Time promised_{};  // the latest deadline to which leads_until() said yes
-  std::string trouble_;  // of the lease
-  std::string behind_;   // why it is not known what was written before
+  mutable Clock::Time promised_{};  // the latest deadline that leads_until() confirmed
+  std::string lease_error_;         // the last error of reading or writing the Lease; logged once
+  std::string resync_error_;        // the last error of World::caught_up; logged once
   std::atomic<std::uint64_t> terms_ = 0;
 };
 

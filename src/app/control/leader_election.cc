@@ -5,30 +5,30 @@
 namespace carve::control {
 
 void LeaderElection::seen(const codec::Lease& lease, Clock::Time now) {
-  // A Lease that is away looks the same when it was there in between; a version never comes again.
-  const bool blinked = lease.version.empty() && now > looked_at_ + timing_.renew;
-  if (!looked_ || blinked || lease != seen_) changed_ = now;
-  looked_ = true;
-  looked_at_ = now;
+  // An absent Lease may have existed between two reads. A Lease that exists has a version that never repeats.
+  const bool may_have_changed = lease.version.empty() && now > seen_at_ + timing_.renew;
+  if (!seen_once_ || may_have_changed || lease != seen_) changed_ = now;
+  seen_once_ = true;
+  seen_at_ = now;
   seen_ = lease;
   highest_ = std::max(highest_, lease.transitions);
-  // Taken from us, released by a hand, or written by a namesake of an earlier life.
+  // Another replica took it, a person released it, or an earlier process with our identity wrote it.
   if (epoch_ != 0 && (lease.holder != identity_ || static_cast<std::uint64_t>(lease.transitions) != epoch_)) epoch_ = 0;
 }
 
 LeaderElection::Move LeaderElection::move(Clock::Time now) const {
-  if (!looked_) return Move::kWait;
+  if (!seen_once_) return Move::kWait;
   if (epoch_ != 0) return now >= renewed_ + timing_.renew ? Move::kRenew : Move::kWait;
-  // A Lease that is gone, and was there, says nothing of who held it, nor who has taken and lost it since: whoever did
-  // has stopped when it would have ended.
+  // A deleted Lease does not say which replica held it, nor which replicas took and lost it since. Each of them has
+  // stopped once the Lease would have expired.
   const bool gone = seen_.version.empty() && highest_ > 0;
-  if (gone && now > looked_at_ + timing_.renew) return Move::kWait;  // look first
+  if (gone && now > seen_at_ + timing_.renew) return Move::kWait;  // read first
   const bool free = seen_.holder.empty() && !gone;
   const auto lasts = std::max<Clock::Duration>(std::chrono::seconds(seen_.seconds), timing_.lease);
   return free || now >= changed_ + lasts ? Move::kTake : Move::kWait;
 }
 
-codec::Lease LeaderElection::wish(Move move, std::uint64_t floor, const std::string& now_rfc3339) const {
+codec::Lease LeaderElection::lease_for(Move move, std::uint64_t floor, const std::string& now_rfc3339) const {
   codec::Lease lease = seen_;
   lease.holder = identity_;
   lease.seconds = std::chrono::ceil<std::chrono::seconds>(timing_.lease).count();

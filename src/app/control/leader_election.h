@@ -8,48 +8,48 @@
 
 namespace carve::control {
 
-/// When a replica may take the lease, must renew it, and until when it leads. Pure: time and what the server says are
-/// parameters. Nobody's wall clock is believed: a lease of another has ended when it stood unchanged, before our own
-/// eyes, for as long as it says (one that somebody deleted: when it was away for as long); our own is counted from
-/// before the write that renewed it. So the one who held it always stops before the next one begins, whatever their
-/// clocks show.
+/// Decides when a replica may take the Lease, when it must renew it, and until when it leads. Pure: time and the
+/// server's answers are parameters. No wall clock is trusted. Another replica's Lease has expired when this replica
+/// observed it unchanged for as long as the Lease says (a deleted Lease: when it was absent for that time). Our own
+/// Lease counts from before the write that renewed it. So the old holder always stops before the next one begins,
+/// regardless of their clocks.
 class LeaderElection {
  public:
   struct Timing {
     Clock::Duration lease = std::chrono::seconds(10);
-    Clock::Duration renew = std::chrono::seconds(2);   // between renewals, and between looks
-    Clock::Duration margin = std::chrono::seconds(1);  // by which we stop early: clocks of two machines run apart
+    Clock::Duration renew = std::chrono::seconds(2);   // between renewals, and between reads
+    Clock::Duration margin = std::chrono::seconds(1);  // we stop this much early: two machines' clocks drift
   };
   enum class Move : std::uint8_t { kWait, kTake, kRenew };
 
   LeaderElection(std::string identity, Timing timing) : identity_(std::move(identity)), timing_(timing) {}
 
-  /// What the server has now; "" as version: no Lease there.
+  /// The server's current Lease; an empty version: there is no Lease.
   void seen(const codec::Lease& lease, Clock::Time now);
   [[nodiscard]] Move move(Clock::Time now) const;
-  /// The Lease to write for that move. `floor`: epochs up to this one have been used; so are those that stood in a
-  /// Lease before our own eyes, also where that Lease is gone.
-  [[nodiscard]] codec::Lease wish(Move move, std::uint64_t floor, const std::string& now_rfc3339) const;
-  /// The server took it. `sent`: before the write began.
+  /// The Lease to write for that move. `floor`: epochs up to this one have been used. So have the epochs of all Leases
+  /// that this replica observed, including deleted ones.
+  [[nodiscard]] codec::Lease lease_for(Move move, std::uint64_t floor, const std::string& now_rfc3339) const;
+  /// The server accepted the write. `sent`: a time before the write began.
   void wrote(const codec::Lease& lease, Clock::Time sent);
-  /// Somebody else leads, or nobody knows.
+  /// Another replica leads, or the leader is unknown.
   void lose() { epoch_ = 0; }
 
-  /// We hold it, and shall until then.
+  /// This replica holds the Lease now and will hold it at `deadline`.
   [[nodiscard]] bool holds_until(Clock::Time deadline, Clock::Time now) const;
-  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }  // 0: does not hold
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }  // 0: this replica does not hold the Lease
   [[nodiscard]] const codec::Lease& lease() const { return seen_; }
 
  private:
   std::string identity_;
   Timing timing_;
   codec::Lease seen_;
-  bool looked_ = false;
-  Clock::Time looked_at_{};
-  Clock::Time changed_{};  // when seen_ last was another one, as we noticed
-  Clock::Time renewed_{};  // before our last write that counted
+  bool seen_once_ = false;
+  Clock::Time seen_at_{};
+  Clock::Time changed_{};  // when we last observed a change of seen_
+  Clock::Time renewed_{};  // before our last accepted write
   std::uint64_t epoch_ = 0;
-  std::int64_t highest_ = 0;  // epoch that ever stood in a Lease that we saw
+  std::int64_t highest_ = 0;  // the highest epoch of all Leases that we observed
 };
 
 }  // namespace carve::control

@@ -26,7 +26,7 @@ class LeaderTest : public ::testing::Test {
         Leader::Names{.identity = identity});
   }
   bool leads(const Leader& one) const { return one.leads_until(clock.now()); }
-  /// Both look until nothing is left to do at this moment.
+  /// Both replicas step until nothing is left to do at this moment.
   static void settle(Leader& a, Leader& b) {
     for (int i = 0; i < 4; ++i) {
       a.step();
@@ -43,14 +43,14 @@ class LeaderTest : public ::testing::Test {
   std::unique_ptr<Leader> b = replica("b");
 };
 
-TEST_F(LeaderTest, OneLeadsAndTheOtherWaitsForItsLeaseToEnd) {
+TEST_F(LeaderTest, SecondReplicaWaitsForTheLeaseToExpire) {
   settle(*a, *b);
   EXPECT_TRUE(leads(*a));
   EXPECT_FALSE(leads(*b));
   EXPECT_EQ(a->epoch(), 1U);
   EXPECT_EQ(b->epoch(), 0U);
   EXPECT_EQ(b->holder(), "a");
-  for (int i = 0; i < 30; ++i) {  // a is stopped; b looks each second
+  for (int i = 0; i < 30; ++i) {  // a is stopped; b reads each second
     clock.advance(1s);
     b->step();
     b->step();
@@ -58,14 +58,14 @@ TEST_F(LeaderTest, OneLeadsAndTheOtherWaitsForItsLeaseToEnd) {
   }
   EXPECT_TRUE(leads(*b));
   EXPECT_EQ(b->epoch(), 2U);
-  EXPECT_FALSE(leads(*a)) << "it finds out before its next write, and asks nobody";
+  EXPECT_FALSE(leads(*a)) << "it detects this before its next write, without a request";
   a->step();
   a->step();
   EXPECT_EQ(a->epoch(), 0U);
   EXPECT_EQ(a->holder(), "b");
 }
 
-TEST_F(LeaderTest, ALeaderPromisesNoMoreThanItsLeaseHas) {
+TEST_F(LeaderTest, ConfirmsNoDeadlineBeyondTheLease) {
   settle(*a, *b);
   EXPECT_TRUE(a->leads_until(clock.now() + 9s));
   EXPECT_FALSE(a->leads_until(clock.now() + 10s)) << "one second is kept as margin";
@@ -75,7 +75,7 @@ TEST_F(LeaderTest, ALeaderPromisesNoMoreThanItsLeaseHas) {
   EXPECT_TRUE(a->leads_until(clock.now() + 5s)) << "renewed";
 }
 
-TEST_F(LeaderTest, ARenewalWhoseAnswerIsLostCountsOnlyOnceItIsSeen) {
+TEST_F(LeaderTest, CountsARenewalWithALostAnswerOnlyOnceItIsRead) {
   settle(*a, *b);
   clock.advance(5s);
   api.fail_next({.verb = "replace", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
@@ -85,14 +85,14 @@ TEST_F(LeaderTest, ARenewalWhoseAnswerIsLostCountsOnlyOnceItIsSeen) {
   a->step();
   a->step();
   EXPECT_TRUE(a->leads_until(clock.now() + 5s));
-  EXPECT_EQ(a->epoch(), 1U) << "it is still the same leadership";
+  EXPECT_EQ(a->epoch(), 1U) << "it is still the same term";
 }
 
-TEST_F(LeaderTest, ATakeWhoseAnswerIsLostIsNobodysUntilTheLeaseEnds) {
+TEST_F(LeaderTest, DoesNotLeadAfterTakingTheLeaseWithALostAnswer) {
   api.fail_next({.verb = "create", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
   a->step();
   a->step();
-  EXPECT_FALSE(leads(*a)) << "its own name stands there, but it cannot tell since when";
+  EXPECT_FALSE(leads(*a)) << "the Lease names it, but since an unknown time";
   for (int i = 0; i < 22; ++i) {
     clock.advance(500ms);
     settle(*a, *b);
@@ -102,7 +102,7 @@ TEST_F(LeaderTest, ATakeWhoseAnswerIsLostIsNobodysUntilTheLeaseEnds) {
   EXPECT_EQ(a->epoch() + b->epoch(), 2U);
 }
 
-TEST_F(LeaderTest, ItServesOnlyWhenItKnowsWhatTheOneBeforeWrote) {
+TEST_F(LeaderTest, LeadsOnlyAfterCatchingUp) {
   caught_up = false;
   settle(*a, *b);
   EXPECT_EQ(a->holder(), "a");
@@ -113,20 +113,20 @@ TEST_F(LeaderTest, ItServesOnlyWhenItKnowsWhatTheOneBeforeWrote) {
   a->step();
   EXPECT_FALSE(leads(*a));
   EXPECT_THAT(logged, HasSubstr("pods is forbidden"));
-  EXPECT_EQ(logged.find("pods is forbidden"), logged.rfind("pods is forbidden")) << "said once";
+  EXPECT_EQ(logged.find("pods is forbidden"), logged.rfind("pods is forbidden")) << "logged once";
   caught_up = true;
   a->step();
   EXPECT_TRUE(leads(*a));
 }
 
-TEST_F(LeaderTest, GivenBackItIsTheNextOnesAtOnceAfterWhatWasPromised) {
+TEST_F(LeaderTest, ReleasesTheLeaseAfterTheLastConfirmedDeadline) {
   settle(*a, *b);
   ASSERT_TRUE(a->leads_until(clock.now() + 3s));
   std::jthread stopping([&] { a->give_back(); });
   clock.wait_for_sleepers(1);
-  EXPECT_FALSE(leads(*a)) << "nothing new begins";
+  EXPECT_FALSE(leads(*a)) << "no new write begins";
   settle(*b, *b);
-  EXPECT_FALSE(leads(*b)) << "what was promised may still be written";
+  EXPECT_FALSE(leads(*b)) << "a write before the confirmed deadline may still be in progress";
   clock.advance(3s);
   stopping.join();
   settle(*b, *b);
@@ -134,13 +134,13 @@ TEST_F(LeaderTest, GivenBackItIsTheNextOnesAtOnceAfterWhatWasPromised) {
   EXPECT_EQ(b->epoch(), 2U);
 }
 
-TEST_F(LeaderTest, ALeaseThatSomebodyDeletedDoesNotBeginAnew) {
+TEST_F(LeaderTest, ContinuesTheEpochsAfterADeletedLease) {
   known = 41;
   settle(*a, *b);
   EXPECT_EQ(a->epoch(), 42U);
   api.erase(kLease);
   settle(*b, *b);
-  EXPECT_FALSE(leads(*b)) << "whoever held it does not know yet";
+  EXPECT_FALSE(leads(*b)) << "the holder does not know yet";
   for (int i = 0; i < 25; ++i) {
     clock.advance(500ms);
     settle(*a, *b);
@@ -151,7 +151,7 @@ TEST_F(LeaderTest, ALeaseThatSomebodyDeletedDoesNotBeginAnew) {
   ASSERT_TRUE(api.object(kLease));
 }
 
-TEST_F(LeaderTest, AServerThatIsAwayEndsTheLeadershipInTime) {
+TEST_F(LeaderTest, StopsLeadingInTimeWithoutTheServer) {
   settle(*a, *b);
   api.set_away(true);
   for (int i = 0; i < 20; ++i) {
@@ -161,12 +161,12 @@ TEST_F(LeaderTest, AServerThatIsAwayEndsTheLeadershipInTime) {
   EXPECT_FALSE(leads(*a));
   api.set_away(false);
   settle(*a, *b);
-  EXPECT_NE(leads(*a), leads(*b)) << "whoever comes first; nobody else led meanwhile";
+  EXPECT_NE(leads(*a), leads(*b)) << "exactly one leads";
 }
 
-/// Whatever is lost, stopped and late: never two at once, and no epoch twice.
-TEST_F(LeaderTest, NeverTwoAtOnce) {
-  std::size_t leaderships = 0;
+/// Regardless of lost answers, stopped replicas and delays: never two leaders, and no epoch twice.
+TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
+  std::size_t terms = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     FakeKubeApi server;
     ManualClock time;
@@ -178,7 +178,7 @@ TEST_F(LeaderTest, NeverTwoAtOnce) {
           std::make_unique<Leader>(Leader::World{server, time, log, {}, {}}, Leader::Names{.identity = name}));
     std::map<std::uint64_t, std::size_t> whose;
     std::vector<int> stopped(all.size(), 0);
-    // What a replica was promised before it was stopped holds while it is.
+    // A deadline that a replica was given before it was stopped stays valid meanwhile.
     std::vector<Clock::Time> promised(all.size());
     for (int step = 0; step < 400; ++step) {
       if (pick(12) == 0) stopped[pick(3)] = static_cast<int>(pick(60));
@@ -204,9 +204,9 @@ TEST_F(LeaderTest, NeverTwoAtOnce) {
       }
       time.advance(std::chrono::milliseconds(100 + pick(900)));
     }
-    leaderships += whose.size();
+    terms += whose.size();
   }
-  EXPECT_GT(leaderships, 600U) << "too little happened";
+  EXPECT_GT(terms, 600U) << "the test covered too few terms";
 }
 
 }  // namespace

@@ -22,14 +22,14 @@
 
 namespace carve::control {
 
-/// How long things took, in buckets. Safe from any thread, no lock.
+/// A histogram of durations. Safe from any thread, lock-free.
 class Durations {
  public:
   /// Upper bounds in seconds, from the fastest filter call to the longest wait for the API server.
   static constexpr std::array<double, 14> kBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                      0.1,    0.25,  0.5,    1,     2.5,  5,     10};
   void observe(std::chrono::nanoseconds took);
-  /// Into the family that was begun, beside a label `verb`.
+  /// Appends the samples to the current family, with the label `verb`.
   void write(std::string_view verb, codec::MetricsText* text) const;
 
  private:
@@ -37,21 +37,21 @@ class Durations {
   std::atomic<std::uint64_t> sum_ns_ = 0;
 };
 
-/// What control counts of its own work. Safe from any thread.
+/// Counters of control's own work. Safe from any thread.
 class ControlMetrics {
  public:
   enum class Verb : std::uint8_t { kFilter, kPrioritize, kBind, kPreempt, kMutate, kValidate, kRead, kOther };
   static constexpr std::size_t kVerbs = 8;
-  /// How a request ended. What was answered well may still be a refusal.
+  /// The outcome of a request. kRefused: the request was handled, and the answer is a refusal.
   enum class Ended : std::uint8_t { kOk, kRefused, kFailed };
 
   void observe(Verb verb, Ended ended, std::chrono::nanoseconds took);
-  /// The nodes of one filter call, by what became of them.
+  /// Counts the nodes of one filter call by result.
   void observe_filter(const FitView& fit);
-  /// What was wrong with a pod that admission refused.
+  /// Counts the faults of a pod that admission refused.
   void observe_refusal(AdmissionFaults faults);
 
-  /// All of the above, as families.
+  /// Writes all of the above as metric families.
   void write(codec::MetricsText* text) const;
 
  private:
@@ -63,22 +63,22 @@ class ControlMetrics {
   std::atomic<std::uint64_t> nodes_fit_ = 0;
   std::atomic<std::uint64_t> nodes_full_ = 0;
   std::atomic<std::uint64_t> nodes_never_ = 0;
-  std::array<std::atomic<std::uint64_t>, kHindrances> nodes_refused_{};
+  std::array<std::atomic<std::uint64_t>, kUnschedulableReasons> nodes_refused_{};
   std::array<std::atomic<std::uint64_t>, kAdmissionFaults> reviews_refused_{};
 };
 
-/// Per card of the cluster: what it has and what is granted of it, for dashboards and alerts.
+/// Per card of the cluster: its capacity and what is granted of it, for dashboards and alerts.
 void write_cards(const ClusterState& cluster, codec::MetricsText* text);
-/// Whether control can start with the settings that stand there.
+/// Whether control can start with the current content of the ConfigMap.
 void write_settings(bool good, codec::MetricsText* text);
-/// Whether the placement rules that stand there count, and how often they changed.
+/// Whether the current placement rules are in effect, and how often they changed.
 void write_placement(const PolicyWatcher::Stats& stats, codec::MetricsText* text);
-/// What became of Bindings, and of pods for which others were to go.
+/// The outcomes of Bindings and of preemptions.
 void write_bindings(const Binder::Stats& stats, codec::MetricsText* text);
 void write_preemptions(const Preemptor::Stats& stats, codec::MetricsText* text);
-/// Nodes that were named to pods beside kube-scheduler's part.
+/// Nominations of nodes that kube-scheduler did not look at.
 void write_node_nominator(const NodeNominator::Stats& stats, codec::MetricsText* text);
-/// What the model knows, in numbers.
+/// Counts from the cluster model.
 void write_cluster_stats(const ClusterModel::Stats& stats, codec::MetricsText* text);
 
 }  // namespace carve::control

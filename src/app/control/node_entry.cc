@@ -36,10 +36,10 @@ LinkMatrix links_of(const NodeEntry& entry) {
 Card card_of(const GpuEntry& gpu, const std::set<int>& marked) {
   Card card = gpu.object.card;
   const auto& doors = gpu.object.doors;
-  if (gpu.odd > 0) {
-    card.closed = "closed: its GPU object names a holder that cannot be read";
+  if (gpu.unreadable_holders > 0) {
+    card.closed = "closed: its GPU object names a holder that cannot be parsed";
   } else if (!doors.empty() && std::find(doors.begin(), doors.end(), "slots") == doors.end()) {
-    card.closed = "given out by DRA only";
+    card.closed = "allocated through DRA only";
   } else if (marked.contains(gpu.object.index)) {
     card.closed = fmt::format("closed: ConfigMap {}/{}{} names it", codec::kUnhealthyGpusSpace,
                               codec::kUnhealthyGpusPrefix, gpu.object.node);
@@ -55,24 +55,24 @@ bool same_links(const codec::GpuObject& a, const codec::GpuObject& b) {
                     });
 }
 
-/// All that card_of() looks at.
+/// Compares everything that card_of() reads.
 bool same_card(const GpuEntry& a, const GpuEntry& b) {
-  return a.odd == b.odd && a.object.card == b.object.card && a.object.doors == b.object.doors &&
-         a.object.index == b.object.index && a.object.node == b.object.node;
+  return a.unreadable_holders == b.unreadable_holders && a.object.card == b.object.card &&
+         a.object.doors == b.object.doors && a.object.index == b.object.index && a.object.node == b.object.node;
 }
 
-/// Whose holders are others, or come in another order: all but those that stand alike at the beginning and at the end.
-void add_moved(const std::vector<codec::GpuHolder>& before, const std::vector<codec::GpuHolder>& now,
-               std::set<Owner>* moved) {
-  const auto alike = [](const codec::GpuHolder& a, const codec::GpuHolder& b) { return a.slice == b.slice; };
-  const auto first = std::mismatch(before.begin(), before.end(), now.begin(), now.end(), alike);
+/// Adds the owners whose holders changed or changed their order: all except the common prefix and the common suffix.
+void add_changed_owners(const std::vector<codec::GpuHolder>& before, const std::vector<codec::GpuHolder>& now,
+                        std::set<Owner>* changed) {
+  const auto same = [](const codec::GpuHolder& a, const codec::GpuHolder& b) { return a.slice == b.slice; };
+  const auto first = std::mismatch(before.begin(), before.end(), now.begin(), now.end(), same);
   const auto last = std::mismatch(before.rbegin(), std::reverse_iterator(first.first), now.rbegin(),
-                                  std::reverse_iterator(first.second), alike);
-  for (auto at = first.first; at != last.first.base(); ++at) moved->insert(at->slice.owner);
-  for (auto at = first.second; at != last.second.base(); ++at) moved->insert(at->slice.owner);
+                                  std::reverse_iterator(first.second), same);
+  for (auto at = first.first; at != last.first.base(); ++at) changed->insert(at->slice.owner);
+  for (auto at = first.second; at != last.second.base(); ++at) changed->insert(at->slice.owner);
 }
 
-/// Adds what is not there yet: identity is (part, card).
+/// Adds the slices that `to` does not contain yet. A slice's identity is (part, card).
 void add_slices(std::vector<Slice>* to, const std::vector<Slice>& more) {
   for (const Slice& slice : more) {
     if (std::none_of(to->begin(), to->end(),
@@ -91,22 +91,22 @@ bool NodeEntry::named(const Owner& owner) const {
   });
 }
 
-/// Holders come and go; how the cards are connected stays.
+/// Holders change often, the links between the cards do not.
 void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
-  const auto known = gpus.find(name);
-  if (gpu && known != gpus.end()) {
-    if (!same_links(known->second.object, gpu->object)) links.reset();
-    if (!links || !same_card(known->second, *gpu)) anew = true;
-    add_moved(known->second.object.holders, gpu->object.holders, &moved);
-    known->second = std::move(*gpu);
+  const auto stored = gpus.find(name);
+  if (gpu && stored != gpus.end()) {
+    if (!same_links(stored->second.object, gpu->object)) links.reset();
+    if (!links || !same_card(stored->second, *gpu)) rebuild = true;
+    add_changed_owners(stored->second.object.holders, gpu->object.holders, &changed_owners);
+    stored->second = std::move(*gpu);
     return;
   }
   links.reset();
-  anew = true;
+  rebuild = true;
   if (gpu) {
     gpus[name] = std::move(*gpu);
-  } else if (known != gpus.end()) {
-    gpus.erase(known);
+  } else if (stored != gpus.end()) {
+    gpus.erase(stored);
   }
 }
 
@@ -115,8 +115,8 @@ std::map<std::string, std::string> closed_to(const codec::ClusterNode& node) {
   for (const auto& name : node.of_others) {
     if (const auto* dialect = codec::dialect_of(name); dialect != nullptr) {
       closed.emplace(dialect->name,
-                     fmt::format("another device plugin serves {} on the node (condition {}): pods that ask in the "
-                                 "{} spelling go elsewhere until it is gone",
+                     fmt::format("another device plugin serves {} on the node (condition {}): no pod that requests "
+                                 "cards in the {} spelling is placed here until that plugin is gone",
                                  name, codec::kConflictingPlugin, dialect->name));
     }
   }
@@ -137,7 +137,7 @@ NodeParts parts_of(NodeEntry& entry) {
     one.epoch = std::max(one.epoch, epoch);
     return one;
   };
-  // The decision's own words come first; the node's word adds what the decision does not say (any more).
+  // Records come first. GPU objects add the slices that no record names (any more).
   for (const auto& [uid, pod] : entry.pods) {
     if (pod->holds()) add_slices(&booking(pod->owner(), pod->record->epoch).slices, slices_of(*pod->record));
   }
@@ -162,72 +162,73 @@ NodeParts parts_of(NodeEntry& entry) {
 
 namespace {
 
-/// What parts_of() books for that owner.
+/// The booking that parts_of() creates for that owner.
 Booking booking_of(const NodeEntry& entry, const Owner& owner) {
   Booking one{owner, {}};
   const auto pod = owner.kind == OwnerKind::kPod ? entry.pods.find(owner.uid) : entry.pods.end();
-  bool told = pod != entry.pods.end() && pod->second->holds();
-  if (told) add_slices(&one.slices, slices_of(*pod->second->record));
+  bool booked = pod != entry.pods.end() && pod->second->holds();
+  if (booked) add_slices(&one.slices, slices_of(*pod->second->record));
   for (const auto& [name, gpu] : entry.gpus) {
     for (const auto& holder : gpu.object.holders) {
       if (holder.slice.owner != owner) continue;
-      told = true;
+      booked = true;
       add_slices(&one.slices, {holder.slice});
     }
   }
   if (const auto gone = entry.lingering.find(owner); gone != entry.lingering.end()) {
-    told = true;
+    booked = true;
     add_slices(&one.slices, gone->second.slices);
   }
-  if (const auto room = entry.reserved.find(owner); !told && room != entry.reserved.end()) {
+  if (const auto room = entry.reserved.find(owner); !booked && room != entry.reserved.end()) {
     one.slices = room->second.slices;
     one.reserved = true;
   }
   return one;
 }
 
-/// While all fits, the order in which it came makes no difference; nullopt: it does, or more changed than bookings.
-std::optional<NodeState> moved_on(const NodeEntry& entry) {
-  if (entry.anew || !entry.made) return std::nullopt;
-  NodeState state = *entry.made;
-  std::vector<Slice> come;
-  for (const Owner& owner : entry.moved) {
+/// entry.assembled with the changed bookings. While all bookings fit, their order makes no difference.
+/// nullopt: a booking does not fit, or more than bookings changed.
+std::optional<NodeState> updated_state(const NodeEntry& entry) {
+  if (entry.rebuild || !entry.assembled) return std::nullopt;
+  NodeState state = *entry.assembled;
+  std::vector<Slice> added;
+  for (const Owner& owner : entry.changed_owners) {
     (void)state.ledger.remove_owner(owner);
     std::erase(state.reserved, owner);
     const auto booking = booking_of(entry, owner);
-    come.insert(come.end(), booking.slices.begin(), booking.slices.end());
+    added.insert(added.end(), booking.slices.begin(), booking.slices.end());
     if (booking.reserved)
       state.reserved.insert(std::lower_bound(state.reserved.begin(), state.reserved.end(), owner), owner);
   }
-  if (!state.ledger.add(come, Ledger::Admission::kRestored)) return std::nullopt;
+  if (!state.ledger.add(added, Ledger::Admission::kRestored)) return std::nullopt;
   return state;
 }
 
 }  // namespace
 
-Made made_of(NodeEntry& entry) {
-  Made made;
-  auto state = moved_on(entry);
+AssembledNode assemble_node(NodeEntry& entry) {
+  AssembledNode result;
+  auto state = updated_state(entry);
   if (!state) {
     auto all = assemble(parts_of(entry));
     state = std::move(all.state);
-    made.conflicts = std::move(all.conflicts);
+    result.conflicts = std::move(all.conflicts);
   }
   state->reservations.clear();
-  for (const auto& [owner, kept] : entry.kept) state->reservations.push_back(kept.hold);
-  made.state = std::make_shared<const NodeState>(std::move(*state));
-  entry.made = made.conflicts.empty() ? made.state : nullptr;
-  entry.moved.clear();
-  entry.anew = false;
-  return made;
+  for (const auto& [owner, kept] : entry.kept) state->reservations.push_back(kept.reservation);
+  result.state = std::make_shared<const NodeState>(std::move(*state));
+  entry.assembled = result.conflicts.empty() ? result.state : nullptr;
+  entry.changed_owners.clear();
+  entry.rebuild = false;
+  return result;
 }
 
-std::vector<Conflict> odd_records(const NodeEntry& entry) {
-  std::vector<Conflict> odd;
+std::vector<Conflict> invalid_records(const NodeEntry& entry) {
+  std::vector<Conflict> invalid;
   for (const auto& [uid, pod] : entry.pods) {
-    if (!pod->odd_record.empty() && !pod->object.ended) odd.push_back({pod->owner(), {}, pod->odd_record});
+    if (!pod->record_error.empty() && !pod->object.ended) invalid.push_back({pod->owner(), {}, pod->record_error});
   }
-  return odd;
+  return invalid;
 }
 
 }  // namespace carve::control

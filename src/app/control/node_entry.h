@@ -16,14 +16,14 @@
 
 namespace carve::control {
 
-/// How a write ended that a reservation was made for.
+/// The outcome of the write for which room was reserved.
 enum class Outcome : std::uint8_t {
-  kFailed,   // it did not take effect and will not
-  kBound,    // it took effect; the watch will show it
-  kUnknown,  // it may still take effect
+  kFailed,   // the write did not take effect and never will
+  kBound,    // the write took effect; the watch will show it
+  kUnknown,  // the write may still take effect
 };
 
-/// Room set aside for a pod on a node, before the API server knows.
+/// Room set aside for a pod on a node, before the API server has the decision.
 struct Reservation {
   std::string node;
   Owner owner;
@@ -31,31 +31,31 @@ struct Reservation {
   std::string pod;
   std::vector<Slice> slices;
   std::uint64_t epoch = 0;
-  Clock::Time since{};   // the last write's begin
-  int asking = 0;        // writes on their way
-  bool unknown = false;  // one of them ended so
-  bool bound = false;
+  Clock::Time since{};  // when the last write began
+  int writes_in_flight = 0;
+  bool outcome_unknown = false;  // a write ended with Outcome::kUnknown
+  bool bound = false;            // a write ended with Outcome::kBound
 };
 
 struct GpuEntry {
   codec::GpuObject object;
-  std::size_t odd = 0;  // holders that could not be read
+  std::size_t unreadable_holders = 0;  // holders that could not be parsed
 };
 
-/// A pod that went before its GPU object named it.
+/// The slices of a pod that was deleted before its GPU object named it.
 struct Lingering {
   std::vector<Slice> slices;
   std::uint64_t epoch = 0;
   Clock::Time until{};
 };
 
-/// Room that is kept for a pod while others go for it.
+/// Room that is kept for a pod while its victims end.
 struct KeptRoom {
-  NominatedReservation hold;
+  NominatedReservation reservation;
   Clock::Time until{};
 };
 
-/// All that is known of one node, as the API server's objects and the binder say it.
+/// Everything known about one node, from the API server's objects and from the binder.
 struct NodeEntry {
   bool exists = false;
   codec::ClusterNode node;
@@ -64,46 +64,48 @@ struct NodeEntry {
   std::map<Owner, Reservation> reserved;
   std::map<Owner, Lingering> lingering;
   std::map<Owner, KeptRoom> kept;
-  std::set<int> marked;             // cards that an operator took out, by their places in the driver's list
-  std::vector<Conflict> conflicts;  // as last assembled
-  std::optional<LinkMatrix> links;  // what the GPU objects say of them; nullopt: to be made anew
+  std::set<int> marked;             // cards that an operator closed, by their places in the driver's list
+  std::vector<Conflict> conflicts;  // of the last assembly
+  std::optional<LinkMatrix> links;  // of the cards, from the GPU objects; nullopt: must be rebuilt
 
-  // By what it is made next; both are of the time since `made`.
-  std::shared_ptr<const NodeState> made;  // as last assembled, with all that is booked; nullptr: something did not fit
-  std::set<Owner> moved;                  // whose bookings may be others now
-  bool anew = true;                       // more than bookings may be
+  // What the next assembly starts from. `changed_owners` and `rebuild` collect changes since `assembled`.
+  std::shared_ptr<const NodeState> assembled;  // the last assembly, with all bookings; nullptr: a booking did not fit
+  std::set<Owner> changed_owners;              // owners whose bookings may have changed
+  bool rebuild = true;                         // more than bookings may have changed
 
-  /// An object of one of its cards is so from now on; nullopt: gone. Says in `moved` or `anew` what it changes.
+  /// Stores the GPU object of one card; nullopt: the object is deleted. Records the change in `changed_owners` or
+  /// `rebuild`.
   void put_gpu(const std::string& name, std::optional<GpuEntry> gpu);
   [[nodiscard]] bool empty() const {
     return !exists && gpus.empty() && pods.empty() && reserved.empty() && kept.empty() && marked.empty();
   }
-  /// Some card's object says that this owner holds of it.
+  /// The GPU object of at least one card names this owner.
   [[nodiscard]] bool named(const Owner& owner) const;
 };
 
-/// Why nobody is sent to a node whose agent is about to end: what is bound there before the next one serves, the
-/// kubelet would refuse for good.
+/// Why no pod is bound to a node whose agent is about to end: the kubelet would permanently reject any pod that is
+/// bound there before the next agent serves.
 inline constexpr const char* kAgentIsReplaced =
-    "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next one serves";
+    "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next agent serves";
 
-/// By dialect, why nobody who asks in it is sent there: another device plugin serves one of its names, and the kubelet
-/// would give such a pod that plugin's devices too.
+/// By dialect, why no pod that requests in that dialect is bound to the node: another device plugin serves one of the
+/// dialect's resource names, and the kubelet would give the pod that plugin's devices as well.
 [[nodiscard]] std::map<std::string, std::string> closed_to(const codec::ClusterNode& node);
 
-/// What assemble() is to make of it: every card, and every booking that anybody speaks of.
+/// The input for assemble(): every card, and every booking from all sources.
 [[nodiscard]] NodeParts parts_of(NodeEntry& entry);
 
-/// As Assembled, with the room that is kept.
-struct Made {
+/// The same as Assembled, with the nominated reservations.
+struct AssembledNode {
   std::shared_ptr<const NodeState> state;
   std::vector<Conflict> conflicts;
 };
-/// What assemble(parts_of(entry)) gives; where bookings are all that changed since `made`, by those alone.
-///   cost    a copy of the node's state and the slices of those who moved; else assemble()'s
-[[nodiscard]] Made made_of(NodeEntry& entry);
+/// The result of assemble(parts_of(entry)). If only bookings changed since entry.assembled, computes it from those
+/// alone.
+///   cost    a copy of the node's state and the slices of entry.changed_owners; else assemble()'s
+[[nodiscard]] AssembledNode assemble_node(NodeEntry& entry);
 
-/// Conflicts that no card has: records that are none.
-[[nodiscard]] std::vector<Conflict> odd_records(const NodeEntry& entry);
+/// Conflicts that belong to no card: records that are invalid.
+[[nodiscard]] std::vector<Conflict> invalid_records(const NodeEntry& entry);
 
 }  // namespace carve::control

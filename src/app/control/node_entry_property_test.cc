@@ -8,7 +8,7 @@
 #include "app/control/testing/objects.h"
 #include "codec/cluster/cluster_pod.h"
 
-// A node's ledger that is made of what moved is the one that is made anew, after every change.
+// After every change, the incremental update of a node's ledger equals a rebuild.
 namespace carve::control {
 namespace {
 
@@ -16,7 +16,7 @@ using namespace testing;  // NOLINT: the objects of the tests
 
 constexpr unsigned kCards = 3, kOwners = 4;
 
-/// One node, changed as ClusterModel changes it: whoever's bookings may be others is in `moved`.
+/// One node, changed as ClusterModel changes it: owners whose bookings may have changed are in `changed_owners`.
 class History {
  public:
   explicit History(unsigned seed) : random_(seed) {
@@ -34,7 +34,7 @@ class History {
       case 3: return put_pod("u" + std::to_string(pick(kOwners)));
       case 4: {
         entry_.pods.erase(owner.uid);
-        entry_.moved.insert({OwnerKind::kPod, owner.uid});
+        entry_.changed_owners.insert({OwnerKind::kPod, owner.uid});
         return;
       }
       case 5: {
@@ -43,7 +43,7 @@ class History {
         } else {
           entry_.lingering.erase(owner);
         }
-        entry_.moved.insert(owner);
+        entry_.changed_owners.insert(owner);
         return;
       }
       case 6: {
@@ -52,7 +52,7 @@ class History {
         } else {
           entry_.reserved.erase(owner);
         }
-        entry_.moved.insert(owner);
+        entry_.changed_owners.insert(owner);
         return;
       }
       case 7: {
@@ -67,7 +67,7 @@ class History {
         if (pick(4) == 0) entry_.marked = {static_cast<int>(pick(kCards))};
         if (pick(4) == 0) entry_.node.leaving = !entry_.node.leaving;
         if (pick(4) == 0) entry_.node.labels["pool"] = std::to_string(pick(3));
-        entry_.anew = true;
+        entry_.rebuild = true;
         return;
       }
     }
@@ -89,7 +89,7 @@ class History {
     }
     return all;
   }
-  /// As its agent writes it: most often with one holder more or less than before.
+  /// A new version of the card's object: usually with one holder more or less.
   void put_card(unsigned card) {
     const auto known = entry_.gpus.find("n1." + uuid(card));
     GpuEntry gpu{carve::control::testing::gpu("n1", uuid(card), 24), 0};
@@ -99,7 +99,9 @@ class History {
     auto& holders = gpu.object.holders;
     switch (pick(8)) {
       case 0: gpu.object.card.health.ok = pick(3) != 0; break;
-      case 1: gpu.odd = pick(4) == 0 ? 1 : 0; break;
+      case 1:
+        gpu.unreadable_holders = pick(4) == 0 ? 1 : 0;
+        break;
       case 2: gpu.object.links = {{uuid(pick(kCards)), "NVLINK", static_cast<int>(pick(3))}}; break;
       case 3: std::shuffle(holders.begin(), holders.end(), random_); break;
       case 4:
@@ -111,7 +113,7 @@ class History {
     if (pick(2) == 0) add_holder(card, &holders);
     entry_.put_gpu(gpu.object.name, std::move(gpu));
   }
-  /// Nonsense too: the same part twice, with other sizes.
+  /// Also invalid ones: the same part twice, with different sizes.
   void say_more(unsigned card) {
     const auto known = entry_.gpus.find("n1." + uuid(card));
     if (known == entry_.gpus.end()) return;
@@ -131,28 +133,28 @@ class History {
     text.phase = pick(4) == 0 ? "Succeeded" : "Running";
     auto object = codec::parse_cluster_pod(pod_object(text));
     ASSERT_TRUE(object) << object.error().what;
-    if (auto known = known_pod(std::move(*object), {}))
-      entry_.pods[uid] = std::make_shared<const PodEntry>(std::move(*known));
-    entry_.moved.insert(owner);
+    if (auto entry = pod_entry_of(std::move(*object), {}))
+      entry_.pods[uid] = std::make_shared<const PodEntry>(std::move(*entry));
+    entry_.changed_owners.insert(owner);
   }
 
   std::mt19937 random_;
   NodeEntry entry_;
 };
 
-TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
+TEST(NodeEntryHistories, IncrementalUpdateEqualsRebuild) {
   unsigned fitting = 0, misfitting = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     History history(seed);
     std::mt19937 pauses(seed);
     for (int step = 0; step < 80; ++step) {
       history.step();
-      if (pauses() % 3 == 0) continue;  // several changes at once
+      if (pauses() % 3 == 0) continue;  // several changes before the next assembly
       NodeEntry whole = history.entry();
-      whole.anew = true;
+      whole.rebuild = true;
       whole.links.reset();
-      const auto should = made_of(whole);
-      const auto is = made_of(history.entry());
+      const auto should = assemble_node(whole);
+      const auto is = assemble_node(history.entry());
       ASSERT_EQ(*is.state, *should.state) << "seed " << seed << ", step " << step;
       ASSERT_EQ(is.conflicts, should.conflicts) << "seed " << seed << ", step " << step;
       ++(should.conflicts.empty() ? fitting : misfitting);
@@ -162,8 +164,8 @@ TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
   EXPECT_GT(misfitting, 1000U);
 }
 
-/// What the ledger before said of everything else is taken over as it is.
-TEST(NodeEntry, WhereBookingsAloneMovedNothingElseIsMadeAnew) {
+/// Everything except the bookings is taken from the previous ledger unchanged.
+TEST(NodeEntry, UpdatesOnlyBookingsIfOnlyBookingsChanged) {
   NodeEntry entry;
   const auto put = [&entry](std::vector<codec::GpuHolder> holders) {
     GpuEntry gpu{testing::gpu("n1", "GPU-0"), 0};
@@ -172,17 +174,17 @@ TEST(NodeEntry, WhereBookingsAloneMovedNothingElseIsMadeAnew) {
   };
   const auto a = holder(slice("a", "GPU-0", 1)), b = holder(slice("b", "GPU-0", 2)), c = holder(slice("c", "GPU-0", 3));
   put({a, c});
-  auto marked = *made_of(entry).state;
+  auto marked = *assemble_node(entry).state;
   marked.labels["from"] = "before";
-  entry.made = std::make_shared<const NodeState>(marked);
+  entry.assembled = std::make_shared<const NodeState>(marked);
   put({a, b, c});
-  EXPECT_EQ(entry.moved, (std::set<Owner>{b.slice.owner})) << "the others stand as they stood";
-  const auto moved = made_of(entry).state;
-  EXPECT_EQ(moved->labels, marked.labels);
-  EXPECT_EQ(moved->ledger.find(CardId("GPU-0"))->use.memory, Bytes::gib(6));
-  EXPECT_TRUE(entry.moved.empty());
-  entry.anew = true;
-  EXPECT_TRUE(made_of(entry).state->labels.empty());
+  EXPECT_EQ(entry.changed_owners, (std::set<Owner>{b.slice.owner})) << "the other holders did not change";
+  const auto updated = assemble_node(entry).state;
+  EXPECT_EQ(updated->labels, marked.labels);
+  EXPECT_EQ(updated->ledger.find(CardId("GPU-0"))->use.memory, Bytes::gib(6));
+  EXPECT_TRUE(entry.changed_owners.empty());
+  entry.rebuild = true;
+  EXPECT_TRUE(assemble_node(entry).state->labels.empty());
 }
 
 }  // namespace

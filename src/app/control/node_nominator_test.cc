@@ -29,13 +29,13 @@ std::vector<codec::GpuObject> cards(std::size_t nodes) {
   return made;
 }
 
-/// A cluster whose cards are all full; kube-scheduler asks about the first hundred nodes.
+/// A cluster whose cards are all full; kube-scheduler asks only about the first hundred nodes.
 class NodeNominatorTest : public ::testing::Test, protected Leading {
  protected:
   explicit NodeNominatorTest(std::size_t nodes = kNodes) : Leading(cards(nodes)) {
     sync(model, api);
     for (std::size_t i = 0; i < nodes; ++i) holds(i, 16);
-    waker.step();
+    requeuer.step();
   }
   std::string holder_of(std::size_t i) { return "holds-" + node_name(i); }
   void holds(std::size_t i, std::uint64_t gib) {
@@ -50,42 +50,42 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
     clock.advance(time);
     lead();
   }
-  /// kube-scheduler asked about so many nodes, and none had room.
+  /// kube-scheduler asked about the first `asked` nodes, and none had room.
   void refuse(const std::string& uid, std::size_t asked = NodeNominator::kLeastPart) {
     Strings names;
     for (std::size_t i = 0; i < asked; ++i) names.push_back(node_name(i));
-    turned_away.put(uid, std::move(names), clock.now(), asked);
+    unschedulable.put(uid, std::move(names), clock.now(), asked);
   }
   void waits(const std::string& uid, const std::string& gib = "4", int priority = 0) {
     auto object = nlohmann::json::parse(pod_object({.uid = uid, .gib = gib, .priority = priority}));
     object["status"]["conditions"] = {{{"type", "PodScheduled"}, {"status", "False"}, {"reason", "Unschedulable"}}};
     api.put(testing::pod_path(uid), object.dump());
-    tell_model(uid);
+    deliver(uid);
     refuse(uid);
   }
   std::string nominated(const std::string& uid) { return pod(uid).nominated; }
   std::string step() {
-    pass(NodeNominator::kLook);
-    return overlooked.step(false);
+    pass(NodeNominator::kPoll);
+    return nominator.step(false);
   }
 
-  UnschedulablePods turned_away;
+  UnschedulablePods unschedulable;
   std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>();
   Extender extender{{}, [this] { return rules; }, [this] { return model.snapshot(); }, {}, &clock};
-  NodeNominator overlooked{{model, leader, api, clock, log, turned_away,
-                         [this](const PodEntry& pod, const std::set<std::string>& but) {
-                           return extender.choose_anywhere(pod, but);
-                         }}};
-  Requeuer waker{model, leader, api, clock, log, [this](bool gained) { return overlooked.step(gained); }};
-  Preemptor preemptor{{model, leader, api, clock, log, turned_away, binpack, {}, {}, &overlooked}};
+  NodeNominator nominator{{model, leader, api, clock, log, unschedulable,
+                           [this](const PodEntry& pod, const std::set<std::string>& excluded) {
+                             return extender.choose_anywhere(pod, excluded);
+                           }}};
+  Requeuer requeuer{model, leader, api, clock, log, [this](bool gained) { return nominator.step(gained); }};
+  Preemptor preemptor{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, &nominator}};
 };
 
-TEST_F(NodeNominatorTest, ANodeBesideThePartIsNamedAndItsRoomKept) {
+TEST_F(NodeNominatorTest, NominatesANodeThatWasNotLookedAtAndKeepsItsRoom) {
   free(105);
   waits("a", "10");
-  EXPECT_EQ(step(), "n105") << "kube-scheduler is to try again";
+  EXPECT_EQ(step(), "n105") << "kube-scheduler must retry";
   EXPECT_EQ(nominated("a"), "n105");
-  EXPECT_EQ(model.stats().held, 1U);
+  EXPECT_EQ(model.stats().nominated, 1U);
   waits("b", "10");
   EXPECT_EQ(step(), "");
   EXPECT_EQ(nominated("b"), "") << "the room is a's";
@@ -93,38 +93,38 @@ TEST_F(NodeNominatorTest, ANodeBesideThePartIsNamedAndItsRoomKept) {
   ASSERT_TRUE(bound) << bound.error().what;
   add({.uid = "a", .node = "n105", .record = record_text(bound->slices), .gib = "10"});
   pass(NodeNominator::kTrial);
-  EXPECT_EQ(overlooked.step(false), "");
-  EXPECT_EQ(overlooked.stats().named, 1U);
-  EXPECT_EQ(overlooked.stats().in_vain, 0U);
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(nominator.step(false), "");
+  EXPECT_EQ(nominator.stats().nominated, 1U);
+  EXPECT_EQ(nominator.stats().unsuccessful, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(NodeNominatorTest, WhereKubeSchedulerLookedAtAllNothingIsNamed) {
+TEST_F(NodeNominatorTest, NominatesNothingIfKubeSchedulerLookedAtAllNodes) {
   free(105);
   waits("a");
   refuse("a", kNodes);
   EXPECT_EQ(step(), "");
-  refuse("a", 30);  // no fewer than a hundred are a part
+  refuse("a", 30);  // fewer than a hundred nodes are not a part
   EXPECT_EQ(step(), "");
   EXPECT_EQ(nominated("a"), "");
 }
 
-TEST_F(NodeNominatorTest, OnlyTheLeaderNames) {
+TEST_F(NodeNominatorTest, NominatesNothingWithoutLeading) {
   free(105);
   waits("a");
   clock.advance(1h);
-  EXPECT_EQ(overlooked.step(true), "");
+  EXPECT_EQ(nominator.step(true), "");
   EXPECT_EQ(nominated("a"), "");
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(NodeNominatorTest, RoomIsNamedAtOnceWhenItIsFreeAndBeforeThoseWhoWaitAreWoken) {
+TEST_F(NodeNominatorTest, NominatesFreedRoomBeforeWaitingPodsAreRequeued) {
   waits("a", "16");
   waits("b", "16");
-  waker.step();
+  requeuer.step();
   EXPECT_EQ(nominated("a"), "");
   free(3);
-  waker.step();
+  requeuer.step();
   EXPECT_EQ(nominated("a"), "n003");
   EXPECT_EQ(nominated("b"), "");
   Strings patched;
@@ -134,17 +134,17 @@ TEST_F(NodeNominatorTest, RoomIsNamedAtOnceWhenItIsFreeAndBeforeThoseWhoWaitAreW
   EXPECT_THAT(patched, ::testing::ElementsAre(testing::pod_path("a") + "/status", "/api/v1/nodes/n003"));
 }
 
-TEST_F(NodeNominatorTest, TheHigherPriorityIsNamedFirst) {
+TEST_F(NodeNominatorTest, NominatesForTheHigherPriorityFirst) {
   waits("a", "16");
   waits("b", "16", 5);
   free(3);
-  waker.step();
+  requeuer.step();
   EXPECT_EQ(nominated("a"), "");
   EXPECT_EQ(nominated("b"), "n003");
 }
 
-// Its CPU is full, or the pod may not go there: control does not know.
-TEST_F(NodeNominatorTest, WhereThePodDoesNotComeItWasNamedInVainAndAnotherNodeIs) {
+// The node lacks CPU, or the pod is not allowed there: control does not know.
+TEST_F(NodeNominatorTest, NominatesAnotherNodeAfterAnUnsuccessfulOne) {
   for (const std::size_t i : {101, 102, 103, 104, 105, 106}) free(i);
   waits("a", "16");
   std::set<std::string> named;
@@ -152,54 +152,54 @@ TEST_F(NodeNominatorTest, WhereThePodDoesNotComeItWasNamedInVainAndAnotherNodeIs
     EXPECT_NE(step(), "") << i;
     named.insert(nominated("a"));
     pass(NodeNominator::kSeen / 2);
-    refuse("a");  // that look was under way
+    refuse("a");  // that try was already in progress
     EXPECT_EQ(step(), "");
-    EXPECT_EQ(overlooked.stats().in_vain, i);
+    EXPECT_EQ(nominator.stats().unsuccessful, i);
     pass(NodeNominator::kSeen / 2);
     refuse("a");
   }
   EXPECT_EQ(step(), "");
-  EXPECT_EQ(named.size(), NodeNominator::kTries) << "each another";
-  EXPECT_EQ(overlooked.stats().in_vain, NodeNominator::kTries);
+  EXPECT_EQ(named.size(), NodeNominator::kTries) << "a different node each time";
+  EXPECT_EQ(nominator.stats().unsuccessful, NodeNominator::kTries);
   EXPECT_EQ(nominated("a"), "");
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
   pass(NodeNominator::kPause);
   EXPECT_NE(step(), "");
 }
 
-TEST_F(NodeNominatorTest, AnAttemptThatCrossedTheNameIsAskedForOnceMore) {
+TEST_F(NodeNominatorTest, TouchesAgainAfterATryThatCrossedTheNomination) {
   free(105);
   waits("a");
   ASSERT_EQ(step(), "n105");
   EXPECT_EQ(step(), "");
   pass(NodeNominator::kTouchAgain);
-  EXPECT_EQ(overlooked.step(false), "n105");
+  EXPECT_EQ(nominator.step(false), "n105");
   EXPECT_EQ(step(), "");
-  EXPECT_EQ(overlooked.stats().named, 1U);
+  EXPECT_EQ(nominator.stats().nominated, 1U);
   pass(NodeNominator::kTrial);
-  (void)overlooked.step(false);
-  EXPECT_EQ(overlooked.stats().in_vain, 1U) << "a scheduler that does not come is not waited for";
+  (void)nominator.step(false);
+  EXPECT_EQ(nominator.stats().unsuccessful, 1U) << "control does not wait for a scheduler that does not retry";
 }
 
-TEST_F(NodeNominatorTest, WhatCannotBeWrittenIsNotKept) {
+TEST_F(NodeNominatorTest, KeepsNoRoomIfTheNominationCannotBeWritten) {
   free(105);
   waits("a");
   api.fail_next({.verb = "patch", .path = "status", .code = Code::kUnavailable});
   EXPECT_EQ(step(), "");
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
   EXPECT_EQ(step(), "n105");
 }
 
-TEST_F(NodeNominatorTest, SoManyAtOnceAndNoMore) {
+TEST_F(NodeNominatorTest, LimitsOpenNominations) {
   for (std::size_t i = 0; i < 30; ++i) free(i);
   for (std::size_t i = 0; i < 30; ++i) waits(fmt::format("p{:02}", i), "16");
   (void)step();
-  EXPECT_EQ(overlooked.stats().named, NodeNominator::kAtOnce);
-  EXPECT_EQ(model.stats().held, NodeNominator::kAtOnce);
+  EXPECT_EQ(nominator.stats().nominated, NodeNominator::kAtOnce);
+  EXPECT_EQ(model.stats().nominated, NodeNominator::kAtOnce);
 }
 
-// On each node of the part somebody of lower priority holds the card.
-TEST_F(NodeNominatorTest, NobodyGoesWhileANodeThatWasNodeNominatorHasRoom) {
+// On each node of the part a pod of lower priority holds the card.
+TEST_F(NodeNominatorTest, EvictsNoPodWhileASkippedNodeHasRoom) {
   const auto evictions = [this] {
     std::size_t count = 0;
     for (const auto& write : api.writes()) count += write.path.ends_with("/eviction") ? 1U : 0U;
@@ -208,52 +208,52 @@ TEST_F(NodeNominatorTest, NobodyGoesWhileANodeThatWasNodeNominatorHasRoom) {
   free(105);
   waits("high", "16", 1000);
   const auto look = [&] {
-    pass(Preemptor::kAgain);
+    pass(Preemptor::kRetry);
     refuse("high");
     pass(Preemptor::kSettle);
-    (void)overlooked.step(false);
-    tell_model("high");
+    (void)nominator.step(false);
+    deliver("high");
     preemptor.step();
   };
   pass(Preemptor::kSettle);
   preemptor.step();
-  EXPECT_EQ(evictions(), 0U) << "nobody has looked beside the part yet";
+  EXPECT_EQ(evictions(), 0U) << "the other nodes are not tried yet";
   (void)step();
-  tell_model("high");
+  deliver("high");
   ASSERT_EQ(nominated("high"), "n105");
   preemptor.step();
-  EXPECT_EQ(evictions(), 0U) << "it may come there";
-  EXPECT_EQ(model.stats().held, 1U);
+  EXPECT_EQ(evictions(), 0U) << "the pod may be bound there";
+  EXPECT_EQ(model.stats().nominated, 1U);
   look();
   look();
   look();
-  EXPECT_EQ(overlooked.stats().in_vain, 1U);
-  EXPECT_EQ(evictions(), 1U) << "something else kept it from there";
+  EXPECT_EQ(nominator.stats().unsuccessful, 1U);
+  EXPECT_EQ(evictions(), 1U) << "the pod lacked something else there";
 }
 
-// Seen on a ring: it was named another node while those of the first one went, and had neither.
-TEST_F(NodeNominatorTest, WhereOthersGoForAPodNothingElseIsNamed) {
+// Found in a cluster test: a pod got a second nomination while victims ended on the first node, and got neither.
+TEST_F(NodeNominatorTest, NominatesNothingWhileVictimsEndForThePod) {
   free(105);
   waits("high", "16", 1000);
   (void)step();
   pass(NodeNominator::kSeen);
   refuse("high");
   (void)step();
-  tell_model("high");
-  ASSERT_EQ(overlooked.stats().in_vain, 1U);
-  for (int i = 0; i < 3 && model.stats().held == 0; ++i) {
-    pass(Preemptor::kAgain);
+  deliver("high");
+  ASSERT_EQ(nominator.stats().unsuccessful, 1U);
+  for (int i = 0; i < 3 && model.stats().nominated == 0; ++i) {
+    pass(Preemptor::kRetry);
     refuse("high");
     pass(Preemptor::kSettle);
-    (void)overlooked.step(false);
+    (void)nominator.step(false);
     preemptor.step();
   }
   const auto node = nominated("high");
   ASSERT_THAT(node, ::testing::AllOf(::testing::Ne(""), ::testing::Ne("n105")));
   free(109);
-  EXPECT_EQ(overlooked.step(true), "") << "the watch has not told of the name yet";
-  tell_model("high");
-  EXPECT_EQ(overlooked.step(true), "");
+  EXPECT_EQ(nominator.step(true), "") << "the watch has not shown the nomination yet";
+  deliver("high");
+  EXPECT_EQ(nominator.step(true), "");
   EXPECT_EQ(nominated("high"), node);
 }
 
@@ -262,32 +262,32 @@ class FewNodes : public NodeNominatorTest {
   FewNodes() : NodeNominatorTest(NodeNominator::kLeastPart) {}
 };
 
-TEST_F(FewNodes, AreAllLookedAt) {
+TEST_F(FewNodes, GetNoNominations) {
   free(5);
   waits("a");
-  turned_away.forget("a");
+  unschedulable.forget("a");
   EXPECT_EQ(step(), "");
   EXPECT_EQ(nominated("a"), "");
-  EXPECT_TRUE(overlooked.exhausted(*model.pod("a"), clock.now()));
+  EXPECT_TRUE(nominator.exhausted(*model.pod("a"), clock.now()));
 }
 
-// Another replica has the room from the name alone, and lets go of it with that.
-TEST_F(NodeNominatorTest, AReplicaThatFollowsKeepsTheRoomWhileItIsNamed) {
-  Preemptor follower{{model, leader, api, clock, log, turned_away, binpack, {}, {}, nullptr}};
+// A follower derives the reservation from the nomination, and drops it when the nomination is cleared.
+TEST_F(NodeNominatorTest, FollowerKeepsTheRoomWhileTheNominationStands) {
+  Preemptor follower{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, nullptr}};
   free(105);
   waits("a", "10");
   auto object = nlohmann::json::parse(*api.object(testing::pod_path("a")));
   object["status"]["nominatedNodeName"] = "n105";
   api.put(testing::pod_path("a"), object.dump());
-  tell_model("a");
+  deliver("a");
   clock.advance(1h);
   follower.step();
-  EXPECT_EQ(model.stats().held, 1U);
+  EXPECT_EQ(model.stats().nominated, 1U);
   object["status"].erase("nominatedNodeName");
   api.put(testing::pod_path("a"), object.dump());
-  tell_model("a");
+  deliver("a");
   follower.step();
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
 }  // namespace

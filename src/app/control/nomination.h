@@ -8,12 +8,14 @@
 
 namespace carve::control {
 
-/// The room that a pod's nominatedNodeName keeps on that node: whoever named it, everybody who reads the pod comes to
-/// the same. nullopt: it does not fit there even once those have gone who are going.
-///   in      there: the node that is named, with the holds that are there already
-///           going: everybody who goes, on whatever node (PreemptionCandidates)
+/// The room that a pod's nominatedNodeName keeps on that node. Every reader of the pod computes the same room,
+/// regardless of which component wrote the nomination. nullopt: the pod will not fit there even when all ending pods
+/// are gone.
+///   in      there: the nominated node, with its existing nominated reservations
+///           going: all ending owners, on any node (PreemptionCandidates)
 ///   cost    place_pod()
 [[nodiscard]] std::optional<NominatedReservation> reservation_of_nomination(const PodEntry& pod, const NodeState& there,
-                                                     const std::set<Owner>& going, const PolicyRow& policy);
+                                                                            const std::set<Owner>& going,
+                                                                            const PolicyRow& policy);
 
 }  // namespace carve::control

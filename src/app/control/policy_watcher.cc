@@ -32,11 +32,10 @@ const PolicyRow& card_policy(const PlacementRules& rules, const codec::PodAsk& p
               .card;
 }
 
-PolicyWatcher::PolicyWatcher(const PolicyRow& otherwise, Log& log,
-                             std::function<void(codec::EventNote)> tell)
+PolicyWatcher::PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event)
     : otherwise_(otherwise),
       log_(log),
-      tell_(std::move(tell)),
+      post_event_(std::move(post_event)),
       rules_(std::make_shared<const PlacementRules>(rules_of(otherwise))) {}
 
 KubeApi::Query PolicyWatcher::query() {
@@ -44,35 +43,33 @@ KubeApi::Query PolicyWatcher::query() {
 }
 
 KubeSink PolicyWatcher::sink() {
-  return {[this](const std::vector<std::string>& all) { all.empty() ? gone() : take(all.front()); },
-          [this](const KubeChange& change) {
-            change.kind == KubeChange::Kind::kPut ? take(change.object) : gone();
-          },
+  return {[this](const std::vector<std::string>& all) { all.empty() ? remove() : apply(all.front()); },
+          [this](const KubeChange& change) { change.kind == KubeChange::Kind::kPut ? apply(change.object) : remove(); },
           [this](const Error&) {
             const std::lock_guard lock(mutex_);
-            heard_ = true;
+            answered_ = true;
           }};
 }
 
 void PolicyWatcher::put(PlacementRules rules) {
-  heard_ = true;
+  answered_ = true;
   stats_.good = true;
   if (rules == *rules_) return;
   ++stats_.changes;
   stats_.pools = rules.pools.size();
   stats_.namespaces = rules.spaces.size();
-  log_.info("placement rules are others now", {{"rules", codec::to_text(rules)}});
+  log_.info("placement rules changed", {{"rules", codec::to_text(rules)}});
   rules_ = std::make_shared<const PlacementRules>(std::move(rules));
 }
 
-void PolicyWatcher::gone() {
+void PolicyWatcher::remove() {
   const std::lock_guard lock(mutex_);
   text_.clear();
   stats_.version.clear();
   put(rules_of(otherwise_));
 }
 
-void PolicyWatcher::take(const std::string& config_map) {
+void PolicyWatcher::apply(const std::string& config_map) {
   auto text = codec::config_map_value(config_map, kKey);
   auto rules = placement_rules_from(text, otherwise_);
   const auto name = codec::read_object_name(config_map);
@@ -83,17 +80,17 @@ void PolicyWatcher::take(const std::string& config_map) {
       text_ = std::move(text);
       return put(std::move(*rules));
     }
-    heard_ = true;
+    answered_ = true;
     stats_.good = false;
-    if (text == text_) return;  // its labels changed, or the watch began anew: it was said already
+    if (text == text_) return;  // its labels changed, or the watch restarted: already reported
     text_ = std::move(text);
     ++stats_.refused;
   }
-  log_.error("the placement rules are wrong: the last good ones stay",
+  log_.error("invalid placement rules: the last valid rules stay in effect",
              {{"configmap", kConfigMap}, {"error", rules.error().what}});
-  if (!tell_) return;
-  tell_({"ConfigMap", name.space, name.name, name.uid, "PlacementRefused",
-         "the last good rules stay; " + rules.error().what});
+  if (!post_event_) return;
+  post_event_({"ConfigMap", name.space, name.name, name.uid, "PlacementRefused",
+               "invalid placement rules, the last valid rules stay in effect: " + rules.error().what});
 }
 
 std::shared_ptr<const PlacementRules> PolicyWatcher::rules() const {
@@ -101,9 +98,9 @@ std::shared_ptr<const PlacementRules> PolicyWatcher::rules() const {
   return rules_;
 }
 
-bool PolicyWatcher::heard() const {
+bool PolicyWatcher::answered() const {
   const std::lock_guard lock(mutex_);
-  return heard_;
+  return answered_;
 }
 
 PolicyWatcher::Stats PolicyWatcher::stats() const {

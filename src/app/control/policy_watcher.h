@@ -15,63 +15,63 @@
 
 namespace carve::control {
 
-/// The placement rules as they are now: the ConfigMap `carve-placement`, followed while it changes, so that the next
-/// pod is placed by what it says now and nothing is started anew. A file that is wrong changes nothing: the last good
-/// rules stay, and an event on the ConfigMap, the log and a metric say so. Without the ConfigMap the installation's own
-/// policy counts. Safe from any thread; the sink is fed by one.
+/// The current placement rules, from a watch of the ConfigMap `carve-placement`: a change applies to the next pod
+/// without a restart. An invalid file changes nothing: the last valid rules stay in effect, and an event on the
+/// ConfigMap, the log and a metric report it. Without the ConfigMap the installation's own policy applies. Safe from
+/// any thread; one thread feeds the sink.
 class PolicyWatcher {
  public:
   static constexpr const char* kConfigMap = "carve-placement";
   static constexpr const char* kKey = "placement.conf";
 
-  /// `otherwise`: for the cluster, where the file says nothing about it. `tell` may be empty.
-  PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> tell);
+  /// `otherwise`: the cluster's policy if the file does not set it. `post_event` may be empty.
+  PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event);
 
-  /// What KubeApi::watch delivers of the ConfigMap's namespace, with query().
+  /// The sink for KubeApi::watch of the ConfigMaps in Carve's namespace, with query().
   [[nodiscard]] KubeSink sink();
   [[nodiscard]] static KubeApi::Query query();
 
-  /// What it points to never changes.
+  /// The returned object never changes.
   [[nodiscard]] std::shared_ptr<const PlacementRules> rules() const;
-  /// The API server has said what there is, or that it will not.
-  [[nodiscard]] bool heard() const;
+  /// The API server has answered: with a list, or with an error.
+  [[nodiscard]] bool answered() const;
 
   struct Stats {
-    bool good = true;            // what stands there now is what counts
-    std::uint64_t changes = 0;   // other rules count since
-    std::uint64_t refused = 0;   // texts that were wrong
+    bool good = true;           // the current text is valid and in effect
+    std::uint64_t changes = 0;  // of the rules in effect
+    std::uint64_t refused = 0;  // invalid texts
     std::size_t pools = 0;
     std::size_t namespaces = 0;
-    std::string version;         // the resourceVersion that was read last, good or not; empty: there is none
+    std::string version;  // the resourceVersion that was read last, valid or not; empty: no ConfigMap
   };
   [[nodiscard]] Stats stats() const;
 
  private:
-  void take(const std::string& config_map);
-  void gone();
+  void apply(const std::string& config_map);
+  void remove();
   void put(PlacementRules rules);  // under the lock
 
   const PolicyRow& otherwise_;
   Log& log_;
-  const std::function<void(codec::EventNote)> tell_;
+  const std::function<void(codec::EventNote)> post_event_;
   mutable std::mutex mutex_;
   std::shared_ptr<const PlacementRules> rules_;
   std::string text_;  // as last read
-  bool heard_ = false;
+  bool answered_ = false;
   Stats stats_;
 };
 
-/// What counts for that pod. A preference that is nonsense is none: admission refuses it.
+/// The policy for that pod. An invalid preference counts as none; admission refuses it.
 [[nodiscard]] PodPolicy policy_of(const PlacementRules& rules, const codec::PodAsk& pod);
 
-/// What ranks that node's cards for that pod.
+/// The policy that ranks that node's cards for that pod.
 [[nodiscard]] const PolicyRow& card_policy(const PlacementRules& rules, const codec::PodAsk& pod,
                                            const ClusterState& cluster, const std::string& node);
 
-/// One policy for everything, as cluster.conf says it.
+/// Rules with one policy for everything, as cluster.conf sets it.
 [[nodiscard]] PlacementRules rules_of(const PolicyRow& everywhere);
 
-/// The rules that a text makes, with `otherwise` for the cluster where it says nothing about it.
+/// Parses rules from a text, with `otherwise` as the cluster's policy if the text does not set it.
 ///   errors  parse_placement_rules()'s
 [[nodiscard]] Result<PlacementRules> placement_rules_from(const std::string& text, const PolicyRow& otherwise);
 

@@ -16,13 +16,13 @@ namespace {
 
 using Nodes = std::map<std::string, codec::PreemptionArgs::Victims>;
 
-/// Room is being made for the pod somewhere: only there somebody goes.
+/// If room is already being made for the pod on a node, keeps only that node.
 void keep_where_room_is_made(const ClusterState& cluster, const Owner& owner, Nodes* nodes) {
   for (const auto& one : cluster) {
     const auto& name = one.first;
     const auto& state = one.second;
     const bool here = std::any_of(state->reservations.begin(), state->reservations.end(),
-                                  [&](const NominatedReservation& hold) { return hold.owner == owner; });
+                                  [&](const NominatedReservation& reservation) { return reservation.owner == owner; });
     if (!here) continue;
     std::erase_if(*nodes, [&](const auto& proposed) { return proposed.first != name; });
     return;
@@ -49,24 +49,24 @@ std::string PreemptVerb::answer(std::string_view call) const {
   const auto policy = policy_of(*rules, args->pod);
   keep_where_room_is_made(*cluster, owner, &args->nodes);
   const auto ask = [&](const std::string& name, const Nodes::mapped_type& victims,
-                       const PreemptionCandidates& standing) {
+                       const PreemptionCandidates& candidates) {
     const auto node = cluster->find(name);
     if (node == cluster->end()) return ProposalAnswer{};
-    return correct_proposal(*node->second, name, owner, *parts, args->priority,
-                            *policy.on(node->second->labels).card, owners_of(victims), standing);
+    return correct_proposal(*node->second, name, owner, *parts, args->priority, *policy.on(node->second->labels).card,
+                            owners_of(victims), candidates);
   };
-  const auto standing = preemption_candidates_of(world_.model, {});
+  const auto candidates = preemption_candidates_of(world_.model, {});
   std::optional<PreemptionCandidates> with_budgets;
   for (auto at = args->nodes.begin(); at != args->nodes.end();) {
     auto& [name, victims] = *at;
-    auto answer = ask(name, victims, standing);
+    auto answer = ask(name, victims, candidates);
     if (answer.word == ProposalWord::kOthersFirst && !with_budgets) {
       const auto budgets = world_.budgets();
       if (!budgets) {
-        world_.log.warn("nobody is evicted for cards: the disruption budgets cannot be read",
+        world_.log.warn("no pod is evicted for cards: the PodDisruptionBudgets cannot be read",
                         {{"error", budgets.error().what}});
       }
-      // Without them nobody may be asked to go.
+      // Without the budgets no pod may be evicted.
       with_budgets = budgets ? preemption_candidates_of(world_.model, *budgets)
                              : preemption_candidates_of(world_.model, {}, [](const Owner&) { return true; });
     }
@@ -77,7 +77,7 @@ std::string PreemptVerb::answer(std::string_view call) const {
     }
     at = answer.word == ProposalWord::kInVain ? args->nodes.erase(at) : std::next(at);
   }
-  if (!args->nodes.empty() && world_.at_work) world_.at_work(owner);
+  if (!args->nodes.empty() && world_.on_preempt) world_.on_preempt(owner);
   return codec::preemption_result(args->nodes);
 }
 

@@ -13,26 +13,28 @@
 
 namespace carve::control {
 
-/// The answer to kube-scheduler's preempt call. It comes for a pod that lacks CPU or the like: kube-scheduler proposes
-/// who would have to go on which nodes, and evicts by what is answered. Where cards are missing as well the proposal is
-/// corrected (core/cluster/proposal.h): a node on which the pod would not fit by card after it is dropped, so that
-/// nobody is evicted in vain; on others those go first whom the cards need. Where room is made for the pod already,
-/// that node is the only one. Pods that lack nothing but cards are the Preemptor's. Safe from any thread, on any
-/// replica.
+/// Answers kube-scheduler's preempt call. kube-scheduler makes this call for a pod that lacks CPU or another resource
+/// of its own: it proposes victims per node, and evicts according to the answer. If the pod also lacks cards, the
+/// answer corrects the proposal (core/cluster/proposal.h): it drops a node where the pod would still not fit by card,
+/// so that no pod is evicted unnecessarily. On a node where cards need other victims, it names those first;
+/// kube-scheduler proposes again when they are gone. If room is already being made for the pod on a node, the answer
+/// contains only that node. Pods that lack only cards are the Preemptor's task. Safe from any thread, on any replica.
 class PreemptVerb {
  public:
   struct World {
     const ClusterModel& model;
     codec::DialectSettings settings;
     std::function<std::shared_ptr<const PlacementRules>()> rules;
-    std::function<Result<std::vector<codec::Budget>>()> budgets;  // as they are now; asked for only where it matters
-    std::function<void(const Owner&)> at_work;  // kube-scheduler evicts for that pod: nobody else is to; may be empty
+    std::function<Result<std::vector<codec::Budget>>()> budgets;  // the current ones; called only if needed
+    /// kube-scheduler evicts for that pod, so no other component should; may be empty.
+    std::function<void(const Owner&)> on_preempt;
     Log& log;
   };
   explicit PreemptVerb(World world) : world_(std::move(world)) {}
 
-  /// ExtenderPreemptionArgs in, ExtenderPreemptionResult out. A call that cannot be read drops all nodes.
-  ///   cost    preemption_candidates_of(); correct_proposal() per node; one list of budgets where cards need others
+  /// Takes ExtenderPreemptionArgs and returns ExtenderPreemptionResult. For a call that cannot be parsed the result
+  /// contains no node.
+  ///   cost    preemption_candidates_of(); correct_proposal() per node; one list of budgets if cards need other victims
   [[nodiscard]] std::string answer(std::string_view call) const;
 
  private:

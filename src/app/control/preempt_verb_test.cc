@@ -29,7 +29,7 @@ class PreemptVerbTest : public ::testing::Test {
                          pod_object({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)}),
                                      .phase = "Running", .more = more, .priority = priority})});
   }
-  /// What kube-scheduler is told, whose proposal is that: node → UIDs.
+  /// The answer to kube-scheduler's proposal: node → UIDs.
   std::string answer(const std::string& gib, const std::map<std::string, Strings>& proposed, bool slots = true) {
     std::map<std::string, codec::PreemptionArgs::Victims> nodes;
     for (const auto& [node, uids] : proposed) nodes[node] = {uids, 0};
@@ -48,31 +48,34 @@ class PreemptVerbTest : public ::testing::Test {
   std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>(rules_of(kPolicies[0]));
   Result<std::vector<codec::Budget>> budgets = std::vector<codec::Budget>();
   int asked = 0;
-  Strings at_work;
-  PreemptVerb verb{{model, {}, [this] { return rules; },
+  Strings preempting;
+  PreemptVerb verb{{model,
+                    {},
+                    [this] { return rules; },
                     [this] {
                       ++asked;
                       return budgets;
                     },
-                    [this](const Owner& owner) { at_work.push_back(owner.uid); }, log}};
+                    [this](const Owner& owner) { preempting.push_back(owner.uid); },
+                    log}};
 };
 
-TEST_F(PreemptVerbTest, ANodeWhereItFitsByCardThenKeepsItsVictims) {
+TEST_F(PreemptVerbTest, KeepsTheVictimsOfANodeWhereThePodWillFitByCard) {
   holds("top", "n1", 16, 20);
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"other"}}, {"far", {"cpu"}}}), nodes({{"n2", {"other"}}}));
-  EXPECT_THAT(at_work, ElementsAre("p"));
-  EXPECT_EQ(asked, 0) << "nobody goes for cards";
+  EXPECT_THAT(preempting, ElementsAre("p"));
+  EXPECT_EQ(asked, 0) << "no pod is evicted for cards";
 }
 
-TEST_F(PreemptVerbTest, APodWithoutCardsIsKubeSchedulersOwnMatterAndNonsenseIsNobodys) {
+TEST_F(PreemptVerbTest, LeavesPodsWithoutCardsUnchangedAndDropsInvalidCalls) {
   EXPECT_EQ(answer("0", {{"n1", {"x"}}, {"far", {"y"}}}), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(answer("64", {{"n1", {"x"}}, {"far", {"y"}}}, false), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(verb.answer("{"), nodes({}));
   EXPECT_EQ(answer("x", {{"n1", {"x"}}}), nodes({}));
-  EXPECT_THAT(at_work, IsEmpty());
+  EXPECT_THAT(preempting, IsEmpty());
 }
 
-TEST_F(PreemptVerbTest, WhereCardsNeedOthersTheseGoFirst) {
+TEST_F(PreemptVerbTest, NamesTheVictimsThatCardsNeedFirst) {
   holds("a", "n1", 16);
   holds("top", "n2", 16, 20);
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"cpu"}}}), nodes({{"n1", {"a"}}}));
@@ -83,7 +86,7 @@ TEST_F(PreemptVerbTest, WhereCardsNeedOthersTheseGoFirst) {
   EXPECT_EQ(answer("8", {{"n1", {"b", "cpu"}}}), nodes({{"n1", {"b", "cpu"}}}));
 }
 
-TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadProtectsAll) {
+TEST_F(PreemptVerbTest, RespectsBudgetsAndTreatsUnreadableOnesAsProtection) {
   holds("a", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
   const auto one = codec::parse_budget(R"({"metadata":{"name":"b","namespace":"s"},"spec":{"selector":{"matchLabels":)"
                                        R"({"app":"safe"}}},"status":{"disruptionsAllowed":0}})");
@@ -92,16 +95,17 @@ TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadPro
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({}));
   budgets = fail(Code::kUnavailable, "away");
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({}));
-  EXPECT_THAT(at_work, IsEmpty());
+  EXPECT_THAT(preempting, IsEmpty());
   budgets = std::vector<codec::Budget>();
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({{"n1", {"a"}}}));
 }
 
-/// The second time, when those have gone whom the cards needed: what CPU still needs, on that node and on no other.
-TEST_F(PreemptVerbTest, WhereRoomIsMadeForThePodThatNodeIsTheOnlyOne) {
+/// The second call, after the victims that the cards needed are gone: the victims for CPU, on that node only.
+TEST_F(PreemptVerbTest, KeepsOnlyTheNodeWhereRoomIsBeingMade) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
-  model.put_reservation("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
-                 clock.now() + std::chrono::seconds(60));
+  model.put_nominated_reservation("n1",
+                                  {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
+                                  clock.now() + std::chrono::seconds(60));
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"cpu"}}}), nodes({{"n1", {"cpu"}}}));
   EXPECT_EQ(answer("8", {{"n2", {"cpu"}}}), nodes({}));
 }

@@ -5,7 +5,7 @@
 namespace carve::control {
 
 PreemptionCandidates preemption_candidates_of(const ClusterModel& model, const std::vector<codec::Budget>& budgets,
-                     const std::function<bool(const Owner&)>& spare) {
+                                              const std::function<bool(const Owner&)>& spare) {
   PreemptionCandidates all;
   for (const auto& budget : budgets) all.allowed.push_back(budget.allowed);
   for (const auto& uid : model.departed()) all.going.insert({OwnerKind::kPod, uid});

@@ -9,14 +9,14 @@
 
 namespace carve::control {
 
-/// Everybody who holds cards, and whether they may be asked to go: not static pods, nor those whom `spare` names. Who
-/// is deleted, has ended, or went and may still hold, is going.
+/// All pods that hold cards, except static pods and those for which `spare` returns true. A pod that is being deleted,
+/// has ended, or is deleted and may still hold slices counts as going.
 ///   cost    all placed pods, times the budgets
 [[nodiscard]] PreemptionCandidates preemption_candidates_of(const ClusterModel& model,
                                                             const std::vector<codec::Budget>& budgets,
                                                             const std::function<bool(const Owner&)>& spare = {});
 
-/// All disruption budgets of the cluster, as the server has them now.
+/// All PodDisruptionBudgets of the cluster, read from the server now.
 ///   errors  KubeApi::list()'s, parse_budget()'s
 [[nodiscard]] Result<std::vector<codec::Budget>> read_budgets(KubeApi& api);
 

@@ -22,28 +22,28 @@ using Strings = std::vector<std::string>;
 class PreemptorTest : public ::testing::Test, protected Leading {
  protected:
   PreemptorTest() : Leading({gpu("n1", "GPU-1"), gpu("n2", "GPU-2")}) { sync(model, api); }
-  /// A pod with what it holds; its card is its node's.
+  /// A pod that holds a slice of its node's card.
   void holds(const std::string& uid, const std::string& node, std::uint64_t gib, int priority = 0,
              const std::string& more = "") {
     const std::string card = node == "n1" ? "GPU-1" : "GPU-2";
     add({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)}), .phase = "Running",
          .gib = std::to_string(gib), .more = more, .priority = priority});
   }
-  /// kube-scheduler asked about it a moment ago: on these nodes only cards are missing.
-  void turn_away(const std::string& uid, const Strings& nodes) {
-    turned_away.put(uid, nodes, clock.now() - Preemptor::kSettle);
+  /// kube-scheduler asked about the pod a moment ago: on these nodes it lacks only cards.
+  void reject(const std::string& uid, const Strings& nodes) {
+    unschedulable.put(uid, nodes, clock.now() - Preemptor::kSettle);
   }
-  /// A pod that waits, as kube-scheduler asked about it just now: on these nodes only cards are missing.
+  /// A waiting pod that kube-scheduler has just asked about: on these nodes it lacks only cards.
   void waits(const std::string& uid, const std::string& gib, int priority, const Strings& nodes = {"n1", "n2"}) {
     add({.uid = uid, .gib = gib, .priority = priority});
-    turn_away(uid, nodes);
+    reject(uid, nodes);
   }
   void budget(const std::string& name, const std::string& app, int allowed) {
     api.put("/apis/policy/v1/namespaces/s/poddisruptionbudgets/" + name,
             R"({"metadata":{"name":")" + name + R"(","namespace":"s"},"spec":{"selector":{"matchLabels":{"app":")" +
                 app + R"("}}},"status":{"disruptionsAllowed":)" + std::to_string(allowed) + "}}");
   }
-  /// Who was evicted, in the order in which it was asked; not those who were only asked about.
+  /// The evicted pods in the order of the requests, without dry runs.
   Strings evicted() {
     Strings names;
     for (const auto& write : api.writes()) {
@@ -52,35 +52,35 @@ class PreemptorTest : public ::testing::Test, protected Leading {
     }
     return names;
   }
-  /// The watch tells that an evicted pod is gone; its card's object did not name it any more.
-  void gone(const std::string& uid, const std::string& node, std::uint64_t gib) {
+  /// The watch shows that an evicted pod is deleted; its card's object no longer names it.
+  void deleted(const std::string& uid, const std::string& node, std::uint64_t gib) {
     const std::string card = node == "n1" ? "GPU-1" : "GPU-2";
     model.pods().change({KubeChange::Kind::kDeleted,
                          pod_object({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)})})});
   }
   std::string nominated(const std::string& uid) { return pod(uid).nominated; }
-  /// kube-scheduler writes it to the pod's status, and the watch tells of it; no node: it takes the name back.
-  void scheduler_names(const std::string& uid, const std::string& node) {
+  /// kube-scheduler writes the nomination to the pod's status, and the watch shows it; empty node: it clears it.
+  void scheduler_nominates(const std::string& uid, const std::string& node) {
     auto object = nlohmann::json::parse(*api.object(pod_path(uid)));
     object["status"].erase("nominatedNodeName");
     if (!node.empty()) object["status"]["nominatedNodeName"] = node;
     api.put(pod_path(uid), object.dump());
-    tell_model(uid);
+    deliver(uid);
   }
   std::string why_not(const std::string& uid, const std::string& gib, int priority, const std::string& node) {
     const auto text = pod_object({.uid = uid, .gib = gib, .priority = priority});
-    const auto asks = known_pod(*codec::parse_cluster_pod(text), {});
+    const auto asks = pod_entry_of(*codec::parse_cluster_pod(text), {});
     const auto found = fit(*model.snapshot(), asks->owner(), asks->parts, {node}, kPolicies[0], priority);
     return found.refused.empty() ? "" : found.refused.front().why;
   }
-  UnschedulablePods turned_away;
-  std::vector<codec::UnschedulablePodsNote> handed;
-  Preemptor preemptor{{model, leader, api, clock, log, turned_away, binpack,
-                       [this](codec::EventNote one) { note(std::move(one)); },
-                       [this](const codec::UnschedulablePodsNote& one) { handed.push_back(one); }}};
+  UnschedulablePods unschedulable;
+  std::vector<codec::UnschedulablePodsNote> forwarded;
+  Preemptor preemptor{{model, leader, api, clock, log, unschedulable, binpack,
+                       [this](codec::EventNote one) { record_event(std::move(one)); },
+                       [this](const codec::UnschedulablePodsNote& one) { forwarded.push_back(one); }}};
 };
 
-TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
+TEST_F(PreemptorTest, EvictsOnlyNeededVictimsAndNominatesTheNode) {
   holds("a", "n1", 8);
   holds("b", "n1", 8);
   holds("c", "n2", 6, 3);
@@ -89,30 +89,31 @@ TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
   preemptor.step();
   EXPECT_THAT(evicted(), SizeIs(1));
   EXPECT_EQ(nominated("high"), "n1");
-  ASSERT_THAT(told, SizeIs(2));
-  EXPECT_THAT(told[0].message, HasSubstr("evicted for s/high (priority 1000 > 0): on node n1; c: 8 GiB"));
-  EXPECT_EQ(told[1].name, "high");
-  EXPECT_THAT(told[1].message, HasSubstr("waits for s/" + evicted()[0] + " on node n1 to end"));
-  tell_model("high");
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_THAT(events[0].message,
+              HasSubstr("evicted for pod s/high (priority 1000 > 0); held on node n1: container c: 8 GiB"));
+  EXPECT_EQ(events[1].name, "high");
+  EXPECT_THAT(events[1].message, HasSubstr("waits for s/" + evicted()[0] + " on node n1 to end (evicted"));
+  deliver("high");
   for (int i = 0; i < 20; ++i) {
     clock.advance(1s);
     leader.step();
-    turn_away("high", {"n1", "n2"});
+    reject("high", {"n1", "n2"});
     preemptor.step();
   }
-  EXPECT_THAT(evicted(), SizeIs(1)) << "while the first ones end nobody else goes";
+  EXPECT_THAT(evicted(), SizeIs(1)) << "no other pod is evicted while the first victims end";
 }
 
-TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
+TEST_F(PreemptorTest, KeepsTheRoomForThePodUntilItIsBound) {
   holds("a", "n1", 16);
   holds("c", "n2", 16, 2000);
   waits("high", "10", 1000);
   preemptor.step();
   ASSERT_THAT(evicted(), ElementsAre("a"));
-  gone("a", "n1", 16);
+  deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   EXPECT_THAT(why_not("other", "8", 1000, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
-  EXPECT_EQ(why_not("other", "6", 0, "n1"), "") << "what is beyond it is anybody's";
+  EXPECT_EQ(why_not("other", "6", 0, "n1"), "") << "the rest of the card is free for all";
   EXPECT_EQ(why_not("above", "16", 1001, "n1"), "");
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
   const auto high = model.pod("high");
@@ -120,31 +121,31 @@ TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
   const auto bound = model.reserve("n1", *high, kPolicies[0], leader.epoch());
   ASSERT_TRUE(bound) << bound.error().what;
   add({.uid = "high", .node = "n1", .record = record_text(bound->slices), .gib = "10", .priority = 1000});
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
   EXPECT_EQ(why_not("other", "6", 0, "n1"), "");
 }
 
-TEST_F(PreemptorTest, RoomThatNobodyCameForIsGivenUp) {
+TEST_F(PreemptorTest, GivesUpRoomThatThePodDoesNotUse) {
   holds("a", "n1", 16);
   waits("high", "10", 1000, {"n1"});
   holds("c", "n2", 16, 2000);
   preemptor.step();
   ASSERT_THAT(evicted(), ElementsAre("a"));
-  tell_model("high");
-  gone("a", "n1", 16);
+  deliver("high");
+  deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   preemptor.step();
-  EXPECT_EQ(model.stats().held, 1U);
+  EXPECT_EQ(model.stats().nominated, 1U);
   clock.advance(Preemptor::kFreeFor);
   lead();
   preemptor.step();
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
   EXPECT_EQ(nominated("high"), "");
   EXPECT_EQ(preemptor.stats().given_up, 1U);
   EXPECT_EQ(why_not("other", "16", 0, "n1"), "");
 }
 
-TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
+TEST_F(PreemptorTest, EvictsNoPodForAnEqualPriorityOrWithoutEffect) {
   holds("a", "n1", 16, 5);
   holds("b", "n2", 16, 5);
   waits("equal", "8", 5);
@@ -153,15 +154,15 @@ TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
   auto never = nlohmann::json::parse(pod_object({.uid = "never", .priority = 1000}));
   never["spec"]["preemptionPolicy"] = "Never";
   api.put(pod_path("never"), never.dump());
-  tell_model("never");
-  turn_away("never", {"n1", "n2"});
+  deliver("never");
+  reject("never", {"n1", "n2"});
   add({.uid = "untried", .priority = 1000});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
+TEST_F(PreemptorTest, EvictsNoPodWhileItFitsOrAnEndingPodMakesRoom) {
   holds("a", "n1", 16);
   holds("b", "n2", 8, 0);
   waits("fits", "8", 1000);
@@ -170,13 +171,13 @@ TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
   holds("ends", "n2", 8, 7, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   waits("soon", "8", 1000);
   clock.advance(2s);
-  turn_away("fits", {"n1", "n2"});
-  turn_away("soon", {"n1", "n2"});
+  reject("fits", {"n1", "n2"});
+  reject("soon", {"n1", "n2"});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
 }
 
-TEST_F(PreemptorTest, ABudgetProtectsAndOthersAreChosen) {
+TEST_F(PreemptorTest, ChoosesOtherVictimsIfABudgetProtectsOne) {
   holds("cheap", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
   holds("dear", "n2", 16, 7);
   budget("one", "safe", 0);
@@ -185,19 +186,19 @@ TEST_F(PreemptorTest, ABudgetProtectsAndOthersAreChosen) {
   EXPECT_THAT(evicted(), ElementsAre("dear"));
 }
 
-TEST_F(PreemptorTest, WhereOnlyBudgetsStandInTheWayItIsSaid) {
+TEST_F(PreemptorTest, ReportsThatOnlyBudgetsPreventTheEviction) {
   holds("cheap", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
   holds("top", "n2", 16, 2000);
   budget("one", "safe", 0);
   waits("high", "8", 1000);
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_THAT(told[0].message, HasSubstr("PodDisruptionBudgets protect them"));
-  EXPECT_EQ(model.stats().held, 0U);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_THAT(events[0].message, HasSubstr("PodDisruptionBudgets protect them"));
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
+TEST_F(PreemptorTest, ChoosesOtherVictimsAfterARefusedEviction) {
   holds("cheap", "n1", 16);
   holds("dear", "n2", 16, 7);
   waits("high", "8", 1000);
@@ -205,16 +206,16 @@ TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
   EXPECT_EQ(nominated("high"), "");
-  EXPECT_EQ(model.stats().held, 0U);
-  tell_model("high");
-  clock.advance(Preemptor::kAgain);
+  EXPECT_EQ(model.stats().nominated, 0U);
+  deliver("high");
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("dear"));
   EXPECT_EQ(nominated("high"), "n2");
 }
 
-// 5xx: the server gave up on the write, and it may have been done.
-TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoes) {
+// 5xx: the eviction may have taken effect.
+TEST_F(PreemptorTest, ReadsThePodAfterAServerErrorOnEviction) {
   holds("cheap", "n1", 16);
   holds("dear", "n2", 16, 7);
   waits("high", "8", 1000);
@@ -222,26 +223,26 @@ TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoe
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("cheap"));
   EXPECT_EQ(nominated("high"), "n1");
-  EXPECT_EQ(model.stats().held, 1U) << "the room of the one that goes is kept";
+  EXPECT_EQ(model.stats().nominated, 1U) << "the room of the ending pod is kept";
   EXPECT_EQ(preemptor.stats().undone, 0U);
 }
 
-TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
+TEST_F(PreemptorTest, TreatsAPodWithTwoBudgetsAsNotEvicted) {
   holds("cheap", "n1", 16);
   holds("dear", "n2", 16, 7);
   waits("high", "8", 1000);
-  // What the Eviction API says of a pod with more than one PodDisruptionBudget: a plain 500.
+  // The Eviction API's answer for a pod with more than one PodDisruptionBudget: a plain 500.
   api.fail_next({.verb = "create", .path = "cheap/eviction", .code = Code::kInternal});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  EXPECT_EQ(model.stats().held, 0U);
-  tell_model("high");
-  clock.advance(Preemptor::kAgain);
+  EXPECT_EQ(model.stats().nominated, 0U);
+  deliver("high");
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("dear"));
 }
 
-TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
+TEST_F(PreemptorTest, EvictsAllOfSeveralVictimsOrNone) {
   holds("a", "n1", 8);
   holds("b", "n1", 8);
   holds("top", "n2", 16, 2000);
@@ -251,12 +252,12 @@ TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
   EXPECT_THAT(evicted(), IsEmpty());
   clock.advance(Preemptor::kBudgetAgain);
   lead();
-  turn_away("high", {"n1", "n2"});
+  reject("high", {"n1", "n2"});
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("a", "b"));
 }
 
-TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
+TEST_F(PreemptorTest, TouchesTheNodeIfTheSchedulersCallIsOld) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   waits("high", "8", 1000);
@@ -266,124 +267,125 @@ TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
   EXPECT_THAT(evicted(), IsEmpty());
   const bool touched = api.object("/api/v1/nodes/n1")->find("slices-free") != std::string::npos;
   EXPECT_TRUE(touched);
-  turn_away("high", {"n2"});
-  clock.advance(Preemptor::kAgain);
+  reject("high", {"n2"});
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("b"));
 }
 
-TEST_F(PreemptorTest, WhoDoesNotLeadEvictsNobodyAndTellsTheLeader) {
+TEST_F(PreemptorTest, FollowerEvictsNoPodAndReportsToTheLeader) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   clock.advance(1h);
   waits("high", "8", 1000);
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  ASSERT_THAT(handed, SizeIs(1));
-  EXPECT_EQ(handed[0].uid, "high");
-  EXPECT_THAT(handed[0].nodes, ElementsAre("n1", "n2"));
+  ASSERT_THAT(forwarded, SizeIs(1));
+  EXPECT_EQ(forwarded[0].uid, "high");
+  EXPECT_THAT(forwarded[0].nodes, ElementsAre("n1", "n2"));
 }
 
-TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
+TEST_F(PreemptorTest, FollowerKeepsTheRoomOfANomination) {
   clock.advance(1h);  // it does not lead
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   holds("top", "n2", 16, 2000);
   add({.uid = "high", .gib = "10", .priority = 1000});
-  scheduler_names("high", "n1");
+  scheduler_nominates("high", "n1");
   preemptor.step();
-  EXPECT_EQ(model.stats().held, 1U);
-  gone("a", "n1", 16);
+  EXPECT_EQ(model.stats().nominated, 1U);
+  deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   EXPECT_THAT(why_not("other", "8", 0, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
   model.pods().change({KubeChange::Kind::kDeleted, *api.object(pod_path("high"))});
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
+TEST_F(PreemptorTest, DoesNotRepeatKubeSchedulersOwnNomination) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   holds("top", "n2", 16, 2000);
   add({.uid = "high", .gib = "10", .priority = 1000});
-  scheduler_names("high", "n1");
+  scheduler_nominates("high", "n1");
   preemptor.step();
-  ASSERT_EQ(model.stats().held, 1U);
-  scheduler_names("high", "");
+  ASSERT_EQ(model.stats().nominated, 1U);
+  scheduler_nominates("high", "");
   clock.advance(5s);
   leader.step();
   preemptor.step();
   EXPECT_EQ(nominated("high"), "");
 }
 
-/// It may be choosing whom it evicts itself, on nodes that lack CPU as well (preempt_verb.h).
-TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
+/// kube-scheduler may be choosing victims itself, on nodes that lack CPU as well (preempt_verb.h).
+TEST_F(PreemptorTest, EvictsNoPodWhileKubeSchedulerEvicts) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   waits("high", "8", 1000);
-  turned_away.put("high", {"n1"}, clock.now());
+  unschedulable.put("high", {"n1"}, clock.now());
   preemptor.step();
-  EXPECT_THAT(evicted(), IsEmpty()) << "its preempt call may come in a moment";
-  scheduler_names("high", "n2");
+  EXPECT_THAT(evicted(), IsEmpty()) << "kube-scheduler's preempt call may follow in a moment";
+  scheduler_nominates("high", "n2");
   clock.advance(1s);
   preemptor.step();
-  EXPECT_THAT(evicted(), IsEmpty()) << "whom it evicts on n2 is not known yet";
+  EXPECT_THAT(evicted(), IsEmpty()) << "kube-scheduler's victims on n2 are not known yet";
   for (int i = 0; i < 10; ++i) {
     clock.advance(1s);
     leader.step();
   }
-  turn_away("high", {"n1"});
+  reject("high", {"n1"});
   preemptor.step();
-  EXPECT_THAT(evicted(), ElementsAre("a")) << "that came to nothing";
+  EXPECT_THAT(evicted(), ElementsAre("a")) << "kube-scheduler evicted no pod";
 }
 
-TEST_F(PreemptorTest, SomebodyGoesForAPodThatIsTriedWithoutEnd) {
+TEST_F(PreemptorTest, EvictsForAPodThatIsRetriedWithoutPause) {
   holds("a", "n1", 16);
   add({.uid = "high", .gib = "8", .priority = 1000});
   for (auto passed = 0ms; passed < Preemptor::kPatience; passed += 10ms) {
-    turned_away.put("high", {"n1"}, clock.now());
+    unschedulable.put("high", {"n1"}, clock.now());
     preemptor.step();
-    ASSERT_THAT(evicted(), IsEmpty()) << "each time its preempt call may come in a moment; after ms " << passed.count();
+    ASSERT_THAT(evicted(), IsEmpty()) << "kube-scheduler's preempt call may follow in a moment; after ms "
+                                      << passed.count();
     clock.advance(10ms);
   }
-  turned_away.put("high", {"n1"}, clock.now());
+  unschedulable.put("high", {"n1"}, clock.now());
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("a"));
 }
 
-/// By a try of kube-scheduler's that was under way when the node was named.
-TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
+/// Cleared by a try of kube-scheduler that was in progress when the node was nominated.
+TEST_F(PreemptorTest, NominatesAgainAfterAClearedNomination) {
   holds("a", "n1", 16);
   waits("high", "10", 1000, {"n1"});
   preemptor.step();
   ASSERT_THAT(evicted(), ElementsAre("a"));
-  tell_model("high");
-  scheduler_names("high", "");
+  deliver("high");
+  scheduler_nominates("high", "");
   preemptor.step();
-  EXPECT_EQ(nominated("high"), "") << "not as often as it may be taken back";
-  clock.advance(Preemptor::kAgain);
+  EXPECT_EQ(nominated("high"), "") << "at most once per kRetry";
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_EQ(nominated("high"), "n1");
   const auto untouched = *api.object("/api/v1/nodes/n1");
-  tell_model("high");
-  gone("a", "n1", 16);
+  deliver("high");
+  deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   leader.step();
-  scheduler_names("high", "");
+  scheduler_nominates("high", "");
   preemptor.step();
   EXPECT_EQ(nominated("high"), "n1");
-  EXPECT_NE(*api.object("/api/v1/nodes/n1"), untouched) << "the room is there: it is to be tried again";
-  clock.advance(1h);  // it leads no more
-  tell_model("high");
-  scheduler_names("high", "");
+  EXPECT_NE(*api.object("/api/v1/nodes/n1"), untouched) << "the room is free: kube-scheduler must retry";
+  clock.advance(1h);  // it no longer leads
+  deliver("high");
+  scheduler_nominates("high", "");
   preemptor.step();
-  EXPECT_EQ(nominated("high"), "") << "another's to name";
+  EXPECT_EQ(nominated("high"), "") << "the leader nominates";
 }
 
-TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
+TEST_F(PreemptorTest, DoesNotEvictAStaticPod) {
   const auto record = record_text({slice("static", "GPU-1", 16)});
   auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));
   object["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
   api.put(pod_path("static"), object.dump());
-  tell_model("static");
+  deliver("static");
   waits("high", "8", 1000, {"n1"});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());

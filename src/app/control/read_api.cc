@@ -20,7 +20,8 @@ const CardState* card_of(const ClusterState& cluster, const codec::GpuObject& gp
   return node == cluster.end() ? nullptr : node->second->ledger.find(gpu.card.id);
 }
 
-/// What the ledger books on the card and its node has not said yet: room set aside, and pods that were bound just now.
+/// Adds the slices that the ledger books on the card and that its node has not reported yet: room set aside, and
+/// recently bound pods.
 void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::GpuObject* gpu) {
   const CardState* card = card_of(cluster, *gpu);
   if (card == nullptr) return;
@@ -37,7 +38,7 @@ void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::G
 }
 
 std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules) {
-  if (!pod.nonsense.empty()) return pod.nonsense;
+  if (!pod.request_error.empty()) return pod.request_error;
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
   if (names.empty()) return "no node has cards";
@@ -53,7 +54,7 @@ codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) 
   for (const auto& pod : model.pods_where([](const PodEntry& one) { return one.waits(); })) {
     const bool asked = rules != nullptr && waiting.size() < kWhys;
     waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts),
-                       asked ? why_it_waits(*pod, *cluster, *rules) : pod->nonsense});
+                       asked ? why_it_waits(*pod, *cluster, *rules) : pod->request_error});
   }
   auto cards = model.gpu_objects();
   for (auto& gpu : cards) {

@@ -36,29 +36,29 @@ class ReadApi : public ::testing::Test {
   codec::GpuObject card = gpu("n1", "GPU-0");
 };
 
-TEST_F(ReadApi, ShowsWhatARecordGivesBeforeItsNodeSaysSo) {
+TEST_F(ReadApi, ShowsARecordsSlicesBeforeItsNodeReportsThem) {
   EXPECT_THAT(holders(), ElementsAre("s/u1"));
   EXPECT_EQ(codec::use_of(view_of(model).cards.at(0)).memory, Bytes::gib(4));
 }
 
-TEST_F(ReadApi, ShowsASliceOnceWhenBothSaySo) {
+TEST_F(ReadApi, ShowsASliceOnceIfBothReportIt) {
   say({holder(slice("u1", "GPU-0", 4))});
   EXPECT_THAT(holders(), SizeIs(1));
   EXPECT_EQ(codec::use_of(view_of(model).cards.at(0)).memory, Bytes::gib(4));
 }
 
-TEST_F(ReadApi, ShowsWhatANodeStillHoldsOfAPodThatIsGone) {
+TEST_F(ReadApi, ShowsSlicesOfADeletedPodWhileItsNodeReportsThem) {
   say({holder(slice("gone", "GPU-0", 2))});
   EXPECT_THAT(holders(), ElementsAre("s/p", "s/u1"));
 }
 
-/// kube-scheduler's events say it of one pod; a dashboard asks for all.
+/// kube-scheduler's events say it about one pod; a dashboard needs it for all pods.
 TEST_F(ReadApi, SaysWhyAPodWaits) {
   const auto rules = rules_of(kPolicies[0]);
   for (const auto& [uid, gib] : {std::pair<std::string, std::string>{"a", "13"}, {"b", "3"}, {"c", "x"}})
     model.pods().change({KubeChange::Kind::kPut, pod_object({.uid = uid, .gib = gib})});
   const auto waiting = view_with_whys(model, rules).waiting;
-  ASSERT_THAT(waiting, SizeIs(2)) << "what asks for nonsense is refused, and waits for nothing";
+  ASSERT_THAT(waiting, SizeIs(2)) << "an invalid request does not count as waiting";
   EXPECT_EQ(waiting[0].why, "1 node: no room for 13 GiB, besteffort: 1 card: largest free slice 12 GiB < 13 GiB");
   EXPECT_EQ(waiting[1].why, "fits on n1; it waits for something else");
   EXPECT_EQ(view_of(model).waiting[0].why, "");

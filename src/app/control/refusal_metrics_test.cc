@@ -1,4 +1,4 @@
-// What control refuses, counted: from the call to the text that Prometheus reads.
+// The counters of refusals, from the call to the text that Prometheus reads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::shared_ptr<NodeState> node(const char* uuid, std::uint64_t used_gib, std::u
   return state;
 }
 
-/// The families that are counted here, as they stand in the text.
+/// The text of the families under test.
 std::string text_of(const ControlMetrics& metrics) {
   codec::MetricsText text;
   metrics.write(&text);
@@ -51,8 +51,8 @@ std::string asking(const std::string& limits, const std::string& more = "") {
 }
 
 constexpr char kGolden[] =
-    "# HELP carve_control_filter_refusals_total Nodes refused in filter calls, by what kept the pod from them: of "
-    "several reasons the nearest one.\n"
+    "# HELP carve_control_filter_refusals_total Nodes refused in filter calls, by reason; of several reasons the one "
+    "of the card that comes nearest.\n"
     R"(# TYPE carve_control_filter_refusals_total counter
 carve_control_filter_refusals_total{reason="memory"} 1
 carve_control_filter_refusals_total{reason="compute"} 1
@@ -69,8 +69,8 @@ carve_control_filter_refusals_total{reason="no_card"} 2
 carve_control_filter_refusals_total{reason="agent_leaving"} 2
 carve_control_filter_refusals_total{reason="conflicting_plugin"} 1
 )"
-    "# HELP carve_control_admission_refusals_total Reviews of pods that were refused, by what was wrong; one with "
-    "several faults counts under each.\n"
+    "# HELP carve_control_admission_refusals_total Refused admission reviews of pods, by fault; a review with several "
+    "faults counts under each of them.\n"
     R"(# TYPE carve_control_admission_refusals_total counter
 carve_control_admission_refusals_total{reason="unreadable"} 1
 carve_control_admission_refusals_total{reason="request"} 1
@@ -127,15 +127,15 @@ void refuse_pods(ControlMetrics* metrics) {
   (void)admission.validate(review(asking(gpu)));
 }
 
-TEST(RefusalMetrics, CountWhatWasRefusedByReasonAndNothingElse) {
+TEST(RefusalMetrics, CountRefusalsByReason) {
   ControlMetrics metrics;
   filter_two_pods(&metrics);
   refuse_pods(&metrics);
   EXPECT_EQ(text_of(metrics), kGolden);
 }
 
-/// What an operator looks up; a family that is missing there was forgotten.
-TEST(Metrics, EveryFamilyStandsInTheOperatorsTable) {
+/// Every family and every reason must be in deploy/control/README.md.
+TEST(Metrics, AreAllListedInTheOperatorsTable) {
   std::ifstream file(CARVE_DEPLOY "/control/README.md");
   const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   codec::MetricsText text;
@@ -154,7 +154,7 @@ TEST(Metrics, EveryFamilyStandsInTheOperatorsTable) {
     ++families;
   }
   EXPECT_GT(families, 20U);
-  for (const auto word : kHindranceWords) EXPECT_NE(readme.find("`" + std::string(word) + "`"), std::string::npos);
+  for (const auto word : kUnschedulableWords) EXPECT_NE(readme.find("`" + std::string(word) + "`"), std::string::npos);
   for (const auto word : kAdmissionFaultWords) EXPECT_NE(readme.find("`" + std::string(word) + "`"), std::string::npos);
 }
 

@@ -15,8 +15,8 @@
 #include "codec/record.h"
 #include "port/testing/relayed_kube_api.h"
 
-// RA-3: the clocks of two replicas differ by five seconds. Whatever they show, the same pods get the same cards, no
-// epoch is used twice, and a past leader's record is known as one.
+// RA-3: the clocks of two replicas differ by five seconds. Regardless of these clocks, the same pods get the same
+// cards, no epoch is used twice, and the server rejects a past leader's record.
 namespace carve::control {
 namespace {
 
@@ -29,7 +29,7 @@ using carve::testing::RelayedKubeApi;
 constexpr auto kLease = "/apis/coordination.k8s.io/v1/namespaces/carve-system/leases/carve-control";
 constexpr char kOk[] = R"({"Error":""})";
 
-/// A machine of its own: time passes there as everywhere, and its clocks show something else.
+/// The clocks of another machine: they run at the same rate and show a different time.
 class ShiftedClock final : public Clock {
  public:
   ShiftedClock(ManualClock& real, Duration since_boot, Duration wall)
@@ -46,7 +46,7 @@ class ShiftedClock final : public Clock {
   Duration wall_;
 };
 
-/// The server with deploy/control/leader-policy.yaml in it: a record below the lease's epoch is refused.
+/// A server that enforces deploy/control/leader-policy.yaml: it refuses a record below the Lease's epoch.
 class Fenced final : public RelayedKubeApi {
  public:
   explicit Fenced(FakeKubeApi& server) : RelayedKubeApi(server), server_(server) {}
@@ -65,19 +65,19 @@ class Fenced final : public RelayedKubeApi {
     return written;
   }
 
-  std::vector<std::uint64_t> accepted;  // epochs of the records, in the order in which they were written
+  std::vector<std::uint64_t> accepted;  // epochs of the records in the order of the writes
   int refused = 0;
 
  private:
   FakeKubeApi& server_;
 };
 
-/// One replica, wired as cmd/control_main.cc does; what its watches tell it is told by sync() of leading.h.
+/// One replica, wired as in cmd/control_main.cc; sync() of leading.h replaces its watches.
 struct Replica {
   Replica(KubeApi& server, ManualClock& real, Clock::Duration since_boot, Clock::Duration wall, std::string name)
       : api(server), clock(real, since_boot, wall), names{.identity = std::move(name)} {}
 
-  /// The node that kube-scheduler would take, by this replica's word; empty: none.
+  /// The node that kube-scheduler would choose after this replica's answer; empty: none.
   std::string choose(const std::string& uid) {
     const auto call = R"({"Pod":)" + *api.get(pod_path(uid), {}) + R"(,"NodeNames":["n1","n2","n3"]})";
     const auto scores = extender.prioritize(call);
@@ -92,11 +92,11 @@ struct Replica {
     return said == kOk;
   }
   [[nodiscard]] bool leads() const { return leader.leads_until(clock.now()); }
-  /// Both threads' work, one after the other.
+  /// The work of both threads, one after the other.
   Result<bool> caught_up(std::uint64_t term) {
-    static_cast<void>(catch_up(term));
-    catch_up.step();
-    return catch_up(term);
+    static_cast<void>(resync(term));
+    resync.step();
+    return resync(term);
   }
 
   KubeApi& api;
@@ -104,7 +104,7 @@ struct Replica {
   Leader::Names names;
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
-  TakeoverResync catch_up{api, model, clock};
+  TakeoverResync resync{api, model, clock};
   Leader leader{{api, clock, log, [this] { return epochs_so_far(model, clock); },
                  [this](std::uint64_t term) { return caught_up(term); }},
                 names};
@@ -134,7 +134,7 @@ struct Cluster {
     sync(made->model, made->api);
     return made;
   }
-  /// By the server's own objects: pod → node and cards, and what the cards come to.
+  /// From the server's objects: pod → node and cards; `gib`: the sum per card.
   std::map<std::string, std::string> placed(std::map<std::string, std::uint64_t>* gib) const {
     std::map<std::string, std::string> all;
     const auto pods = const_cast<FakeKubeApi&>(server).list("/api/v1/pods", {});
@@ -150,8 +150,9 @@ struct Cluster {
   }
 };
 
-/// Its clock is ahead, and it has written nothing: the Lease is the only thing that knows its epoch, and it is deleted.
-TEST(ReplicaClocks, TheNextLeadersEpochIsHigherThoughItsClockIsBehind) {
+/// The clock of the first leader is ahead, and it has written nothing: only the Lease contains its epoch, and the Lease
+/// is deleted.
+TEST(ReplicaClocks, NextEpochIsHigherEvenIfTheNextClockIsBehind) {
   Cluster cluster;
   cluster.real.advance(1h);
   const auto ahead = cluster.replica("ahead", 3h, 60s);
@@ -171,9 +172,9 @@ TEST(ReplicaClocks, TheNextLeadersEpochIsHigherThoughItsClockIsBehind) {
   EXPECT_GT(behind->leader.epoch(), ahead->leader.epoch());
 }
 
-/// What the API server goes by (leader-policy.yaml), with the record of one who was stopped between its last look and
+/// The API server's policy (leader-policy.yaml) with the record of a leader that was stopped between its last check and
 /// its write.
-TEST(ReplicaClocks, APastLeadersRecordIsKnownAsOne) {
+TEST(ReplicaClocks, ServerRejectsARecordOfAPastLeader) {
   for (const auto wall : {5s, -5s}) {
     Cluster cluster;
     cluster.real.advance(1h);
@@ -199,12 +200,12 @@ TEST(ReplicaClocks, APastLeadersRecordIsKnownAsOne) {
 
 struct Outcome {
   std::map<std::string, std::string> placed;
-  int leaderships = 0;
+  int terms = 0;
   int bound = 0;
 };
 
-/// Pods come and go, watches lag, leaders stop, their Lease is deleted, replicas start anew. What happens, and when, is
-/// the same for every `wall` and `since_boot`.
+/// Pods are created and deleted, watches lag, leaders stop, their Lease is deleted, replicas restart. The sequence of
+/// events and their times are the same for every `wall` and `since_boot`.
 void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outcome* outcome) {
   Cluster cluster;
   std::mt19937 random(seed);
@@ -212,14 +213,14 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
   cluster.real.advance(1h);
   const Clock::Duration boots[] = {0s, since_boot};
   const Clock::Duration walls[] = {0s, wall};
-  int lives = 0;
-  const auto born = [&](unsigned i) {
-    return cluster.replica("replica-" + std::to_string(lives++), boots[i], walls[i]);
+  int starts = 0;
+  const auto start = [&](unsigned i) {
+    return cluster.replica("replica-" + std::to_string(starts++), boots[i], walls[i]);
   };
-  std::unique_ptr<Replica> replicas[] = {born(0), born(1)};
+  std::unique_ptr<Replica> replicas[] = {start(0), start(1)};
   for (const int i : {0, 1, 0, 1}) replicas[i]->leader.step();
   int stopped[] = {0, 0};
-  auto calm = cluster.real.now();  // no Lease is deleted before: see below
+  auto calm = cluster.real.now();  // no Lease is deleted before this time: see below
   std::map<std::uint64_t, std::string> whose;
   int pods = 0;
   for (int step = 0; step < 150; ++step) {
@@ -233,9 +234,9 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
     } else if (what == 18) {
       stopped[one] = static_cast<int>(pick(40));
     } else if (what == 19) {
-      // Not with a Lease that is deleted in the same seconds: one that starts takes it for a new cluster's.
+      // Not within seconds of a deleted Lease: a starting replica would take the cluster for a new one.
       if (cluster.server.object(kLease)) {
-        replicas[one] = born(one);
+        replicas[one] = start(one);
         stopped[one] = 0;
         calm = cluster.real.now() + 10s;
       }
@@ -260,7 +261,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
       if (!replica->leads()) continue;
       const auto [at, fresh] = whose.emplace(replica->leader.epoch(), replica->names.identity);
       ASSERT_EQ(at->second, replica->names.identity) << "seed " << seed << ": epoch " << at->first << " twice";
-      outcome->leaderships += fresh ? 1 : 0;
+      outcome->terms += fresh ? 1 : 0;
     }
     ASSERT_FALSE(replicas[0]->leads() && replicas[1]->leads()) << "seed " << seed << ", step " << step;
     const auto placed = cluster.placed(nullptr);
@@ -270,7 +271,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
       const unsigned asked = pick(2);
       const auto node = replicas[asked]->choose(uid);
       if (node.empty()) continue;
-      // Whoever thinks that it leads is asked, also the one that does no longer.
+      // Every replica that believes that it leads gets the call, including a past leader.
       for (const unsigned j : {asked, 1 - asked}) {
         if (!replicas[j]->leads() || !replicas[j]->bind(uid, node)) continue;
         ++outcome->bound;
@@ -279,12 +280,13 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
     }
     std::map<std::string, std::uint64_t> gib;
     outcome->placed = cluster.placed(&gib);
-    for (const auto& [card, sum] : gib) ASSERT_LE(sum, 16U) << card << " is over, seed " << seed << ", step " << step;
+    for (const auto& [card, sum] : gib)
+      ASSERT_LE(sum, 16U) << card << " is overcommitted, seed " << seed << ", step " << step;
     cluster.real.advance(std::chrono::milliseconds(100 + pick(900)));
   }
-  EXPECT_EQ(cluster.api.refused, 0) << "each knew by itself that it leads no more";
+  EXPECT_EQ(cluster.api.refused, 0) << "each past leader detected by itself that it no longer leads";
   EXPECT_TRUE(std::is_sorted(cluster.api.accepted.begin(), cluster.api.accepted.end())) << "seed " << seed;
-  cluster.real.advance(Binder::kForgotten);
+  cluster.real.advance(Binder::kWriteExpired);
   for (const auto& replica : replicas) {
     sync(replica->model, replica->api);
     replica->binder.step();
@@ -297,11 +299,12 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
   const auto a = replicas[0]->model.snapshot();
   const auto b = replicas[1]->model.snapshot();
   for (const std::string node : {"n1", "n2", "n3"})
-    EXPECT_TRUE(a->at(node)->ledger.slices() == b->at(node)->ledger.slices()) << "other views at rest, seed " << seed;
+    EXPECT_TRUE(a->at(node)->ledger.slices() == b->at(node)->ledger.slices())
+        << "the replicas' ledgers differ at rest, seed " << seed;
 }
 
-TEST(ReplicaClocks, NothingThatIsDecidedDependsOnThem) {
-  int leaderships = 0;
+TEST(ReplicaClocks, DecideNothing) {
+  int terms = 0;
   int bound = 0;
   for (unsigned seed = 0; seed < 6; ++seed) {
     Outcome same;
@@ -311,13 +314,13 @@ TEST(ReplicaClocks, NothingThatIsDecidedDependsOnThem) {
       Outcome other;
       play(seed, since_boot, wall, &other);
       if (HasFatalFailure()) return;
-      ASSERT_EQ(other.placed, same.placed) << "seed " << seed << ", apart by " << wall / 1s << " s";
-      ASSERT_EQ(other.leaderships, same.leaderships) << "seed " << seed;
+      ASSERT_EQ(other.placed, same.placed) << "seed " << seed << ", clocks apart by " << wall / 1s << " s";
+      ASSERT_EQ(other.terms, same.terms) << "seed " << seed;
     }
-    leaderships += same.leaderships;
+    terms += same.terms;
     bound += same.bound;
   }
-  EXPECT_GT(leaderships, 18) << "too little happened";
+  EXPECT_GT(terms, 18) << "the test covered too few terms";
   EXPECT_GT(bound, 180);
 }
 

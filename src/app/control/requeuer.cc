@@ -11,9 +11,9 @@ bool gained_room(const NodeState& before, const NodeState& now) {
   if (std::any_of(before.closed_to.begin(), before.closed_to.end(),
                   [&](const auto& dialect) { return !now.closed_to.contains(dialect.first); }))
     return true;
-  // A hold that ended may have kept others out.
-  if (std::any_of(before.reservations.begin(), before.reservations.end(), [&](const NominatedReservation& hold) {
-        return std::find(now.reservations.begin(), now.reservations.end(), hold) == now.reservations.end();
+  // A nominated reservation that ended may have kept other pods out.
+  if (std::any_of(before.reservations.begin(), before.reservations.end(), [&](const NominatedReservation& reservation) {
+        return std::find(now.reservations.begin(), now.reservations.end(), reservation) == now.reservations.end();
       }))
     return true;
   return std::any_of(now.ledger.cards().begin(), now.ledger.cards().end(), [&](const CardState& card) {
@@ -28,7 +28,7 @@ bool gained_room(const NodeState& before, const NodeState& now) {
 
 namespace {
 
-/// The node of that number is new since, or has more room. Most nodes of a large cluster are what they were.
+/// The node with that number is new or gained room. Most nodes of a large cluster did not change.
 bool gained_room_at(const ClusterState& before, const ClusterState& now, ClusterState::Number number) {
   const bool same_names = now.same_names(before);
   if (same_names && now.same_piece(before, number)) return false;
@@ -48,38 +48,39 @@ Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& nod
   return {};
 }
 
-/// Some node has more room than at the look before.
-bool Requeuer::look() {
+/// Compares with the previous state. True: a node gained room.
+bool Requeuer::poll() {
   const auto state = model_.snapshot();
-  const auto before = std::exchange(seen_, state);
+  const auto before = std::exchange(last_state_, state);
   if (!before || state == before) return false;
   bool gained = false;
   for (ClusterState::Number at = 0; at < state->size(); ++at) {
     if (!gained_room_at(*before, *state, at)) continue;
-    due_ = state->name(at);
+    node_due_ = state->name(at);
     gained = true;
   }
   return gained;
 }
 
 void Requeuer::step() {
-  const bool gained = look();
-  if (before_) {
-    if (auto node = before_(gained); !node.empty()) due_ = std::move(node);
+  const bool gained = poll();
+  if (before_touch_) {
+    if (auto node = before_touch_(gained); !node.empty()) node_due_ = std::move(node);
   }
   const auto now = clock_.now();
-  if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
+  if (node_due_.empty() || now < next_ || !leader_.leads_until(now)) return;
   std::size_t waiting = 0;
   model_.each_pod([&](const PodEntry& pod) { waiting += pod.waits() ? 1 : 0; });
-  if (waiting == 0) return due_.clear();
+  if (waiting == 0) return node_due_.clear();
   next_ = now + gap_for(waiting);
-  const auto touched = touch_node(api_, clock_, due_);
-  if (touched || touched.error().code == Code::kNotFound) return due_.clear();
-  log_.warn("waiting pods not woken", {{"node", due_}, {"error", touched.error().what}});
+  const auto touched = touch_node(api_, clock_, node_due_);
+  if (touched || touched.error().code == Code::kNotFound) return node_due_.clear();
+  log_.warn("waiting pods are not requeued: the node cannot be written",
+            {{"node", node_due_}, {"error", touched.error().what}});
 }
 
 void Requeuer::run(const std::stop_token& stop) {
-  while (clock_.sleep_for(kLook, stop)) step();
+  while (clock_.sleep_for(kPoll, stop)) step();
 }
 
 }  // namespace carve::control

@@ -9,11 +9,13 @@ namespace {
 using Ended = ControlMetrics::Ended;
 using Verb = ControlMetrics::Verb;
 
-HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
+HttpResponse plain(int status, std::string text) {
+  return {status, "text/plain; charset=utf-8", std::move(text) + "\n"};
+}
 
 Answered json(std::string text) { return {{200, "application/json", std::move(text)}, Ended::kOk}; }
 
-/// Of an extender's answer: whether it says no. Its `Error` stands at the end, and is empty when all is well.
+/// The outcome of an extender's answer. Its `Error` is the last member, and is empty on success.
 Ended outcome_of_extender(std::string_view text) {
   const auto at = text.rfind("\"Error\":");
   if (at == std::string_view::npos) return Ended::kOk;
@@ -24,9 +26,9 @@ Ended outcome_of_review(std::string_view text) {
   return text.find("\"allowed\":true") == std::string_view::npos ? Ended::kRefused : Ended::kOk;
 }
 
-Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
-  Route route{"POST", std::move(path), false, asker, false, verb, {}};
-  route.answer = [answer = std::move(answer), outcome](const HttpAsk& ask) {
+Route post(std::string path, Caller caller, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
+  Route route{"POST", std::move(path), false, caller, false, verb, {}};
+  route.answer = [answer = std::move(answer), outcome](const HttpRequest& ask) {
     auto answered = json(answer(ask.body));
     answered.outcome = outcome(answered.reply.body);
     return answered;
@@ -34,23 +36,23 @@ Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Ended
   return route;
 }
 
-/// The same for what looks at the cluster: 503 while that is not known, which the scheduler tries again.
+/// The same for handlers that read the model: replies 503 until the model is complete; the scheduler retries.
 Route post_synced(std::string path, Verb verb, const Answers& answers, const Answers::Text& answer) {
-  auto route = post(std::move(path), Asker::kScheduler, verb, answer, outcome_of_extender);
-  route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpAsk& ask) {
+  auto route = post(std::move(path), Caller::kScheduler, verb, answer, outcome_of_extender);
+  route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpRequest& ask) {
     if (synced()) return inner(ask);
-    return Answered{plain(503, "the cluster is not known yet: the first lists have not come"), Ended::kFailed};
+    return Answered{plain(503, "the cluster is not known yet: the first lists are incomplete"), Ended::kFailed};
   };
   return route;
 }
 
-Route get(std::string path, Asker asker, Verb verb, std::function<Answered(const HttpAsk&)> answer) {
-  return {"GET", std::move(path), false, asker, false, verb, std::move(answer)};
+Route get(std::string path, Caller caller, Verb verb, std::function<Answered(const HttpRequest&)> answer) {
+  return {"GET", std::move(path), false, caller, false, verb, std::move(answer)};
 }
 
 }  // namespace
 
-const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
+const Route* Routes::find(const HttpRequest& ask, bool* path_known) const {
   *path_known = false;
   for (const auto& row : rows_) {
     const bool under = row.below && ask.path.size() > row.path.size() + 1 && ask.path.starts_with(row.path) &&
@@ -62,34 +64,37 @@ const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
   return nullptr;
 }
 
-bool Routes::may(const Route& route, const HttpAsk& ask) const {
-  switch (route.asker) {
-    case Asker::kAnybody: return true;
-    case Asker::kKnown: return !ask.peer.empty();
-    case Asker::kScheduler: return !scheduler_.empty() && ask.peer == scheduler_;
+bool Routes::may(const Route& route, const HttpRequest& ask) const {
+  switch (route.caller) {
+    case Caller::kAny:
+      return true;
+    case Caller::kCertified:
+      return !ask.peer.empty();
+    case Caller::kScheduler:
+      return !scheduler_.empty() && ask.peer == scheduler_;
   }
   return false;
 }
 
-bool Routes::waits(const HttpAsk& ask) const {
-  bool known = false;
-  const Route* route = find(ask, &known);
+bool Routes::waits(const HttpRequest& ask) const {
+  bool path_known = false;
+  const Route* route = find(ask, &path_known);
   return route != nullptr && route->waits && may(*route, ask);
 }
 
-HttpReply Routes::answer(const HttpAsk& ask) const {
-  bool known = false;
-  const Route* route = find(ask, &known);
+HttpResponse Routes::answer(const HttpRequest& ask) const {
+  bool path_known = false;
+  const Route* route = find(ask, &path_known);
   const auto begin = clock_.now();
   const auto refuse = [&](int status, std::string text) {
     metrics_.observe(Verb::kOther, Ended::kRefused, clock_.now() - begin);
     return plain(status, std::move(text));
   };
-  if (!known) return refuse(404, "there is nothing at this path");
-  if (route == nullptr) return refuse(405, "this path does not know that method");
+  if (!path_known) return refuse(404, "unknown path");
+  if (route == nullptr) return refuse(405, "method not allowed for this path");
   if (!may(*route, ask)) {
-    return refuse(403, ask.peer.empty() ? "a client certificate of carve-control's authority is needed"
-                                        : "this is not for " + ask.peer.substr(0, 64));
+    return refuse(403, ask.peer.empty() ? "this path requires a client certificate from carve-control's authority"
+                                        : "client " + ask.peer.substr(0, 64) + " may not call this path");
   }
   auto answered = route->answer(ask);
   metrics_.observe(route->verb, answered.outcome, clock_.now() - begin);
@@ -105,8 +110,8 @@ std::vector<Route> secure_routes(const Answers& answers) {
     rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
     rows.back().waits = true;  // it may read the disruption budgets
   }
-  if (answers.turned_away) {
-    rows.push_back(post(std::string(kUnschedulablePods), Asker::kScheduler, Verb::kOther, answers.turned_away,
+  if (answers.unschedulable) {
+    rows.push_back(post(std::string(kUnschedulablePods), Caller::kScheduler, Verb::kOther, answers.unschedulable,
                         outcome_of_extender));
   }
   if (answers.bind) {
@@ -117,37 +122,38 @@ std::vector<Route> secure_routes(const Answers& answers) {
     rows.push_back(post_synced(std::string(kBindHere), Verb::kBind, answers, answers.bind_here));
     rows.back().waits = true;
   }
-  rows.push_back(post("/webhook/mutate", Asker::kAnybody, Verb::kMutate, answers.mutate, outcome_of_review));
-  rows.push_back(post("/webhook/validate", Asker::kAnybody, Verb::kValidate, answers.validate, outcome_of_review));
-  rows.push_back(get("/v1/cluster", Asker::kKnown, Verb::kRead,
-                     [cluster = answers.cluster](const HttpAsk&) { return json(cluster()); }));
-  rows.back().waits = true;  // for nobody, but of thousands of nodes it takes long
+  rows.push_back(post("/webhook/mutate", Caller::kAny, Verb::kMutate, answers.mutate, outcome_of_review));
+  rows.push_back(post("/webhook/validate", Caller::kAny, Verb::kValidate, answers.validate, outcome_of_review));
+  rows.push_back(get("/v1/cluster", Caller::kCertified, Verb::kRead,
+                     [cluster = answers.cluster](const HttpRequest&) { return json(cluster()); }));
+  rows.back().waits = true;  // it does not block, but takes long with thousands of nodes
   return rows;
 }
 
 std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   std::vector<Route> rows;
-  rows.push_back(get("/healthz", Asker::kAnybody, Verb::kOther,
-                     [](const HttpAsk&) { return Answered{plain(200, "ok"), Ended::kOk}; }));
-  rows.push_back(get("/readyz", Asker::kAnybody, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
+  rows.push_back(get("/healthz", Caller::kAny, Verb::kOther, [](const HttpRequest&) {
+    return Answered{plain(200, "ok"), Ended::kOk};
+  }));
+  rows.push_back(get("/readyz", Caller::kAny, Verb::kOther, [not_ready = answers.not_ready](const HttpRequest&) {
     auto why = not_ready();
     const bool ready = why.empty();
     return Answered{plain(ready ? 200 : 503, ready ? "ok" : std::move(why)), ready ? Ended::kOk : Ended::kFailed};
   }));
-  rows.push_back(get("/metrics", Asker::kAnybody, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
+  rows.push_back(get("/metrics", Caller::kAny, Verb::kOther, [metrics = answers.metrics](const HttpRequest&) {
     return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
-  rows.back().waits = true;  // as those below: of thousands of nodes it takes long, and a probe may come beside it
+  rows.back().waits = true;  // it takes long with thousands of nodes, as the routes below, and must not delay a probe
   if (!gpushare) return rows;
-  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.look);
-  filter.asker = Asker::kAnybody;  // as the system that it stands in for; it tells, and changes nothing
+  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter_readonly);
+  filter.caller = Caller::kAny;  // like gpushare's own; it only reads
   filter.waits = true;
   rows.push_back(std::move(filter));
   const std::string path = "/gpushare-scheduler/inspect";
-  const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpAsk& ask) {
+  const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpRequest& ask) {
     return json(inspect(ask.path.size() > path.size() ? std::string_view(ask.path).substr(path.size() + 1) : ""));
   };
-  rows.push_back(get(path, Asker::kAnybody, Verb::kRead, inspect));
+  rows.push_back(get(path, Caller::kAny, Verb::kRead, inspect));
   rows.back().below = true;
   rows.back().waits = true;
   return rows;

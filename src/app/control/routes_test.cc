@@ -19,7 +19,7 @@ class RoutesTest : public ::testing::Test {
       };
     };
     answers_.filter = named("filter");
-    answers_.look = named("look");
+    answers_.filter_readonly = named("look");
     answers_.prioritize = named("prioritize");
     answers_.choose = named("choose");
     answers_.bind = [](std::string_view) { return std::string(R"({"Error":"not the leader"})"); };
@@ -35,10 +35,10 @@ class RoutesTest : public ::testing::Test {
     answers_.synced = [this] { return synced_; };
     answers_.not_ready = [this] { return synced_ ? std::string() : std::string("no lists yet"); };
   }
-  HttpReply secure(const std::string& method, const std::string& path, const std::string& peer = "") {
+  HttpResponse secure(const std::string& method, const std::string& path, const std::string& peer = "") {
     return Routes(secure_routes(answers_), "carve-scheduler", metrics_, clock_).answer({method, path, "", "b", peer});
   }
-  HttpReply open(const std::string& method, const std::string& path, bool gpushare = false) {
+  HttpResponse open(const std::string& method, const std::string& path, bool gpushare = false) {
     return Routes(plain_routes(answers_, gpushare), "carve-scheduler", metrics_, clock_)
         .answer({method, path, "", "b", ""});
   }
@@ -50,20 +50,20 @@ class RoutesTest : public ::testing::Test {
   Answers answers_;
 };
 
-TEST_F(RoutesTest, TheSchedulersCallsAreTheSchedulersAlone) {
+TEST_F(RoutesTest, PermitsTheSchedulersCallsOnlyToTheScheduler) {
   for (const char* path : {"/scheduler/filter", "/scheduler/prioritize", "/scheduler/choose", "/scheduler/bind"}) {
     EXPECT_EQ(secure("POST", path, "carve-scheduler").status, 200) << path;
     for (const char* peer : {"", "carve-control", "carve-scheduler2", "somebody"})
       EXPECT_EQ(secure("POST", path, peer).status, 403) << path << " as '" << peer << "'";
     EXPECT_EQ(secure("GET", path, "carve-scheduler").status, 405) << path;
-    EXPECT_EQ(open("POST", path).status, 404) << path << " is on the port over TLS only";
+    EXPECT_EQ(open("POST", path).status, 404) << path << " exists only on the TLS port";
   }
   EXPECT_EQ(secure("POST", "/scheduler/filter", "carve-scheduler").body, R"({"filter":"b","Error":""})");
   EXPECT_EQ(secure("GET", "/v1/cluster").status, 403);
   EXPECT_EQ(secure("GET", "/v1/cluster", "anybody known").status, 200);
 }
 
-TEST_F(RoutesTest, WebhooksNeedNoCertificateAndNoCluster) {
+TEST_F(RoutesTest, ServesWebhooksWithoutCertificateAndWithoutCluster) {
   synced_ = false;
   EXPECT_EQ(secure("POST", "/webhook/mutate").status, 200);
   EXPECT_EQ(secure("POST", "/webhook/validate").status, 200);
@@ -71,7 +71,7 @@ TEST_F(RoutesTest, WebhooksNeedNoCertificateAndNoCluster) {
   EXPECT_EQ(secure("POST", "/webhook/mutate/more").status, 404);
 }
 
-TEST_F(RoutesTest, BeforeTheClusterIsKnownNoNodeIsRefused) {
+TEST_F(RoutesTest, RepliesUnavailableUntilTheClusterIsKnown) {
   synced_ = false;
   const auto reply = secure("POST", "/scheduler/filter", "carve-scheduler");
   EXPECT_EQ(reply.status, 503);
@@ -82,7 +82,7 @@ TEST_F(RoutesTest, BeforeTheClusterIsKnownNoNodeIsRefused) {
   EXPECT_EQ(open("GET", "/readyz").status, 200);
 }
 
-TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
+TEST_F(RoutesTest, ReportsSlowRoutesOnlyForPermittedCallers) {
   answers_.preempt = answers_.bind;
   const Routes routes(secure_routes(answers_), "carve-scheduler", metrics_, clock_);
   EXPECT_TRUE(routes.waits({"POST", "/scheduler/bind", "", "", "carve-scheduler"}));
@@ -94,8 +94,8 @@ TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
   EXPECT_FALSE(routes.waits({"GET", "/nothing", "", "", ""}));
 }
 
-// A connection stays on one of two threads, and the kubelet kills a control whose probe stands behind a long answer.
-TEST_F(RoutesTest, AProbeNeverStandsBehindWhatTakesLong) {
+// A connection stays on one of two threads, and the kubelet kills a control whose probe queues behind a long answer.
+TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
   const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
   for (const char* slow : {"/metrics", "/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/node-1"})
     EXPECT_TRUE(routes.waits({"GET", slow, "", "", ""})) << slow;
@@ -103,22 +103,23 @@ TEST_F(RoutesTest, AProbeNeverStandsBehindWhatTakesLong) {
   for (const char* probe : {"/healthz", "/readyz"}) EXPECT_FALSE(routes.waits({"GET", probe, "", "", ""})) << probe;
 }
 
-TEST_F(RoutesTest, GpusharesRoutesAreThereWhenAskedFor) {
+TEST_F(RoutesTest, ServesGpusharesRoutesOnlyIfEnabled) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/filter").status, 404);
-  EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look")) << "nobody known asks here";
+  EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look"))
+      << "this port has no authenticated caller";
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect", true).body, "node ''");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect/node-1", true).body, "node 'node-1'");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspections", true).status, 404);
-  EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind goes over TLS only";
+  EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind exists only on the TLS port";
 }
 
-TEST_F(RoutesTest, WhatIsMissingHasNoRoute) {
+TEST_F(RoutesTest, HasNoRouteForAMissingHandler) {
   answers_.bind = nullptr;
   EXPECT_EQ(secure("POST", "/scheduler/bind", "carve-scheduler").status, 404);
   EXPECT_EQ(secure("POST", "/scheduler/preempt", "carve-scheduler").status, 404);
 }
 
-TEST_F(RoutesTest, RequestsAreCountedByVerbAndOutcome) {
+TEST_F(RoutesTest, CountsRequestsByVerbAndOutcome) {
   (void)secure("POST", "/scheduler/filter", "carve-scheduler");
   (void)secure("POST", "/scheduler/filter", "carve-scheduler");
   (void)secure("POST", "/scheduler/filter", "nobody");
@@ -164,7 +165,7 @@ TEST(ControlMetrics, CardsAreGaugesOfTheSnapshot) {
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_compute_guaranteed_ratio" + labels + "0.3\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_slices" + labels + "1\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_healthy" + labels + "1\n"));
-  EXPECT_THAT(text.text(), Not(HasSubstr("\ncarve_card_"))) << "an agent's: sums would count a card twice";
+  EXPECT_THAT(text.text(), Not(HasSubstr("\ncarve_card_"))) << "the agents' name: sums would count a card twice";
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ codec::EventNote settings_refused(KubeApi& api, const std::string& space, const 
           kClusterConfigMap,
           object ? codec::read_object_name(*object).uid : std::string(),
           "SettingsRefused",
-          "control and agents go on with what was set before; one that starts anew cannot: " + why.what};
+          "invalid settings: control and agents keep the previous ones, but cannot restart: " + why.what};
 }
 
 }  // namespace carve::control

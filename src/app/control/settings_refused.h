@@ -11,9 +11,10 @@ namespace carve::control {
 /// The ConfigMap that control and all agents of an installation mount (deploy/control/cluster.yaml).
 inline constexpr const char* kClusterConfigMap = "carve-cluster";
 
-/// The event on that ConfigMap in namespace `space` that what stands there cannot be used. Nobody reads the logs of
-/// two replicas after an edit, so it is said where the edit was; with the ConfigMap's UID, by which `kubectl describe`
-/// finds events, and without it where the ConfigMap is gone or cannot be read. What checks settings is src/cmd.
+/// The event that the settings in that ConfigMap in namespace `space` are invalid. It is attached to the ConfigMap,
+/// where the edit was made, because nobody reads the logs of two replicas after an edit. It carries the ConfigMap's
+/// UID, by which `kubectl describe` finds events; without it if the ConfigMap is deleted or cannot be read. src/cmd
+/// checks the settings.
 ///   cost    one GET
 [[nodiscard]] codec::EventNote settings_refused(KubeApi& api, const std::string& space, const Error& why);
 

@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 
 const Error kWhy{Code::kInvalidArgument, "cluster.conf:1: dors: unknown key"};
 
-// `kubectl describe configmap` asks for events by the object's UID.
-TEST(SettingsRefused, AreSaidOfTheVeryConfigMap) {
+// `kubectl describe configmap` selects events by the object's UID.
+TEST(SettingsRefused, EventCarriesTheConfigMapsUid) {
   carve::testing::FakeKubeApi api;
   const auto made =
       api.put("/api/v1/namespaces/gpus/configmaps/carve-cluster", R"({"data":{"cluster.conf":"dors ="}})");
@@ -30,14 +30,14 @@ TEST(SettingsRefused, AreSaidOfTheVeryConfigMap) {
   EXPECT_THAT(note.message, HasSubstr("dors: unknown key"));
 }
 
-TEST(SettingsRefused, AreSaidAlsoWhereTheConfigMapIsGone) {
+TEST(SettingsRefused, EventIsCreatedWithoutTheConfigMap) {
   carve::testing::FakeKubeApi api;
   const auto note = settings_refused(api, "gpus", kWhy);
   EXPECT_EQ(note.uid, "");
   EXPECT_EQ(note.name, "carve-cluster");
 }
 
-TEST(SettingsRefused, AreAGauge) {
+TEST(SettingsRefused, AreExposedAsAGauge) {
   codec::MetricsText text;
   write_settings(false, &text);
   EXPECT_THAT(text.text(), HasSubstr("\ncarve_control_settings_good 0\n"));

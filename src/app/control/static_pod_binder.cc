@@ -20,7 +20,7 @@ Result<void> StaticPodBinder::write(const PodEntry& pod, const Reservation& room
     all[key] = value;
   all[std::string(codec::kRecordAnnotation)] = text;
   if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + Binder::kWrite))
-    return fail(Code::kUnavailable, "this replica does not lead any more");
+    return fail(Code::kUnavailable, "this replica of carve-control no longer leads");
   const auto path = pod_path(ask.space, ask.name);
   const auto written = world_.api.patch(path, KubePatch::kMerge, codec::annotations_patch(pod.object, all));
   if (!written) return tl::unexpected(written.error());
@@ -31,13 +31,14 @@ Result<void> StaticPodBinder::place(const PodEntry& pod) {
   const auto& node = pod.object.node;
   CARVE_TRY(const auto room, world_.model.reserve(node, pod, world_.policy(pod, node), world_.leader.epoch()));
   const auto written = write(pod, room);
-  // A patch whose answer is lost is repeated with the same words, on the pod as it is then.
+  // A patch whose answer is lost is repeated with the same record, on the pod's then current resourceVersion.
   const auto lost = !written && may_be_done(written.error());
   world_.model.settle(node, pod.owner(), written ? Outcome::kBound : lost ? Outcome::kUnknown : Outcome::kFailed);
   if (!written) return written;
   const auto& ask = pod.object.ask;
-  if (world_.tell)
-    world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", what_it_got(node, room.slices), false});
+  if (world_.post_event)
+    world_.post_event(
+        {"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", "assigned " + what_it_got(node, room.slices), false});
   return {};
 }
 
@@ -53,23 +54,23 @@ void StaticPodBinder::step() {
     const auto placed = place(*pod);
     const bool settled = placed || placed.error().code == Code::kAborted;
     const bool unsure = !settled && may_be_done(placed.error());
-    const bool perhaps = unsure && !tried.unsure;  // it may be done: then nobody needs to hear of it
+    const bool perhaps = unsure && !tried.unsure;  // the write may have taken effect: no event yet
     tried.unsure = unsure;
-    tried.not_before = now + (!placed && (settled || perhaps) ? kSoon : kAgain);
+    tried.not_before = now + (!placed && (settled || perhaps) ? kRetrySoon : kRetry);
     if (settled || perhaps) continue;
-    world_.log.warn("a pod that has a node gets no cards",
+    world_.log.warn("a pod whose node was chosen without Carve gets no cards",
                     {{"pod", pod->full_name()}, {"node", pod->object.node}, {"error", placed.error().what}});
-    if (!world_.tell) continue;
+    if (!world_.post_event) continue;
     const auto& ask = pod->object.ask;
-    const auto why = unsure ? fmt::format("its cards on node {} cannot be written to it", pod->object.node)
-                            : fmt::format("node {} was chosen without Carve and cannot give the cards",
-                                          pod->object.node);
-    world_.tell({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
+    const auto why =
+        unsure ? fmt::format("the record of its cards on node {} cannot be written", pod->object.node)
+               : fmt::format("node {} was chosen without Carve and cannot provide the cards", pod->object.node);
+    world_.post_event({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
   }
 }
 
 void StaticPodBinder::run(const std::stop_token& stop) {
-  while (world_.clock.sleep_for(kLook, stop)) step();
+  while (world_.clock.sleep_for(kPoll, stop)) step();
 }
 
 }  // namespace carve::control

@@ -11,16 +11,17 @@
 
 namespace carve::control {
 
-/// Pods that somebody else gave a node (static ones, a DaemonSet's with nodeName, another scheduler's): the leader
-/// chooses their cards there and writes the record by a patch of this very pod as it was read; the agent waits for it.
-/// Where there is no room, or the server takes no write, an event says why, and it is tried again. Left alone is what
-/// has started (it came without us), what has no slots (another system's: codec::carries_slots), and what is on a node
-/// that has no card of ours. One thread.
+/// Assigns cards to pods that got their node without Carve: static pods, pods of a DaemonSet with nodeName, pods of
+/// another scheduler. The leader chooses their cards on that node and writes the record with a patch that carries the
+/// pod's resourceVersion; the agent waits for the record. If there is no room, or the server accepts no write, an event
+/// says why, and the binder retries. It skips pods that have already started (without Carve), pods without slots
+/// (another system's, see codec::carries_slots), and pods on a node where Carve manages no card. One thread.
 class StaticPodBinder {
  public:
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);
-  static constexpr Clock::Duration kAgain = std::chrono::seconds(5);  // after a refusal, or when it is done
-  static constexpr Clock::Duration kSoon = std::chrono::seconds(1);   // where the watch will show what it is now
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(300);
+  static constexpr Clock::Duration kRetry = std::chrono::seconds(5);  // after a refusal or a success
+  static constexpr Clock::Duration kRetrySoon =
+      std::chrono::seconds(1);  // when the watch will soon show the current pod
 
   struct World {
     ClusterModel& model;
@@ -30,7 +31,7 @@ class StaticPodBinder {
     Log& log;
     codec::DialectSettings settings;
     std::function<const PolicyRow&(const PodEntry& pod, const std::string& node)> policy;
-    std::function<void(codec::EventNote)> tell;
+    std::function<void(codec::EventNote)> post_event;
   };
   explicit StaticPodBinder(World world) : world_(std::move(world)) {}
 
@@ -45,7 +46,7 @@ class StaticPodBinder {
   World world_;
   struct Tried {
     Clock::Time not_before{};
-    bool unsure = false;  // of the last write it is not known whether it was done
+    bool unsure = false;  // it is unknown whether the last write took effect
   };
   std::map<std::string, Tried> tried_;  // by UID
 };

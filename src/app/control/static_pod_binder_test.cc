@@ -17,166 +17,166 @@ using namespace std::chrono_literals;
 using namespace testing;  // NOLINT: the objects of the tests
 using ::testing::HasSubstr;
 
-class PlacerTest : public ::testing::Test, protected Leading {
+class StaticPodBinderTest : public ::testing::Test, protected Leading {
  protected:
-  PlacerTest() : Leading({gpu("n1", "GPU-0")}) { sync(model, api); }
+  StaticPodBinderTest() : Leading({gpu("n1", "GPU-0")}) { sync(model, api); }
   std::size_t patches() {
     std::size_t count = 0;
     for (const auto& write : api.writes()) count += write.verb == "patch" && write.done ? 1 : 0;
     return count;
   }
-  StaticPodBinder placer{
-      {model, leader, api, clock, log, {}, binpack, [this](codec::EventNote one) { note(std::move(one)); }}};
-  Requeuer waker{model, leader, api, clock, log};
+  StaticPodBinder binder{
+      {model, leader, api, clock, log, {}, binpack, [this](codec::EventNote one) { record_event(std::move(one)); }}};
+  Requeuer requeuer{model, leader, api, clock, log};
 };
 
-TEST_F(PlacerTest, APodThatSomebodyElseGaveANodeGetsItsRecordByOnePatch) {
+TEST_F(StaticPodBinderTest, WritesTheRecordOfABoundPodWithOnePatch) {
   add({.uid = "a", .node = "n1"});
-  placer.step();
+  binder.step();
   const auto record = codec::decode_record(pod("a").record);
   ASSERT_TRUE(record) << record.error().what;
   EXPECT_EQ(record->owner.uid, "a");
-  placer.step();
+  binder.step();
   EXPECT_EQ(patches(), 1U);
-  tell_model("a");
+  deliver("a");
   clock.advance(1h);
   EXPECT_EQ(model.stats().reserved, 0U);
   EXPECT_EQ(model.stats().holding, 1U);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_FALSE(told[0].warning);
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_FALSE(events[0].warning);
 }
 
-TEST_F(PlacerTest, WithoutRoomItIsSaidWhyAndTriedAgain) {
+TEST_F(StaticPodBinderTest, ReportsMissingRoomAndRetries) {
   add({.uid = "a", .node = "n1", .gib = "17"});
-  placer.step();
-  placer.step();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_TRUE(told[0].warning);
-  EXPECT_THAT(told[0].message, HasSubstr("16 GiB < 17 GiB"));
-  clock.advance(StaticPodBinder::kAgain);
+  binder.step();
+  binder.step();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_TRUE(events[0].warning);
+  EXPECT_THAT(events[0].message, HasSubstr("16 GiB < 17 GiB"));
+  clock.advance(StaticPodBinder::kRetry);
   leader.step();
-  placer.step();
-  EXPECT_EQ(told.size(), 2U);
+  binder.step();
+  EXPECT_EQ(events.size(), 2U);
   EXPECT_EQ(patches(), 0U);
 }
 
-TEST_F(PlacerTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
+TEST_F(StaticPodBinderTest, SkipsStartedPodsAndNodesWithoutCards) {
   add({.uid = "far", .node = "n7"});
   auto object = pod_object({.uid = "runs", .node = "n1"});
   object.replace(object.find(R"("phase")"), 7, R"("containerStatuses":[{"state":{"running":{}}}],"phase")");
   api.put(pod_path("runs"), object);
-  tell_model("runs");
-  placer.step();
+  deliver("runs");
+  binder.step();
   EXPECT_EQ(patches(), 0U);
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(events.empty());
 }
 
-// A namespace that admission leaves alone, on a node that has cards of ours still or again: another system's pod.
-TEST_F(PlacerTest, APodWithoutSlotsIsNotOurs) {
+// A pod of an excluded namespace on a node with Carve's cards: it belongs to another system.
+TEST_F(StaticPodBinderTest, SkipsPodsWithoutSlots) {
   add({.uid = "theirs", .node = "n1", .slots = false});
-  placer.step();
+  binder.step();
   EXPECT_EQ(patches(), 0U);
   EXPECT_EQ(model.stats().unplaced, 0U);
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(events.empty());
   add({.uid = "ours", .node = "n1"});
-  placer.step();
+  binder.step();
   EXPECT_EQ(patches(), 1U);
 }
 
-TEST_F(PlacerTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
+TEST_F(StaticPodBinderTest, RepeatsALostOrConflictingPatchWithTheSameRecord) {
   add({.uid = "a", .node = "n1"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kDeadlineExceeded});
-  placer.step();
+  binder.step();
   EXPECT_EQ(pod("a").record, "");
   EXPECT_EQ(model.stats().reserved, 1U);
   auto changed = nlohmann::json::parse(*api.object(pod_path("a")));
   changed["metadata"]["labels"]["x"] = "y";
-  api.put(pod_path("a"), changed.dump());  // our next patch is of a pod that was read before
+  api.put(pod_path("a"), changed.dump());  // our next patch carries an older resourceVersion
   clock.advance(1s);
-  placer.step();
+  binder.step();
   EXPECT_EQ(pod("a").record, "");
-  tell_model("a");
+  deliver("a");
   clock.advance(1s);
-  placer.step();
+  binder.step();
   EXPECT_NE(pod("a").record, "");
-  tell_model("a");
+  deliver("a");
   EXPECT_EQ(model.stats().reserved, 0U);
   EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U);
 }
 
-TEST_F(PlacerTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
+TEST_F(StaticPodBinderTest, KeepsRoomAfterAServerErrorOnThePatch) {
   add({.uid = "a", .node = "n1", .gib = "16"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .done = true});
-  placer.step();
-  EXPECT_EQ(model.stats().reserved, 1U) << "nobody else gets it";
-  EXPECT_TRUE(told.empty()) << "it is not known that it has no cards";
-  tell_model("a");
+  binder.step();
+  EXPECT_EQ(model.stats().reserved, 1U) << "no other pod gets the room";
+  EXPECT_TRUE(events.empty()) << "the patch may have taken effect";
+  deliver("a");
   EXPECT_EQ(model.stats().reserved, 0U);
   EXPECT_EQ(model.stats().holding, 1U);
 }
 
-TEST_F(PlacerTest, AServerThatGoesOnGivingUpIsToldOf) {
+TEST_F(StaticPodBinderTest, ReportsRepeatedServerErrors) {
   add({.uid = "a", .node = "n1"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .times = 3});
-  placer.step();
-  EXPECT_TRUE(told.empty()) << "it may be done";
-  clock.advance(StaticPodBinder::kSoon);
-  placer.step();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_TRUE(told[0].warning);
-  EXPECT_EQ(told[0].reason, "NoCards");
-  EXPECT_THAT(told[0].message, HasSubstr("its cards on node n1 cannot be written to it: "));
+  binder.step();
+  EXPECT_TRUE(events.empty()) << "the patch may have taken effect";
+  clock.advance(StaticPodBinder::kRetrySoon);
+  binder.step();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_TRUE(events[0].warning);
+  EXPECT_EQ(events[0].reason, "NoCards");
+  EXPECT_THAT(events[0].message, HasSubstr("the record of its cards on node n1 cannot be written: "));
   for (int i = 0; i < 2; ++i) {
-    clock.advance(StaticPodBinder::kAgain);
+    clock.advance(StaticPodBinder::kRetry);
     leader.step();
-    placer.step();
+    binder.step();
   }
-  EXPECT_NE(pod("a").record, "") << "as soon as the server takes it";
+  EXPECT_NE(pod("a").record, "") << "as soon as the server accepts the patch";
 }
 
-TEST_F(PlacerTest, WhoDoesNotLeadPatchesNothing) {
+TEST_F(StaticPodBinderTest, PatchesNothingWithoutLeading) {
   add({.uid = "a", .node = "n1"});
   clock.advance(1h);
-  placer.step();
+  binder.step();
   EXPECT_EQ(patches(), 0U);
 }
 
-TEST_F(PlacerTest, WaitingPodsAreWokenOnceTheModelKnowsWhatIsFree) {
+TEST_F(StaticPodBinderTest, TouchesANodeOnceTheModelHasSeenTheRelease) {
   auto card = gpu("n1", "GPU-0");
   card.holders = {holder(slice("old", "GPU-0", 16))};
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  waker.step();
+  requeuer.step();
   card.holders.clear();
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  waker.step();
-  EXPECT_EQ(patches(), 0U) << "nobody waits";
+  requeuer.step();
+  EXPECT_EQ(patches(), 0U) << "no pod waits";
   add({.uid = "waits"});
   card.holders = {holder(slice("old", "GPU-0", 16))};
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  waker.step();
+  requeuer.step();
   EXPECT_EQ(patches(), 0U) << "nothing became free";
   card.holders.clear();
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
   api.fail_next({.verb = "patch", .path = "nodes", .code = Code::kUnavailable});
-  waker.step();
+  requeuer.step();
   EXPECT_EQ(patches(), 0U);
   clock.advance(Requeuer::kGap);
-  waker.step();
-  waker.step();
-  EXPECT_EQ(patches(), 1U) << "made good, and once";
+  requeuer.step();
+  requeuer.step();
+  EXPECT_EQ(patches(), 1U) << "the failed touch is repeated once";
   EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Requeuer::kTouched));
 }
 
-// The cards of one who went become free one after the other, and who waits may need them all.
-TEST_F(PlacerTest, WhoWaitsIsWokenAgainSoonForTheNextCardAndLaterWhereManyWait) {
+// The cards of a deleted pod become free one after the other, and a waiting pod may need all of them.
+TEST_F(StaticPodBinderTest, TouchesSoonAgainForTheNextCardAndLaterIfManyPodsWait) {
   const auto free_one = [&](const std::string& uuid) {
     auto card = gpu("n1", uuid);
     card.holders = {holder(slice("old", uuid, 16))};
     model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-    waker.step();
+    requeuer.step();
     card.holders.clear();
     model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-    waker.step();
+    requeuer.step();
   };
   add({.uid = "waits"});
   free_one("GPU-0");
@@ -184,7 +184,7 @@ TEST_F(PlacerTest, WhoWaitsIsWokenAgainSoonForTheNextCardAndLaterWhereManyWait) 
   free_one("GPU-1");
   EXPECT_EQ(patches(), before);
   clock.advance(Requeuer::kLeastGap);
-  waker.step();
+  requeuer.step();
   EXPECT_EQ(patches(), before + 1);
   EXPECT_EQ(Requeuer::gap_for(1), Requeuer::kLeastGap);
   EXPECT_EQ(Requeuer::gap_for(60), 300ms);

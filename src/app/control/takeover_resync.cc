@@ -7,7 +7,7 @@
 namespace carve::control {
 namespace {
 
-/// nullopt: nothing is decided about that Pod, or it holds nothing any more.
+/// nullopt: the Pod has no decision, or holds nothing any more.
 std::optional<codec::ClusterPod> decided_pod(const std::string& text) {
   auto pod = codec::parse_cluster_pod(text);
   if (!pod || pod->node.empty() || pod->record.empty() || pod->ended) return std::nullopt;
@@ -18,42 +18,43 @@ std::optional<codec::ClusterPod> decided_pod(const std::string& text) {
 
 Result<bool> TakeoverResync::operator()(std::uint64_t term) {
   const std::lock_guard lock(mutex_);
-  if (asked_ != term) {
-    asked_ = term;
-    trouble_.reset();
-    asks_.notify_all();
+  if (requested_ != term) {
+    requested_ = term;
+    error_.reset();
+    request_.notify_all();
   }
-  if (known_ == term) return true;
-  if (trouble_) return tl::unexpected(*trouble_);
+  if (known_term_ == term) return true;
+  if (error_) return tl::unexpected(*error_);
   return false;
 }
 
-bool TakeoverResync::asked_for(std::uint64_t term) const {
+bool TakeoverResync::requested(std::uint64_t term) const {
   const std::lock_guard lock(mutex_);
-  return asked_ == term;
+  return requested_ == term;
 }
 
-bool TakeoverResync::seen(const std::string& uid, const Decided& decided) const {
+bool TakeoverResync::seen(const std::string& uid, const Decision& decided) const {
   const auto pod = model_.pod(uid);
   return pod && pod->object.node == decided.node && pod->object.record == decided.record;
 }
 
 Result<void> TakeoverResync::list() {
   CARVE_TRY(const auto all, api_.list("/api/v1/pods"));
-  wanted_.clear();
+  pending_.clear();
   for (const auto& text : all) {
     const auto pod = decided_pod(text);
     if (!pod) continue;
-    wanted_[pod->ask.uid] = {fmt::format("/api/v1/namespaces/{}/pods/{}", pod->ask.space, pod->ask.name), pod->node,
-                             pod->record};
+    pending_[pod->ask.uid] = {fmt::format("/api/v1/namespaces/{}/pods/{}", pod->ask.space, pod->ask.name), pod->node,
+                              pod->record};
   }
   return {};
 }
 
-/// Not by another list: in a cluster where pods come and go while it is made, each has its own that are gone.
-Result<void> TakeoverResync::look_again(std::uint64_t term, const std::stop_token& stop) {
-  for (auto at = wanted_.begin(); at != wanted_.end();) {
-    if (stop.stop_requested() || !asked_for(term)) return {};
+/// Reads each pending pod. Another list would not help: in a cluster with much churn, some pods of every list are
+/// deleted by the time it is complete.
+Result<void> TakeoverResync::read_pending(std::uint64_t term, const std::stop_token& stop) {
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    if (stop.stop_requested() || !requested(term)) return {};
     auto& [uid, decided] = *at;
     bool over = seen(uid, decided);
     if (!over) {
@@ -66,49 +67,49 @@ Result<void> TakeoverResync::look_again(std::uint64_t term, const std::stop_toke
         decided.record = pod->record;
       }
     }
-    at = over ? wanted_.erase(at) : std::next(at);
+    at = over ? pending_.erase(at) : std::next(at);
   }
   return {};
 }
 
-Result<bool> TakeoverResync::find_out(std::uint64_t term, const std::stop_token& stop) {
+Result<bool> TakeoverResync::resync(std::uint64_t term, const std::stop_token& stop) {
   if (!model_.synced()) return false;
-  if (term != listed_) {
+  if (term != listed_term_) {
     CARVE_TRY_VOID(list());
-    listed_ = term;
-    looked_ = clock_.now();
+    listed_term_ = term;
+    last_read_ = clock_.now();
   }
-  std::erase_if(wanted_, [this](const auto& one) { return seen(one.first, one.second); });
-  if (!wanted_.empty() && clock_.now() >= looked_ + kPatience) {
-    const auto looked = look_again(term, stop);
-    looked_ = clock_.now();
-    CARVE_TRY_VOID(looked);
+  std::erase_if(pending_, [this](const auto& one) { return seen(one.first, one.second); });
+  if (!pending_.empty() && clock_.now() >= last_read_ + kPatience) {
+    const auto read = read_pending(term, stop);
+    last_read_ = clock_.now();
+    CARVE_TRY_VOID(read);
   }
-  return wanted_.empty();
+  return pending_.empty();
 }
 
 void TakeoverResync::step(const std::stop_token& stop) {
   std::uint64_t term = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (asked_ == known_) return;
-    term = asked_;
+    if (requested_ == known_term_) return;
+    term = requested_;
   }
-  auto known = find_out(term, stop);
+  auto result = resync(term, stop);
   const std::lock_guard lock(mutex_);
-  if (asked_ != term) return;
-  if (known && *known) known_ = term;
-  trouble_ = known ? std::nullopt : std::optional<Error>(std::move(known.error()));
+  if (requested_ != term) return;
+  if (result && *result) known_term_ = term;
+  error_ = result ? std::nullopt : std::optional<Error>(std::move(result.error()));
 }
 
 void TakeoverResync::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       std::unique_lock lock(mutex_);
-      if (!asks_.wait(lock, stop, [this] { return asked_ != known_; })) return;
+      if (!request_.wait(lock, stop, [this] { return requested_ != known_term_; })) return;
     }
     step(stop);
-    if (!clock_.sleep_for(kLook, stop)) return;
+    if (!clock_.sleep_for(kPoll, stop)) return;
   }
 }
 

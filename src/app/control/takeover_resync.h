@@ -13,53 +13,54 @@
 
 namespace carve::control {
 
-/// Whether the model knows what the leader before us wrote: watches run behind the server, by how much nobody says. So
-/// all pods are listed, now, from the server itself, and each decision on the list must be seen in the model. In a
-/// large cluster that list takes longer than a lease lasts: one thread finds out, and the one that renews only asks.
+/// Finds out whether the model contains all decisions of the previous leader. Watches lag behind the server by an
+/// unknown time. So a new leader lists all pods, from the server itself, and each decision on the list must appear in
+/// the model. In a large cluster that list takes longer than the Lease lasts: one thread does the work, and the thread
+/// that renews the Lease only polls the result.
 class TakeoverResync {
  public:
-  /// A decision that the model does not show for so long after the server told of it is looked at again: its pod may
-  /// have gone since, and then nobody will ever show it.
+  /// If the model does not show a decision this long after it was read from the server, its pod is read again: the pod
+  /// may be deleted, and then the model will never show the decision.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(1);
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(50);
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(50);
 
   TakeoverResync(KubeApi& api, const ClusterModel& model, Clock& clock) : api_(api), model_(model), clock_(clock) {}
 
-  /// For Leader::World::caught_up: whether all is known; of a term that was not asked for before it is found out from
-  /// now on. Waits for nobody. Any thread.
-  ///   errors  the API server's, of the last round: another follows
+  /// For Leader::World::caught_up. True: the model contains all decisions that were written before this term. The first
+  /// call for a term starts the work. Never blocks. Any thread.
+  ///   errors  the API server's, from the last round; another round follows
   [[nodiscard]] Result<bool> operator()(std::uint64_t term);
-  /// Finds out what is asked for, until `stop`.
+  /// Works on the requested term until `stop`.
   void run(const std::stop_token& stop);
   /// One round. One thread.
-  ///   cost    once per term a list of all pods; a GET for each decision that stays out of sight, each kPatience
+  ///   cost    one list of all pods per term; per kPatience one GET for each decision that the model does not show
   void step(const std::stop_token& stop = {});
 
  private:
-  struct Decided {
+  struct Decision {
     std::string path;  // the pod's
     std::string node;
     std::string record;
   };
-  Result<bool> find_out(std::uint64_t term, const std::stop_token& stop);
+  Result<bool> resync(std::uint64_t term, const std::stop_token& stop);
   Result<void> list();
-  Result<void> look_again(std::uint64_t term, const std::stop_token& stop);
-  [[nodiscard]] bool seen(const std::string& uid, const Decided& decided) const;
-  [[nodiscard]] bool asked_for(std::uint64_t term) const;
+  Result<void> read_pending(std::uint64_t term, const std::stop_token& stop);
+  [[nodiscard]] bool seen(const std::string& uid, const Decision& decided) const;
+  [[nodiscard]] bool requested(std::uint64_t term) const;
 
   KubeApi& api_;
   const ClusterModel& model_;
   Clock& clock_;
-  // Of the thread that finds out.
-  std::uint64_t listed_ = 0;  // the term of the list
-  Clock::Time looked_{};      // when the server last told
-  std::map<std::string, Decided> wanted_;  // by UID: not seen in the model yet
-  // Between the two.
+  // Used by the working thread only.
+  std::uint64_t listed_term_ = 0;            // the term of the last list
+  Clock::Time last_read_{};                  // the last read from the server
+  std::map<std::string, Decision> pending_;  // by UID: decisions that the model does not show yet
+  // Shared by both threads, under mutex_.
   mutable std::mutex mutex_;
-  std::condition_variable_any asks_;
-  std::uint64_t asked_ = 0;
-  std::uint64_t known_ = 0;
-  std::optional<Error> trouble_;
+  std::condition_variable_any request_;
+  std::uint64_t requested_ = 0;
+  std::uint64_t known_term_ = 0;
+  std::optional<Error> error_;
 };
 
 }  // namespace carve::control

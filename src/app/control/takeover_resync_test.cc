@@ -25,14 +25,14 @@ std::string decided(const std::string& uid) {
   return pod_object({.uid = uid, .node = "n1", .record = record_text({slice(uid, "GPU-0", 1)})});
 }
 
-class CatchUpTest : public ::testing::Test {
+class TakeoverResyncTest : public ::testing::Test {
  protected:
   void sync() {
     model.nodes().replace({});
     model.gpus().replace({});
     model.pods().replace({});
   }
-  /// Both threads' work, one after the other.
+  /// The work of both threads, one after the other.
   Result<bool> round(TakeoverResync& one, std::uint64_t term) {
     static_cast<void>(one(term));
     one.step();
@@ -42,32 +42,32 @@ class CatchUpTest : public ::testing::Test {
   ManualClock clock;
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
-  TakeoverResync catch_up{api, model, clock};
+  TakeoverResync resync{api, model, clock};
 };
 
-TEST_F(CatchUpTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
-  EXPECT_FALSE(*round(catch_up, 1)) << "nothing was told yet";
+TEST_F(TakeoverResyncTest, WaitsUntilTheModelShowsEveryDecision) {
+  EXPECT_FALSE(*round(resync, 1)) << "the model is not synced yet";
   sync();
   const auto pod = api.put(path_of("a"), decided("a"));
-  EXPECT_FALSE(*catch_up(1)) << "nobody has found out yet";
-  EXPECT_FALSE(*round(catch_up, 1)) << "a decision that the watch has not shown";
+  EXPECT_FALSE(*resync(1)) << "no round has run yet";
+  EXPECT_FALSE(*round(resync, 1)) << "a decision that the watch has not shown";
   clock.advance(TakeoverResync::kPatience);
-  EXPECT_FALSE(*round(catch_up, 1)) << "nor has it gone";
+  EXPECT_FALSE(*round(resync, 1)) << "and the pod still exists";
   model.pods().change({KubeChange::Kind::kPut, pod});
-  EXPECT_TRUE(*round(catch_up, 1));
+  EXPECT_TRUE(*round(resync, 1));
   api.put(path_of("b"), decided("b"));
-  EXPECT_FALSE(*round(catch_up, 2)) << "each term lists anew";
+  EXPECT_FALSE(*round(resync, 2)) << "each term makes a new list";
   EXPECT_EQ(api.calls("list"), 2U);
 }
 
-TEST_F(CatchUpTest, AnErrorIsSaidAndTheNextRoundTriesAgain) {
+TEST_F(TakeoverResyncTest, ReportsAnErrorAndRetries) {
   sync();
   api.fail_next({.verb = "list", .path = "pods", .code = Code::kPermissionDenied});
-  EXPECT_EQ(round(catch_up, 1).error().code, Code::kPermissionDenied);
-  EXPECT_TRUE(*round(catch_up, 1));
+  EXPECT_EQ(round(resync, 1).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(*round(resync, 1));
 }
 
-/// A list that takes its time in a cluster where pods come and go: of those on it some are gone when it is whole.
+/// A slow list in a cluster with much churn: some of its pods are deleted by the time it is complete.
 class Churning final : public RelayedKubeApi {
  public:
   Churning(FakeKubeApi& api, ManualClock& clock) : RelayedKubeApi(api), server_(api), clock_(clock) {}
@@ -87,11 +87,11 @@ class Churning final : public RelayedKubeApi {
   int gone_ = 0;
 };
 
-TEST_F(CatchUpTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
+TEST_F(TakeoverResyncTest, DoesNotWaitForAPodThatWasDeletedDuringTheList) {
   sync();
   for (int i = 0; i < 20; ++i) {
     const auto name = std::to_string(i);
-    // The watch tells of all but those that the list catches on their last second.
+    // The watch shows all pods except those that are deleted right after the list.
     for (const auto& uid : {"p" + name, "q" + name}) {
       const auto pod = api.put(path_of(uid), decided(uid));
       if (i > 0) model.pods().change({KubeChange::Kind::kPut, pod});
@@ -102,18 +102,18 @@ TEST_F(CatchUpTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
   EXPECT_FALSE(*round(one, 1));
   clock.advance(TakeoverResync::kPatience);
   EXPECT_TRUE(*round(one, 1));
-  EXPECT_EQ(api.calls("list"), 1U) << "another list would find others gone";
-  EXPECT_EQ(api.calls("get"), 2U) << "the one that is gone and the one with a namesake";
+  EXPECT_EQ(api.calls("list"), 1U) << "after another list other pods would be gone";
+  EXPECT_EQ(api.calls("get"), 2U) << "the deleted pod, and the pod whose name was reused";
 }
 
-TEST_F(CatchUpTest, TheLeaseIsRenewedWhileTheListTakesLongerThanIt) {
+TEST_F(TakeoverResyncTest, RenewsTheLeaseDuringALongList) {
   sync();
   FakeKubeApi leases;
-  const auto known = [this](std::uint64_t term) { return catch_up(term); };
+  const auto known = [this](std::uint64_t term) { return resync(term); };
   Leader leader({leases, clock, log, {}, known}, {.identity = "me"});
   Leader other({leases, clock, log, {}, {}}, {.identity = "other"});
   api.set_stalled(true);
-  const std::jthread finding([this](const std::stop_token& stop) { catch_up.run(stop); });
+  const std::jthread finding([this](const std::stop_token& stop) { resync.run(stop); });
   for (int i = 0; i < 60; ++i) {
     leader.step();
     other.step();
@@ -127,7 +127,7 @@ TEST_F(CatchUpTest, TheLeaseIsRenewedWhileTheListTakesLongerThanIt) {
     leader.step();
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_EQ(leader.epoch(), 1U) << "it never lost it";
+  EXPECT_EQ(leader.epoch(), 1U) << "it never lost the Lease";
 }
 
 }  // namespace

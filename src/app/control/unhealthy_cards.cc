@@ -13,16 +13,16 @@ namespace carve::control {
 KubeSink UnhealthyCards::sink() {
   return {[this](const std::vector<std::string>& all) { replace(all); },
           [this](const KubeChange& change) {
-            change.kind == KubeChange::Kind::kPut ? take(change.object) : gone(change.object);
+            change.kind == KubeChange::Kind::kPut ? apply(change.object) : remove(change.object);
           },
-          [this](const Error&) { heard_ = true; }};
+          [this](const Error&) { answered_ = true; }};
 }
 
 void UnhealthyCards::replace(const std::vector<std::string>& all) {
   std::set<std::string> nodes;
   for (const auto& config_map : all) {
     nodes.insert(codec::node_of_unhealthy_gpus(codec::read_object_name(config_map).name));
-    take(config_map);
+    apply(config_map);
   }
   std::vector<std::string> unmarked;
   for (const auto& [node, indexes] : marked_) {
@@ -30,17 +30,17 @@ void UnhealthyCards::replace(const std::vector<std::string>& all) {
   }
   for (const auto& node : unmarked) mark(node, {});
   std::erase_if(refused_, [&](const auto& one) { return !nodes.contains(one.first); });
-  heard_ = true;
+  answered_ = true;
 }
 
-void UnhealthyCards::gone(const std::string& config_map) {
+void UnhealthyCards::remove(const std::string& config_map) {
   const auto node = codec::node_of_unhealthy_gpus(codec::read_object_name(config_map).name);
   if (node.empty()) return;
   refused_.erase(node);
   mark(node, {});
 }
 
-void UnhealthyCards::take(const std::string& config_map) {
+void UnhealthyCards::apply(const std::string& config_map) {
   auto name = codec::read_object_name(config_map);
   const auto node = codec::node_of_unhealthy_gpus(name.name);
   if (node.empty()) return;
@@ -54,20 +54,20 @@ void UnhealthyCards::take(const std::string& config_map) {
   const auto said = refused_.find(node);
   if (said != refused_.end() && said->second == text) return;
   refused_[node] = text;
-  log_.error("no card is marked: the list of unhealthy ones is wrong",
+  log_.error("no card is marked: the list of unhealthy cards is invalid",
              {{"configmap", name.space + "/" + name.name}, {"error", read.error().what}});
-  if (!tell_) return;
-  tell_({"ConfigMap", name.space, name.name, name.uid, "UnhealthyGpusRefused",
-         fmt::format("no card of node {} is marked; {}", node, read.error().what)});
+  if (!post_event_) return;
+  post_event_({"ConfigMap", name.space, name.name, name.uid, "UnhealthyGpusRefused",
+               fmt::format("invalid list, no card of node {} is marked: {}", node, read.error().what)});
 }
 
 void UnhealthyCards::mark(const std::string& node, std::set<int> indexes) {
-  const auto known = marked_.find(node);
-  if (known == marked_.end() ? indexes.empty() : known->second == indexes) return;
-  log_.info("cards are marked by their operator",
+  const auto stored = marked_.find(node);
+  if (stored == marked_.end() ? indexes.empty() : stored->second == indexes) return;
+  log_.info("the cards that an operator marked changed",
             {{"node", node}, {"indexes", fmt::format("{}", fmt::join(indexes, ","))}});
   if (indexes.empty()) {
-    marked_.erase(known);
+    marked_.erase(stored);
   } else {
     marked_[node] = indexes;
   }

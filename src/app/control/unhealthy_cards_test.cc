@@ -40,34 +40,34 @@ class UnhealthyCardsTest : public ::testing::Test {
   std::string closed(const std::string& node, const std::string& card) {
     return model.snapshot()->at(node)->ledger.find(CardId(card))->card.closed;
   }
-  /// Why a pod of 4 GiB does not fit on that node; empty: it does.
+  /// Why a pod of 4 GiB does not fit on that node; empty: it fits.
   std::string why_not(const std::string& node) {
-    const auto pod = known_pod(*codec::parse_cluster_pod(pod_object({.uid = "p"})), {});
+    const auto pod = pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "p"})), {});
     const auto found = fit(*model.snapshot(), pod->owner(), pod->parts, {node}, kPolicies[0]);
     return found.refused.empty() ? "" : found.refused.front().why;
   }
   ManualClock clock;
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
-  std::vector<codec::EventNote> told;
-  UnhealthyCards cards{model, log, [this](codec::EventNote note) { told.push_back(std::move(note)); }};
+  std::vector<codec::EventNote> events;
+  UnhealthyCards cards{model, log, [this](codec::EventNote note) { events.push_back(std::move(note)); }};
 };
 
-TEST_F(UnhealthyCardsTest, NothingNewIsPutOnTheCardAndWhoHoldsThereStays) {
-  EXPECT_FALSE(cards.heard());
+TEST_F(UnhealthyCardsTest, ClosesAMarkedCardAndKeepsItsSlices) {
+  EXPECT_FALSE(cards.answered());
   cards.sink().replace({config_map("coredns", "x"), config_map("unhealthy-gpu-n1", "1")});
-  EXPECT_TRUE(cards.heard());
+  EXPECT_TRUE(cards.answered());
   EXPECT_EQ(closed("n1", "GPU-0"), "");
   EXPECT_EQ(closed("n1", "GPU-1"), "closed: ConfigMap kube-system/unhealthy-gpu-n1 names it");
   EXPECT_EQ(closed("n2", "GPU-9"), "");
   EXPECT_EQ(why_not("n1"), "") << "the other card";
-  EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U) << "who is there stays";
+  EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U) << "the existing slice stays";
   put("unhealthy-gpu-n1", "0, 1");
   EXPECT_THAT(why_not("n1"), HasSubstr("ConfigMap kube-system/unhealthy-gpu-n1 names it"));
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(events, IsEmpty());
 }
 
-TEST_F(UnhealthyCardsTest, ItHealsWhenTheNameGoesAndPodsThatWaitAreWoken) {
+TEST_F(UnhealthyCardsTest, OpensTheCardWhenTheMarkIsRemoved) {
   put("unhealthy-gpu-n1", "0,1");
   const auto before = model.snapshot();
   put("unhealthy-gpu-n1", "1");
@@ -77,29 +77,29 @@ TEST_F(UnhealthyCardsTest, ItHealsWhenTheNameGoesAndPodsThatWaitAreWoken) {
   EXPECT_EQ(closed("n1", "GPU-1"), "");
   put("unhealthy-gpu-n1", "1");
   cards.sink().replace({});
-  EXPECT_EQ(closed("n1", "GPU-1"), "") << "it went while nobody watched";
+  EXPECT_EQ(closed("n1", "GPU-1"), "") << "the ConfigMap was deleted while the watch was down";
 }
 
-TEST_F(UnhealthyCardsTest, ATextThatIsWrongIsToldAndMarksNoCard) {
+TEST_F(UnhealthyCardsTest, ReportsAnInvalidTextAndMarksNoCard) {
   put("unhealthy-gpu-n1", "0,one");
   EXPECT_EQ(closed("n1", "GPU-0"), "");
   EXPECT_EQ(closed("n1", "GPU-1"), "");
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].kind, "ConfigMap");
-  EXPECT_EQ(told[0].space + "/" + told[0].name, "kube-system/unhealthy-gpu-n1");
-  EXPECT_EQ(told[0].reason, "UnhealthyGpusRefused");
-  EXPECT_TRUE(told[0].warning);
-  EXPECT_THAT(told[0].message, HasSubstr("no card of node n1 is marked; gpus: \"one\""));
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].kind, "ConfigMap");
+  EXPECT_EQ(events[0].space + "/" + events[0].name, "kube-system/unhealthy-gpu-n1");
+  EXPECT_EQ(events[0].reason, "UnhealthyGpusRefused");
+  EXPECT_TRUE(events[0].warning);
+  EXPECT_THAT(events[0].message, HasSubstr("no card of node n1 is marked: gpus: \"one\""));
   put("unhealthy-gpu-n1", "0,one");
-  EXPECT_THAT(told, SizeIs(1)) << "the watch began anew";
+  EXPECT_THAT(events, SizeIs(1)) << "the watch restarted";
   put("unhealthy-gpu-n1", "0");
   EXPECT_NE(closed("n1", "GPU-0"), "");
   put("unhealthy-gpu-n1", "0,one");
-  EXPECT_EQ(closed("n1", "GPU-0"), "") << "the same as after a start: what stands there is wrong";
-  EXPECT_THAT(told, SizeIs(2));
+  EXPECT_EQ(closed("n1", "GPU-0"), "") << "the same as after a restart: the current text is invalid";
+  EXPECT_THAT(events, SizeIs(2));
 }
 
-TEST_F(UnhealthyCardsTest, ACardThatComesLaterIsMarkedToo) {
+TEST_F(UnhealthyCardsTest, MarksACardThatIsAddedLater) {
   put("unhealthy-gpu-n3", "0");
   model.nodes().change({KubeChange::Kind::kPut, node_object("n3")});
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(gpu("n3", "GPU-7"))});

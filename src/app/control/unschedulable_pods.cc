@@ -9,9 +9,9 @@ void UnschedulablePods::put(const std::string& uid, std::vector<std::string> nod
                             std::size_t asked) {
   auto names = std::make_shared<const std::vector<std::string>>(std::move(nodes));
   const std::lock_guard lock(mutex_);
-  const auto known = notes_.find(uid);
-  const bool in_a_row = known != notes_.end() && now - known->second.at <= kInARow;
-  const auto since = in_a_row ? known->second.since : now;
+  const auto stored = notes_.find(uid);
+  const bool in_a_row = stored != notes_.end() && now - stored->second.at <= kInARow;
+  const auto since = in_a_row ? stored->second.since : now;
   notes_[uid] = {std::move(names), now, since, asked};
   if (notes_.size() <= kMost) return;
   notes_.erase(std::min_element(notes_.begin(), notes_.end(),

@@ -12,23 +12,23 @@
 
 namespace carve::control {
 
-/// Pods for which a filter call found no node, and where cards alone stood in their way. kube-scheduler asks extenders
-/// only about nodes that passed everything else (CPU, taints, affinity, volumes): so these are the nodes on which it
-/// helps a pod that somebody with cards goes, by its own word. Safe from any thread.
+/// Pods for which a filter call found no node, with the nodes where they lacked only cards. kube-scheduler calls
+/// extenders only for nodes that passed all its other filters (CPU, taints, affinity, volumes). So these are the nodes
+/// where evicting a pod that holds cards would help. Safe from any thread.
 class UnschedulablePods {
  public:
-  static constexpr std::size_t kMost = 10'000;  // pods; above, the oldest is forgotten
-  static constexpr Clock::Duration kInARow = std::chrono::seconds(1);  // from one call to the next
+  static constexpr std::size_t kMost = 10'000;                         // pods; beyond this number the oldest is dropped
+  static constexpr Clock::Duration kInARow = std::chrono::seconds(1);  // the longest gap between two consecutive calls
 
   struct Note {
     std::shared_ptr<const std::vector<std::string>> nodes;
     Clock::Time at{};
-    Clock::Time since{};    // the first of the calls that came in a row
-    std::size_t asked = 0;  // nodes of the call, with those that are none for it; 0: another replica's word
+    Clock::Time since{};    // the first of the consecutive calls
+    std::size_t asked = 0;  // nodes in the call, including those that can never serve the pod; 0: from another replica
   };
 
   void put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now, std::size_t asked = 0);
-  /// It was served.
+  /// The pod was served.
   void forget(const std::string& uid);
   [[nodiscard]] std::optional<Note> find(const std::string& uid) const;
 

@@ -14,14 +14,15 @@ namespace {
 
 std::string base_of(const std::string& request) { return request.substr(0, request.find('/')); }
 
-/// The capacity's consumed amount, under its name or its full name; nullptr: none was said.
+/// The consumed amount of a capacity, under its name or its qualified name; nullptr: not set.
 const std::string* consumed(const codec::ClaimResult& result, std::string_view name) {
   auto found = result.consumed.find(std::string(name));
   if (found == result.consumed.end()) found = result.consumed.find(fmt::format("{}/{}", kDriver, name));
   return found == result.consumed.end() ? nullptr : &found->second;
 }
 
-/// Class before claim, in the order of the allocation: what is said later wins, member by member.
+/// Merges the configurations in the order of the allocation, the DeviceClass's before the claim's. A later member
+/// overrides an earlier one.
 Result<codec::ShareConfig> config_for(const codec::Claim& claim, const std::string& request) {
   codec::ShareConfig merged;
   for (const auto& config : claim.configs) {
@@ -59,14 +60,14 @@ Result<Slice> slice_of(const codec::Claim& claim, const codec::ClaimResult& resu
     CARVE_TRY(const auto amount, codec::parse_bytes("consumedCapacity.cores", *cores));
     if (amount.count() > CoreShare::whole().hundredths()) {
       return fail(Code::kInvalidArgument,
-                  fmt::format("consumedCapacity.cores of request {}: {} of a card; legal are 1 to 100",
+                  fmt::format("consumedCapacity.cores of request {}: {} hundredths of a card; legal are 1 to 100",
                               result.request, *cores));
     }
     slice.compute = CoreShare(static_cast<std::uint32_t>(amount.count()));
   }
   if (slice.memory > published_memory(card)) {
     return fail(Code::kInvalidArgument,
-                fmt::format("request {}: {} on {}, which has {}", result.request, to_human(slice.memory),
+                fmt::format("request {}: {} of memory on {}, which has {}", result.request, to_human(slice.memory),
                             result.device, to_human(published_memory(card))));
   }
   if (slice.memory == published_memory(card) && slice.compute == CoreShare::whole()) {
@@ -96,7 +97,7 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
                  const GpuInventory& cards, std::vector<PlannedPart>* parts) {
   if (result.pool != node) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("request {} is allocated from pool {}, this is node {}", result.request,
+                fmt::format("request {} is allocated from pool {}, but this node is {}", result.request,
                             result.pool, node));
   }
   const Card* card = card_named(cards, result.device);
@@ -104,7 +105,7 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
     return fail(
         Code::kNotFound,
         fmt::format("request {}: this node has no card {} (any more); delete the pod so that the claim "
-                    "is allocated anew",
+                    "is allocated again",
                     result.request, result.device));
   }
   CARVE_TRY(Slice slice, slice_of(claim, result, *card));
@@ -119,8 +120,8 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
     if (other.card != slice.card) continue;
     return fail(
         Code::kInvalidArgument,
-        fmt::format("request {}: two of its devices are shares of one card, {}; ask for distinct cards by "
-                    "\"constraints: [{{distinctAttribute: {}/uuid}}]\" in the claim, or for one larger share",
+        fmt::format("request {}: two of its devices are shares of one card, {}; request distinct cards by "
+                    "\"constraints: [{{distinctAttribute: {}/uuid}}]\" in the claim, or one larger share",
                     result.request, result.device, kDriver));
   }
   part->request.slices.push_back(std::move(slice));
@@ -135,8 +136,8 @@ Result<std::vector<PlannedPart>> plan_claim(const codec::Claim& claim, const std
   if (!claim.allocated) {
     return fail(
         Code::kFailedPrecondition,
-        fmt::format("claim {}/{} has no allocation: the pod must be placed by a scheduler (a pod with "
-                    "spec.nodeName gets none)",
+        fmt::format("claim {}/{} has no allocation: a scheduler must place the pod (a pod with "
+                    "spec.nodeName bypasses it)",
                     claim.space, claim.name));
   }
   std::vector<PlannedPart> parts;
@@ -145,10 +146,9 @@ Result<std::vector<PlannedPart>> plan_claim(const codec::Claim& claim, const std
   }
   if (parts.empty()) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("claim {}/{} holds nothing of driver {}", claim.space, claim.name, kDriver));
+                fmt::format("claim {}/{} has no device of driver {}", claim.space, claim.name, kDriver));
   }
-  // Equal classes within a part are the record's rule; a whole card beside a fraction in one request is not
-  // one.
+  // The record requires equal classes within a part, so one request cannot mix whole cards and fractions.
   for (const auto& part : parts) {
     for (const auto& slice : part.request.slices) {
       if (slice.whole != part.request.slices.front().whole)

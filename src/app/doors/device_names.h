@@ -12,16 +12,16 @@ inline constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 inline constexpr std::string_view kMemory = "memory";
 inline constexpr std::string_view kCores = "cores";
 inline constexpr std::string_view kUnhealthyTaint = "gpu.elasticgpu.io/unhealthy";
-/// Of a card that pods hold by slots: what of it is free, the scheduler's sum of claims does not tell.
+/// The taint of a card that pods use through slots. kube-scheduler's sum of claims does not show what of it is free.
 inline constexpr std::string_view kSlotsTaint = "gpu.elasticgpu.io/used-by-slots";
 
-/// The card's name in ResourceSlices: a DNS label from its UUID, stable for ever ("gpu-8f0c4a…").
+/// The card's name in ResourceSlices: a DNS label from its UUID, which never changes ("gpu-8f0c4a…").
 [[nodiscard]] std::string device_name(const CardId& card);
 
-/// The card's memory as published: whole MiB, because default and grain of the capacity must divide it.
+/// The card's memory as published: whole MiB, because it must be a multiple of the capacity's default and step.
 [[nodiscard]] Bytes published_memory(const Card& card);
 
-/// The card behind a device name, or nullptr.
+/// The card with this device name, or nullptr.
 [[nodiscard]] const Card* card_named(const GpuInventory& cards, std::string_view device);
 
 }  // namespace carve::doors

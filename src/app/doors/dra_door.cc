@@ -13,15 +13,16 @@ namespace {
 
 constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}";
 
-// A container is made meanwhile, and the API server has work enough with that; nobody waits to hear that all is well.
+// The status of a successful prepare waits until the container has started, because the API server is busy with that
+// start and no client waits for the status.
 constexpr auto kStartFirst = std::chrono::seconds(2);
 
 std::string claim_path(const std::string& space, const std::string& name) {
   return fmt::format(kClaims, space, name);
 }
 
-/// What the Node's condition counts it by.
-std::string who(const std::string& uid) { return "claim " + uid; }
+/// The key of a claim's refusals in the Node's condition.
+std::string refusal_key(const std::string& uid) { return "claim " + uid; }
 
 bool holds(const std::vector<Slice>& held, const std::string& uid) {
   return std::any_of(held.begin(), held.end(), [&](const Slice& slice) {
@@ -29,8 +30,7 @@ bool holds(const std::vector<Slice>& held, const std::string& uid) {
   });
 }
 
-/// A claim whose card broke after it was allocated does not start on it; one that runs there is
-/// left alone.
+/// A claim does not start on a card that became unhealthy after the allocation. A claim that runs there is not touched.
 Result<void> check_health(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
   for (const auto& part : parts) {
     for (const auto& slice : part.request.slices) {
@@ -68,13 +68,13 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
       if (const auto known = answered_.find(ref.uid); known != answered_.end())
         return known->second;
     }
-    return refuse(ref, fail_in("not read", text.error()).value(), nullptr);
+    return refuse(ref, fail_in("the claim cannot be read", text.error()).value(), nullptr);
   }
   auto claim = codec::parse_claim(*text);
   if (!claim) return refuse(ref, claim.error(), nullptr);
   claim->space = ref.space;
   if (claim->uid != ref.uid) {
-    const auto what = fmt::format("the kubelet asks for UID {}, the API server has another claim of that name, UID {}",
+    const auto what = fmt::format("the kubelet requests UID {}, but the API server's claim of that name has UID {}",
                                   ref.uid, claim->uid);
     return refuse(ref, {Code::kAborted, what}, nullptr);
   }
@@ -90,26 +90,26 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   auto answer = parts ? bring_up(*claim, *parts)
                       : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
   if (!answer) return refuse(ref, answer.error(), &*claim);
-  tell_ready(*claim, *parts);
-  world_.notices.settled(who(ref.uid));
+  post_ready(*claim, *parts);
+  world_.notices.settled(refusal_key(ref.uid));
   const std::lock_guard lock(mutex_);
   refused_.erase(ref.uid);
   answered_[ref.uid] = *answer;
   return answer;
 }
 
-/// Every refusal leaves through here: the Node says it, and whoever uses the claim where it could be read. `claim`:
-/// nullptr where it could not, or is somebody else's.
+/// Reports every refusal: on the Node, and on the pods that use the claim. `claim`: nullptr if the claim could not be
+/// read, or if it is another claim of that name.
 Result<std::vector<ClaimDevice>> DraDoor::refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim) {
   const auto name = fmt::format("claim {}/{}", ref.space, ref.name);
   const auto fix = remedy(error.code, Door::kClaim);
   world_.log.warn("claim refused", {{"claim", name}, {"error", error.what}, {"hint", fix}});
-  world_.notices.refused(who(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
-  if (claim != nullptr) tell_users(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));
+  world_.notices.refused(refusal_key(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
+  if (claim != nullptr) report_to_pods(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));
   return fail_in(name, error);
 }
 
-/// All parts or none: what this call began is taken back when a later part is refused.
+/// Prepares all parts or none: if a part is refused, the parts that this call prepared are undone.
 Result<std::vector<ClaimDevice>> DraDoor::bring_up(const codec::Claim& claim,
                                                    std::vector<PlannedPart> parts) {
   const bool known = holds(world_.slices.held(), claim.uid);
@@ -120,13 +120,12 @@ Result<std::vector<ClaimDevice>> DraDoor::bring_up(const codec::Claim& claim,
       if (!known) {
         const auto undone = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
         if (!undone)
-          world_.log.warn("half a claim stays",
+          world_.log.warn("a partly prepared claim could not be undone",
                           {{"claim", claim.uid}, {"error", undone.error().what}});
       }
       return fail_in("request " + part.request.slices.front().part, prepared.error());
     }
-    // One CDI device carries the part with all its cards; a container gets those of all its
-    // devices.
+    // One CDI device contains all cards of the part. A container gets the CDI devices of all its claim devices.
     part.devices.front().cdi = {prepared->device};
     devices.insert(devices.end(), part.devices.begin(), part.devices.end());
   }
@@ -136,15 +135,15 @@ Result<std::vector<ClaimDevice>> DraDoor::bring_up(const codec::Claim& claim,
 DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims) {
   PerClaim<void> answers;
   for (const auto& claim : claims) {
-    world_.notices.settled(who(claim.uid));
-    world_.notices.drop_later("status of " + who(claim.uid));
+    world_.notices.settled(refusal_key(claim.uid));
+    world_.notices.drop_later("status of " + refusal_key(claim.uid));
     auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
     if (done) {
       const std::lock_guard lock(mutex_);
       answered_.erase(claim.uid);
       refused_.erase(claim.uid);
     } else {
-      world_.log.warn("claim not ended",
+      world_.log.warn("claim not unprepared",
                       {{"claim", claim.space + "/" + claim.name}, {"error", done.error().what}});
     }
     answers.insert_or_assign(claim.uid, std::move(done));
@@ -159,7 +158,7 @@ std::vector<DeviceHealthView> DraDoor::health() const {
   return views;
 }
 
-void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
+void DraDoor::post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
   std::vector<codec::DeviceStatus> devices;
   bool all_known = true;
   for (const auto& part : parts) {
@@ -179,27 +178,26 @@ void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPar
   if (!all_known) post_status(claim, devices, kStartFirst);
 }
 
-/// Opaque parameters that a client wrote with blanks in them make the server (1.36) take every JSON patch of
-/// this status for a change of the allocation, and refuse it; the event on the pod says the same then.
+/// If a client wrote opaque parameters with blanks in them, the API server (1.36) treats every JSON patch of this
+/// status as a change of the allocation and refuses it. The event on the pod still carries the same text.
 void DraDoor::post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
                           Clock::Duration after) {
   world_.notices.post_later(
-      "status of " + who(claim.uid), after, "claim status",
+      "status of " + refusal_key(claim.uid), after, "claim status",
       [path = claim_path(claim.space, claim.name) + "/status",
        body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
           KubeApi& api) -> Result<void> {
         const auto written =
             api.patch(path, KubePatch::kApply, body, {{"fieldManager", "carve-agent"}, {"force", "true"}});
-        // The claim is gone, or another has its name by now.
+        // Not an error: the claim was deleted, or another claim has its name now.
         if (!written && written.error().code != Code::kNotFound && written.error().code != Code::kAborted)
           return tl::unexpected(written.error());
         return {};
       });
 }
 
-/// Ready: False on each of the claim's devices of this node, once per reason: the kubelet asks
-/// again and again.
-void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& message) {
+/// Sets Ready: False on each of the claim's devices of this node. Once per message, because the kubelet retries.
+void DraDoor::post_refused(const codec::Claim& claim, const std::string& message) {
   std::vector<codec::DeviceStatus> devices;
   for (const auto& result : claim.results) {
     if (result.driver != kDriver || result.pool != node_) continue;
@@ -216,12 +214,12 @@ void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& messa
   post_status(claim, devices, {});
 }
 
-void DraDoor::tell_users(const codec::Claim& claim, const std::string& message) {
+void DraDoor::report_to_pods(const codec::Claim& claim, const std::string& message) {
   for (const auto& user : claim.users) {
     if (user.resource == "pods")
       world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});
   }
-  tell_not_ready(claim, message);
+  post_refused(claim, message);
 }
 
 }  // namespace carve::doors

@@ -15,9 +15,9 @@
 
 namespace carve::doors {
 
-/// The DRA door: a claim's allocation, read from the API server by name and checked by UID, becomes
-/// slices of this node. Ending needs the journal only. It keeps no state that a restart could lose:
-/// what it remembers are answers, for a kubelet that asks again while the API server is away.
+/// The DRA driver. It reads a claim's allocation from the API server by name, checks the UID, and prepares the
+/// allocation as slices of this node. Unprepare needs the journal only. A restart loses no state: the driver remembers
+/// only its answers, for a kubelet that retries while the API server does not answer.
 class DraDoor final : public DraCalls {
  public:
   struct World {
@@ -26,7 +26,7 @@ class DraDoor final : public DraCalls {
     EventRecorder& notices;
     const Clock& clock;
     Log& log;
-    std::function<std::string()> shut = {};  // not empty: nothing new starts on this node, and why
+    std::function<std::string()> shut = {};  // why nothing new may start on this node; empty: it may
   };
   DraDoor(std::string node, World world) : node_(std::move(node)), world_(world) {}
 
@@ -38,18 +38,18 @@ class DraDoor final : public DraCalls {
   Result<std::vector<ClaimDevice>> prepare_one(const ClaimRef& ref);
   Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim,
                                             std::vector<PlannedPart> parts);
-  void tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
+  void post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
   Result<std::vector<ClaimDevice>> refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim);
-  void tell_users(const codec::Claim& claim, const std::string& message);
-  void tell_not_ready(const codec::Claim& claim, const std::string& message);
+  void report_to_pods(const codec::Claim& claim, const std::string& message);
+  void post_refused(const codec::Claim& claim, const std::string& message);
   void post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
                    Clock::Duration after);
 
   std::string node_;
   World world_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<ClaimDevice>> answered_;  // by claim UID; until it ends
-  std::map<std::string, std::string> refused_;                // by claim UID: what its status says
+  std::map<std::string, std::vector<ClaimDevice>> answered_;  // by claim UID, until unprepare
+  std::map<std::string, std::string> refused_;                // by claim UID: the message in its status
 };
 
 }  // namespace carve::doors

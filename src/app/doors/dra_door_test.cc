@@ -64,7 +64,7 @@ struct DraDoorTest : testing::Test {
   }
 };
 
-TEST_F(DraDoorTest, AFractionAsItWasAllocated) {
+TEST_F(DraDoorTest, PreparesAFractionAsAllocated) {
   kube.put(kPath, claim("u-1", result("g", name(2), part)));
   const auto got = prepare();
   ASSERT_TRUE(got) << got.error().what;
@@ -81,13 +81,13 @@ TEST_F(DraDoorTest, AFractionAsItWasAllocated) {
   EXPECT_EQ(behind[0].memory, Bytes::gib(4));
   EXPECT_EQ(behind[0].compute, CoreShare(30));
   EXPECT_FALSE(behind[0].whole);
-  // Again, and by another driver object (a restarted agent): the same answer, nothing new.
+  // A retry, and a retry by another driver object (a restarted agent), get the same answer and create nothing.
   DraDoor restarted("n1", {slices, kube, notices, clock, log});
   EXPECT_EQ(restarted.prepare({{"ml", "c", "u-1"}}).at("u-1")->front().cdi, got->front().cdi);
   EXPECT_EQ(slices.held().size(), 1U);
 }
 
-TEST_F(DraDoorTest, StatusTellsWhatWasPreparedOnce) {
+TEST_F(DraDoorTest, WritesThePreparedStatusOnce) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_TRUE(prepare());
   notices.flush();
@@ -110,16 +110,16 @@ TEST_F(DraDoorTest, StatusTellsWhatWasPreparedOnce) {
   EXPECT_EQ(kube.writes().size(), 1U);
 }
 
-TEST_F(DraDoorTest, ThatAllIsWellIsWrittenWhenTheContainerHadTimeToStart) {
+TEST_F(DraDoorTest, WritesAReadyStatusOnlyAfterTheContainerHadTimeToStart) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_TRUE(prepare());
   notices.write_due();
-  EXPECT_TRUE(kube.writes().empty()) << "the API server is busy with the very container";
+  EXPECT_TRUE(kube.writes().empty()) << "the API server is busy with the container's start";
   clock.advance(std::chrono::seconds(2));
   notices.write_due();
   ASSERT_EQ(kube.writes().size(), 1U);
   EXPECT_THAT(kube.writes()[0].second, HasSubstr(R"("reason":"Prepared")"));
-  // A refusal is told at once, and nothing older is written over it.
+  // A refusal is written immediately, and no older status overwrites it.
   ASSERT_TRUE(prepare());
   kube.put(kPath, claim("u-1", result("g", "gpu-gone", part)) + " ");
   ASSERT_FALSE(prepare());
@@ -134,7 +134,7 @@ TEST_F(DraDoorTest, ThatAllIsWellIsWrittenWhenTheContainerHadTimeToStart) {
   EXPECT_THAT(status[1], HasSubstr(R"("reason":"Refused")"));
 }
 
-TEST_F(DraDoorTest, OfAClaimThatIsOverNothingIsWritten) {
+TEST_F(DraDoorTest, WritesNoStatusAfterUnprepare) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_TRUE(prepare());
   ASSERT_TRUE(door.unprepare({{"ml", "c", "u-1"}}).at("u-1"));
@@ -143,16 +143,16 @@ TEST_F(DraDoorTest, OfAClaimThatIsOverNothingIsWritten) {
   EXPECT_TRUE(kube.writes().empty());
 }
 
-TEST_F(DraDoorTest, ANamesakeIsSomebodyElse) {
+TEST_F(DraDoorTest, RefusesAnotherClaimOfTheSameName) {
   kube.put(kPath, claim("u-2", result("g", name(0), part)));
   const auto got = prepare("u-1");
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, Code::kAborted);
-  EXPECT_THAT(notices.refusals(), HasSubstr("asks for UID u-1, the API server has another claim of that name"));
+  EXPECT_THAT(notices.refusals(), HasSubstr("requests UID u-1, but the API server's claim of that name has UID u-2"));
   EXPECT_TRUE(slices.held().empty());
 }
 
-TEST_F(DraDoorTest, SeveralCardsAndSeveralRequests) {
+TEST_F(DraDoorTest, PreparesSeveralCardsAndSeveralRequests) {
   kube.put(
       kPath,
       claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(1), part, "s2") + "," +
@@ -161,8 +161,7 @@ TEST_F(DraDoorTest, SeveralCardsAndSeveralRequests) {
   const auto got = prepare();
   ASSERT_TRUE(got) << got.error().what;
   ASSERT_EQ(got->size(), 3U);
-  // One CDI device for both cards of request g, named by its first device only: twice would mount
-  // it twice.
+  // One CDI device contains both cards of request g. Only the first device names it, or it would be mounted twice.
   EXPECT_EQ((*got)[0].cdi.size(), 1U);
   EXPECT_TRUE((*got)[1].cdi.empty());
   EXPECT_EQ(slices.behind((*got)[0].cdi[0]).size(), 2U);
@@ -172,10 +171,10 @@ TEST_F(DraDoorTest, SeveralCardsAndSeveralRequests) {
   EXPECT_EQ(whole[0].part, "h/big");
   EXPECT_TRUE(whole[0].whole);
   EXPECT_TRUE(whole[0].exclusive);
-  EXPECT_EQ(whole[0].memory, slices.cards().cards[3].memory);  // the card, not its published part
+  EXPECT_EQ(whole[0].memory, slices.cards().cards[3].memory);  // all of the card's memory, not the published whole MiB
 }
 
-TEST_F(DraDoorTest, TwoSharesOfOneCardInOneRequestAreRefusedWithTheCure) {
+TEST_F(DraDoorTest, RefusesTwoSharesOfOneCardInOneRequestAndSaysTheFix) {
   kube.put(kPath,
            claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(0), part, "s2")));
   const auto got = prepare();
@@ -187,7 +186,7 @@ TEST_F(DraDoorTest, TwoSharesOfOneCardInOneRequestAreRefusedWithTheCure) {
   EXPECT_THAT(told[0], HasSubstr("SliceRefused"));
 }
 
-TEST_F(DraDoorTest, ConfigurationOfTheClaimWinsMemberByMember) {
+TEST_F(DraDoorTest, LetsTheClaimsConfigurationOverrideTheClassMemberByMember) {
   kube.put(kPath, claim("u-1", result("g", name(0), part),
                         config("FromClass", R"("shareClass":"fixed","priorityClass":"offline")") +
                             "," + config("FromClaim", R"("priorityClass":"online")")));
@@ -196,29 +195,29 @@ TEST_F(DraDoorTest, ConfigurationOfTheClaimWinsMemberByMember) {
   EXPECT_EQ(slices.held().at(0).priority, PriorityClass::kOnline);
 }
 
-TEST_F(DraDoorTest, AWrongConfigurationIsRefusedAndSaysWhose) {
+TEST_F(DraDoorTest, RefusesAWrongConfigurationAndNamesItsSource) {
   kube.put(kPath, claim("u-1", result("g", name(0), part),
                         config("FromClass", R"("shareClass":"turbo")")));
   const auto got = prepare();
   ASSERT_FALSE(got);
   EXPECT_THAT(got.error().what, HasSubstr("from the DeviceClass"));
-  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is no class"));
+  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is not a class"));
 }
 
-TEST_F(DraDoorTest, HalfAClaimIsTakenBack) {
+TEST_F(DraDoorTest, UndoesAPartlyPreparedClaim) {
   kube.put(kPath, claim("u-1", result("g", name(0), part) + "," + result("h", name(1), part)));
   slices.fail_prepare_of = "h";
   ASSERT_FALSE(prepare());
   EXPECT_TRUE(slices.held().empty());
   slices.fail_prepare_of.clear();
   ASSERT_TRUE(prepare());
-  // Held already: a later failure leaves it alone, containers run in it.
+  // Prepared before: a later failure does not undo it, because containers may run in it.
   slices.fail_prepare_of = "h";
   ASSERT_FALSE(prepare());
   EXPECT_EQ(slices.held().size(), 2U);
 }
 
-TEST_F(DraDoorTest, ARefusedClaimSaysSoInItsStatusAndHeals) {
+TEST_F(DraDoorTest, WritesARefusalToTheStatusAndClearsItLater) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   slices.set_health(0, {false, "XID 79: fallen off the bus"});
   for (int i = 0; i < 3; ++i) {
@@ -232,28 +231,28 @@ TEST_F(DraDoorTest, ARefusedClaimSaysSoInItsStatusAndHeals) {
   for (const auto& [what, body] : kube.writes()) {
     if (what == std::string("patch ") + kPath + "/status") written.push_back(body);
   }
-  ASSERT_EQ(written.size(), 2U);  // the kubelet's insisting is not repeated
+  ASSERT_EQ(written.size(), 2U);  // the kubelet's retries write nothing
   EXPECT_THAT(written[0], HasSubstr(R"("type":"Ready","status":"False","reason":"Refused")"));
   EXPECT_THAT(written[0], HasSubstr("XID 79"));
   EXPECT_THAT(written[1], HasSubstr(R"("type":"Ready","status":"True","reason":"Prepared")"));
 }
 
-TEST_F(DraDoorTest, ARuntimeWithoutCdiGetsNothingNew) {
+TEST_F(DraDoorTest, PreparesNothingNewWhileTheNodeIsShut) {
   std::string shut;
   DraDoor told("n1", {slices, kube, notices, clock, log, [&] { return shut; }});
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
-  shut = "containerd 1.6.20 knows no CDI devices";
+  shut = "containerd 1.6.20 does not support CDI devices";
   const auto refused = told.prepare({{"ml", "c", "u-1"}}).at("u-1");
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().what, HasSubstr("1.6.20"));
   EXPECT_TRUE(slices.held().empty());
   shut.clear();
   EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
-  shut = "again";  // what stands is answered for
+  shut = "again";  // a prepared claim is still answered
   EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
 }
 
-TEST_F(DraDoorTest, TheApiServerAway) {
+TEST_F(DraDoorTest, AnswersFromMemoryWhileTheApiServerDoesNotAnswer) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   kube.set_away(true);
   EXPECT_EQ(prepare().error().code, Code::kUnavailable);
@@ -261,19 +260,19 @@ TEST_F(DraDoorTest, TheApiServerAway) {
   const auto first = prepare();
   ASSERT_TRUE(first);
   kube.set_away(true);
-  const auto again = prepare();  // the kubelet restarted and asks for what runs
+  const auto again = prepare();  // the kubelet restarted and prepares its running pods again
   ASSERT_TRUE(again);
   EXPECT_EQ(again->front().cdi, first->front().cdi);
   EXPECT_TRUE(door.unprepare({{"ml", "c", "u-1"}}).at("u-1"));
   EXPECT_TRUE(slices.held().empty());
-  EXPECT_FALSE(prepare());  // and it is forgotten
+  EXPECT_FALSE(prepare());  // and the answer is forgotten
 }
 
-TEST_F(DraDoorTest, EndingNeedsNothingAndWaitsForProcesses) {
+TEST_F(DraDoorTest, UnprepareNeedsNoDriverAndNoApiServerButWaitsForProcesses) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_TRUE(prepare());
   slices.busy = {{OwnerKind::kClaim, "u-1"}};
-  slices.remove_cards();  // the driver is gone
+  slices.remove_cards();  // the GPU driver does not answer
   kube.set_away(true);
   EXPECT_EQ(door.unprepare({{"ml", "c", "u-1"}}).at("u-1").error().code, Code::kFailedPrecondition);
   slices.busy.clear();
@@ -282,11 +281,11 @@ TEST_F(DraDoorTest, EndingNeedsNothingAndWaitsForProcesses) {
   EXPECT_TRUE(both.at("never-seen"));
 }
 
-TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
+TEST_F(DraDoorTest, RefusesWhatItCannotPrepareAndReportsItOnTheNode) {
   const std::vector<std::pair<std::string, const char*>> cases = {
       {R"({"metadata":{"name":"c","uid":"u-1"},"status":{}})", "has no allocation"},
       {claim("u-1", R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"),
-       "nothing of driver"},
+       "no device of driver"},
       {claim("u-1", result("g", "gpu-gone", part)), "has no card gpu-gone"},
       {claim("u-1", R"({"request":"g","driver":"gpu.elasticgpu.io","pool":"n2","device":"gpu-1"})"),
        "pool n2"},
@@ -294,7 +293,7 @@ TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
       {claim("u-1", result("g", name(0), R"({"memory":"4Gi","cores":"130"})")),
        "legal are 1 to 100"},
       {claim("u-1", result("g", name(0), R"({"memory":"-4Gi"})")), "consumedCapacity.memory"},
-      {"{", "no JSON"},
+      {"{", "not JSON"},
   };
   for (const auto& [object, why] : cases) {
     kube.put(kPath, object);
@@ -302,7 +301,7 @@ TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
     ASSERT_FALSE(got) << object;
     EXPECT_THAT(got.error().what, HasSubstr(why));
     EXPECT_TRUE(slices.held().empty());
-    EXPECT_THAT(notices.refusals(), HasSubstr(why));  // for the Node, with the fix behind it
+    EXPECT_THAT(notices.refusals(), HasSubstr(why));  // for the Node's condition, followed by the fix
     EXPECT_THAT(notices.refusals(), testing::StartsWith("claim ml/c: "));
     EXPECT_TRUE(door.unprepare({{"ml", "c", "u-1"}}).at("u-1"));
     EXPECT_EQ(notices.refusals(), "");
@@ -315,7 +314,7 @@ TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
   EXPECT_EQ(notices.refusals(), "");
 }
 
-TEST_F(DraDoorTest, ABrokenCardTakesNobodyNewAndKeepsWhoRuns) {
+TEST_F(DraDoorTest, StartsNothingNewOnAnUnhealthyCardAndKeepsRunningClaims) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_TRUE(prepare());
   slices.set_health(0, {false, "XID 79: fallen off the bus"});
@@ -328,11 +327,11 @@ TEST_F(DraDoorTest, ABrokenCardTakesNobodyNewAndKeepsWhoRuns) {
   EXPECT_TRUE(door.health().at(1).ok);
 }
 
-TEST_F(DraDoorTest, TheSameEventIsWrittenOnceAndCounted) {
+TEST_F(DraDoorTest, WritesARepeatedEventOnceAndCountsIt) {
   kube.put(kPath, claim("u-1", result("g", "gpu-gone", part)));
   for (int i = 0; i < 10; ++i) ASSERT_FALSE(prepare());
   EXPECT_EQ(events().size(), 1U);
-  // What comes too soon is counted, and written with the next that is due.
+  // A repetition that comes too soon is counted, and written with the next one that is due.
   clock.advance(std::chrono::seconds(11));
   ASSERT_FALSE(prepare());
   notices.flush();
@@ -343,7 +342,7 @@ TEST_F(DraDoorTest, TheSameEventIsWrittenOnceAndCounted) {
   ASSERT_EQ(counted.size(), 1U);
   EXPECT_THAT(counted[0], HasSubstr(R"("count":11)"));
   EXPECT_EQ(events().size(), 1U);
-  // An hour later the server has forgotten it: a new one.
+  // An hour later the API server has dropped the event: a new one is created.
   clock.advance(std::chrono::minutes(51));
   ASSERT_FALSE(prepare());
   EXPECT_EQ(events().size(), 2U);

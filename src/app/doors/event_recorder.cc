@@ -14,8 +14,8 @@ constexpr std::size_t kMaxTold = 4096;
 constexpr std::size_t kMaxRefusals = 1024;
 constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
 constexpr auto kCountGap = std::chrono::seconds(10);
-constexpr auto kPause = std::chrono::milliseconds(100);  // until those who come first are looked at again
-constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet tries again each five at least
+constexpr auto kPause = std::chrono::milliseconds(100);  // between two checks of busy_
+constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet retries at least every five minutes
 
 }  // namespace
 
@@ -30,40 +30,40 @@ void EventRecorder::warn(codec::EventNote note, const std::string& same) {
   const auto now = clock_.now();
   {
     const std::lock_guard lock(mutex_);
-    if (told_.size() >= kMaxTold) {
-      std::erase_if(told_,
+    if (recorded_.size() >= kMaxTold) {
+      std::erase_if(recorded_,
                     [&](const auto& entry) { return now - entry.second.last >= kEventLives; });
-      if (told_.size() >= kMaxTold) told_.clear();
+      if (recorded_.size() >= kMaxTold) recorded_.clear();
     }
     const auto key = fmt::format("{}|{}|{}|{}", note.uid, note.name, note.reason, same.empty() ? note.message : same);
-    auto [at, fresh] = told_.try_emplace(key);
-    auto& told = at->second;
-    if (fresh || now - told.last >= kEventLives) {
-      // Unique over restarts: the wall's nanoseconds, as Kubernetes' own components do.
-      told = {std::move(note), {}, rfc3339(clock_.wall_now()), 0, 0, now, {}};
-      told.name = fmt::format("{}.{:x}{:02x}", told.note.name.substr(0, 200),
+    auto [at, fresh] = recorded_.try_emplace(key);
+    auto& recorded = at->second;
+    if (fresh || now - recorded.last >= kEventLives) {
+      // Unique across restarts: the wall clock's nanoseconds, as in Kubernetes' own components.
+      recorded = {std::move(note), {}, rfc3339(clock_.wall_now()), 0, 0, now, {}};
+      recorded.name = fmt::format("{}.{:x}{:02x}", recorded.note.name.substr(0, 200),
                               clock_.wall_now().time_since_epoch().count(), number_++ & 0xffU);
     } else {
-      told.note.message = std::move(note.message);
+      recorded.note.message = std::move(note.message);
     }
-    told.last = now;
-    ++told.count;
-    if (told.written > 0 && now - told.last_written < kCountGap) return;
-    write_count(&told, now);
+    recorded.last = now;
+    ++recorded.count;
+    if (recorded.written > 0 && now - recorded.last_written < kCountGap) return;
+    write_count(&recorded, now);
   }
   changed_.notify_one();
 }
 
-/// The event with its count as it is now: made where the server has none (any more).
-void EventRecorder::write_count(Told* told, Clock::Time now) {
-  const auto path = fmt::format("/api/v1/namespaces/{}/events", told->note.space);
-  auto body = codec::encode_event(told->note, told->name, node_, component_,
-                                  {told->since, rfc3339(clock_.wall_now()), told->count});
-  const bool first = told->written == 0;
-  told->written = told->count;
-  told->last_written = now;
+/// Queues a write of the event with its current count. The event is created if the API server does not have it.
+void EventRecorder::write_count(RecordedEvent* recorded, Clock::Time now) {
+  const auto path = fmt::format("/api/v1/namespaces/{}/events", recorded->note.space);
+  auto body = codec::encode_event(recorded->note, recorded->name, node_, component_,
+                                  {recorded->since, rfc3339(clock_.wall_now()), recorded->count});
+  const bool first = recorded->written == 0;
+  recorded->written = recorded->count;
+  recorded->last_written = now;
   push({"event",
-        [path, first, name = told->name, body = std::move(body)](KubeApi& api) -> Result<void> {
+        [path, first, name = recorded->name, body = std::move(body)](KubeApi& api) -> Result<void> {
           auto done = first ? api.create(path, body)
                             : api.patch(fmt::format("{}/{}", path, name), KubePatch::kMerge, body);
           if (!first && !done && done.error().code == Code::kNotFound)
@@ -71,33 +71,33 @@ void EventRecorder::write_count(Told* told, Clock::Time now) {
           if (!done) return tl::unexpected(done.error());
           return {};
         },
-        !told->note.warning});
+        !recorded->note.warning});
 }
 
-/// What was counted and not written, because it came too soon after the last write.
-void EventRecorder::settle_counts(Clock::Duration gap) {
+/// Queues the counts that were not written because they came too soon after the last write.
+void EventRecorder::queue_counts(Clock::Duration gap) {
   const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
-  for (auto& [key, told] : told_) {
-    if (told.count != told.written && now - told.last_written >= gap) write_count(&told, now);
+  for (auto& [key, recorded] : recorded_) {
+    if (recorded.count != recorded.written && now - recorded.last_written >= gap) write_count(&recorded, now);
   }
 }
 
-void EventRecorder::refused(const std::string& who, std::string text) {
+void EventRecorder::refused(const std::string& key, std::string text) {
   const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
-  if (refusals_.size() >= kMaxRefusals && !refusals_.contains(who)) return;
-  auto& refusal = refusals_.try_emplace(who, Refusal{{}, now, now}).first->second;
+  if (refusals_.size() >= kMaxRefusals && !refusals_.contains(key)) return;
+  auto& refusal = refusals_.try_emplace(key, Refusal{{}, now, now}).first->second;
   refusal.text = std::move(text);
   refusal.last = now;
 }
 
-void EventRecorder::settled(const std::string& who) {
+void EventRecorder::settled(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  refusals_.erase(who);
+  refusals_.erase(key);
 }
 
-/// The one that stands longest is named: what it says stays as it is while others come and go.
+/// Names the oldest refusal, so that the text does not change while newer ones come and go.
 std::string EventRecorder::refusals() {
   const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
@@ -107,7 +107,7 @@ std::string EventRecorder::refusals() {
   });
   if (oldest == refusals_.end()) return {};
   if (refusals_.size() == 1) return oldest->second.text;
-  return fmt::format("{} starts were refused, the first: {}", refusals_.size(), oldest->second.text);
+  return fmt::format("{} starts are refused; the oldest: {}", refusals_.size(), oldest->second.text);
 }
 
 std::uint64_t EventRecorder::dropped() const {
@@ -152,13 +152,13 @@ void EventRecorder::drop_later(const std::string& key) {
   later_.erase(key);
 }
 
-Clock::Time EventRecorder::soonest() const {
+Clock::Time EventRecorder::earliest_due() const {
   auto first = Clock::Time::max();
   for (const auto& [key, one] : later_) first = std::min(first, one.due);
   return first;
 }
 
-void EventRecorder::ripen(Clock::Time now) {
+void EventRecorder::queue_due(Clock::Time now) {
   for (auto at = later_.begin(); at != later_.end();) {
     if (at->second.due > now) {
       ++at;
@@ -186,14 +186,14 @@ void EventRecorder::write(bool at_once, const std::function<bool(const Result<vo
   for (Job job; go_on(last_) && take(&job, at_once);) {
     last_ = job.write(api_);
     last_at_ = clock_.now();
-    if (!last_) log_.warn("notice not written", {{"what", job.what}, {"error", last_.error().what}});
+    if (!last_) log_.warn("event or status not written", {{"what", job.what}, {"error", last_.error().what}});
   }
 }
 
 void EventRecorder::write_due(const std::stop_token& stop) {
   {
     const std::lock_guard lock(mutex_);
-    ripen(clock_.now());
+    queue_due(clock_.now());
   }
   write(false, [&stop](const Result<void>&) { return !stop.stop_requested(); });
 }
@@ -201,18 +201,19 @@ void EventRecorder::write_due(const std::stop_token& stop) {
 void EventRecorder::flush() {
   {
     const std::lock_guard lock(mutex_);
-    ripen(Clock::Time::max());
+    queue_due(Clock::Time::max());
   }
   write(true, [](const Result<void>&) { return true; });
 }
 
-/// A server that does not answer now will not before the end: nor one that did not when the end was announced.
+/// The last writes before the end. An API server that does not answer now, or did not answer within kLast before, is
+/// not called again.
 void EventRecorder::write_last() {
   if (clock_.now() >= last_at_ + kLast) last_ = {};
-  settle_counts({});
+  queue_counts({});
   {
     const std::lock_guard lock(mutex_);
-    ripen(Clock::Time::max());
+    queue_due(Clock::Time::max());
     std::stable_partition(jobs_.begin(), jobs_.end(), [](const Job& one) { return !one.minor; });
   }
   const auto until = clock_.now() + kLast;
@@ -222,7 +223,7 @@ void EventRecorder::write_last() {
     return !away && clock_.now() < until;
   });
   const std::lock_guard lock(mutex_);
-  if (!jobs_.empty()) log_.warn("notices are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
+  if (!jobs_.empty()) log_.warn("events are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
 }
 
 void EventRecorder::run(const std::stop_token& stop) {
@@ -230,14 +231,14 @@ void EventRecorder::run(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       const auto now = clock_.now();
-      const auto until = std::min(now + kCountGap, soonest());
+      const auto until = std::min(now + kCountGap, earliest_due());
       if (yields()) {
-        pause_.wait_for(lock, stop, kPause, [] { return false; });  // else each that comes would wake us
+        pause_.wait_for(lock, stop, kPause, [] { return false; });  // not changed_, which every job notifies
       } else {
-        changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || soonest() < until; });
+        changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || earliest_due() < until; });
       }
     }
-    settle_counts(kCountGap);
+    queue_counts(kCountGap);
     write_due(stop);
   }
   write_last();

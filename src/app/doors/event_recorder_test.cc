@@ -26,7 +26,7 @@ class NoticesTest : public ::testing::Test {
   std::atomic<bool> busy = true;
 };
 
-TEST_F(NoticesTest, WhatIsToldWaitsForThoseWhoComeFirstButNotForEver) {
+TEST_F(NoticesTest, YieldsToUrgentCallsForALimitedTime) {
   notices.yield_to([this] { return busy.load(); });
   tell("a");
   notices.write_due();
@@ -43,8 +43,8 @@ TEST_F(NoticesTest, WhatIsToldWaitsForThoseWhoComeFirstButNotForEver) {
   EXPECT_EQ(written(), 2U);
 }
 
-// A hundred pods a second for ten seconds are more than may wait: none of them is told of later than never.
-TEST_F(NoticesTest, OfALongBurstNothingIsLost) {
+// A hundred pods a second for ten seconds are nearly as many events as may wait: none of them may be lost.
+TEST_F(NoticesTest, LosesNothingInALongBurst) {
   notices.yield_to([] { return true; });
   for (int i = 0; i < 3000; ++i) {
     tell("p" + std::to_string(i));
@@ -52,18 +52,18 @@ TEST_F(NoticesTest, OfALongBurstNothingIsLost) {
   }
   EXPECT_GT(written(), 2000U);
   EXPECT_EQ(notices.dropped(), 0U);
-  for (int i = 0; i < 2000; ++i) tell("q" + std::to_string(i));  // and nobody writes
+  for (int i = 0; i < 2000; ++i) tell("q" + std::to_string(i));  // and nothing is written
   EXPECT_GT(notices.dropped(), 0U);
 }
 
-TEST_F(NoticesTest, BeforeTheEndAllIsWritten) {
+TEST_F(NoticesTest, FlushWritesEverything) {
   notices.yield_to([] { return true; });
   tell("a");
   notices.flush();
   EXPECT_EQ(written(), 1U);
 }
 
-TEST_F(NoticesTest, WhatWaitsWhenItIsToldToEndIsWritten) {
+TEST_F(NoticesTest, WritesWhatWaitsWhenItIsStopped) {
   notices.yield_to([] { return true; });
   tell("a");
   notices.post_later("claim", std::chrono::seconds(5), "condition",
@@ -77,7 +77,7 @@ TEST_F(NoticesTest, WhatWaitsWhenItIsToldToEndIsWritten) {
   EXPECT_EQ(written(), 2U);
 }
 
-TEST_F(NoticesTest, AServerThatDidNotAnswerWhenTheEndCameIsNotAskedAgain) {
+TEST_F(NoticesTest, DoesNotCallAServerAgainThatDidNotAnswerAtTheEnd) {
   std::stop_source end;
   notices.post("a", [&end](KubeApi&) -> Result<void> {
     end.request_stop();
@@ -88,7 +88,7 @@ TEST_F(NoticesTest, AServerThatDidNotAnswerWhenTheEndCameIsNotAskedAgain) {
   EXPECT_EQ(written(), 0U);
 }
 
-TEST_F(NoticesTest, TheEndDoesNotWaitForAServerThatIsSlowOrAway) {
+TEST_F(NoticesTest, DoesNotWaitAtTheEndForASlowOrAbsentServer) {
   /// Each write takes a second.
   struct Slow final : carve::testing::RelayedKubeApi {
     Slow(KubeApi& api, ManualClock& now) : RelayedKubeApi(api), clock(now) {}
@@ -106,7 +106,7 @@ TEST_F(NoticesTest, TheEndDoesNotWaitForAServerThatIsSlowOrAway) {
   late.warn({"Pod", "s", "e", "e", "NoCards", "x", true});
   late.run(ended.get_token());
   ASSERT_EQ(written(), 2U) << "as many as two seconds allow";
-  EXPECT_NE(kube.writes()[0].body.find("NoCards"), std::string::npos) << "trouble first";
+  EXPECT_NE(kube.writes()[0].body.find("NoCards"), std::string::npos) << "the Warning event first";
   kube.set_away(true);
   for (const char* uid : {"a", "b"}) tell(uid);
   const auto before = kube.calls("create");
@@ -114,14 +114,14 @@ TEST_F(NoticesTest, TheEndDoesNotWaitForAServerThatIsSlowOrAway) {
   EXPECT_EQ(kube.calls("create"), before + 1);
 }
 
-TEST_F(NoticesTest, WhereTooManyWaitWhatTellsOfNoTroubleIsDropped) {
+TEST_F(NoticesTest, DropsNormalEventsFirstWhenTooManyWait) {
   notices.warn({"Pod", "s", "first", "first", "NoCards", "x", true});
   for (int i = 0; i < 3000; ++i) tell("p" + std::to_string(i));
   notices.flush();
   const auto writes = kube.writes();
   ASSERT_EQ(writes.size(), 1024U);
   EXPECT_NE(writes[0].body.find("NoCards"), std::string::npos);
-  EXPECT_NE(writes[1023].body.find("p2999"), std::string::npos) << "of the others the oldest go";
+  EXPECT_NE(writes[1023].body.find("p2999"), std::string::npos) << "of the Normal events the oldest are dropped";
   for (int i = 0; i < 1025; ++i) {
     const auto uid = "w" + std::to_string(i);
     notices.warn({"Pod", "s", uid, uid, "NoCards", "x", true});
@@ -130,10 +130,10 @@ TEST_F(NoticesTest, WhereTooManyWaitWhatTellsOfNoTroubleIsDropped) {
   notices.flush();
   const auto all = kube.writes();
   ASSERT_EQ(all.size(), 2048U);
-  EXPECT_NE(all.back().body.find("w1024"), std::string::npos) << "no trouble goes for what tells of none";
+  EXPECT_NE(all.back().body.find("w1024"), std::string::npos) << "a Normal event replaces no Warning event";
 }
 
-TEST_F(NoticesTest, TheWriterGoesOnWhenTheyAreDone) {
+TEST_F(NoticesTest, ContinuesWhenTheUrgentCallsAreDone) {
   notices.yield_to([this] { return busy.load(); });
   const std::jthread writer([this](const std::stop_token& stop) { notices.run(stop); });
   tell("a");

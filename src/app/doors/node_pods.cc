@@ -61,7 +61,7 @@ void NodePods::replace(const std::vector<std::string>& objects) {
   const std::lock_guard lock(mutex_);
   auto before = std::exchange(pods_, {});
   for (const auto& object : objects) learn(object);
-  // What is not in the new list went while nobody looked.
+  // Pods that are not in the new list were deleted while the watch was interrupted.
   for (auto& [uid, pod] : before) {
     if (pods_.contains(uid)) continue;
     pods_.emplace(uid, std::move(pod));

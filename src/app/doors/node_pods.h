@@ -15,28 +15,28 @@
 
 namespace carve::doors {
 
-/// The pods of this node as the API server last told: by UID, never by name alone. Safe from any thread.
+/// The pods of this node as last reported by the API server, by UID, never by name alone. Safe from any thread.
 class NodePods {
  public:
   NodePods(std::string node, KubeApi& api) : node_(std::move(node)), api_(api) {}
 
-  /// Lists and watches until `stop`; `changed` is called after every change, on this thread.
+  /// Lists and watches until `stop`. Calls `changed` after every change, on the calling thread.
   void run(const std::function<void()>& changed, const std::stop_token& stop);
-  /// Asks the server now, once: this pod, or all of the node when its name is not known.
+  /// Reads this pod from the API server, or all pods of the node if the name is empty.
   ///   errors  the API server's
   Result<void> ask(const std::string& space, const std::string& name);
 
-  /// The pod of that UID, also by the one that the kubelet knows a static pod by.
+  /// The pod with this UID. For a static pod also by the UID that the kubelet uses.
   [[nodiscard]] std::optional<codec::NodePod> by_uid(const std::string& uid) const;
-  /// The one living pod of that name; none when there is none or two (an old one that is not yet forgotten).
+  /// The running pod with this name. nullopt if there is none, or if there are two (a deleted one is still known).
   [[nodiscard]] std::optional<codec::NodePod> by_name(const std::string& space,
                                                       const std::string& name) const;
-  /// It was here and was deleted since.
+  /// Whether this pod was on the node and has been deleted.
   [[nodiscard]] bool was_deleted(const std::string& uid) const;
-  /// All of them, as last told; and a number that is another one after every change.
+  /// All pods as last reported, and a number that changes with every change.
   [[nodiscard]] std::vector<codec::NodePod> all() const;
   [[nodiscard]] std::uint64_t revision() const;
-  /// The whole list was heard at least once.
+  /// Whether the full list has arrived at least once.
   [[nodiscard]] bool synced() const;
 
   void replace(const std::vector<std::string>& objects);
@@ -51,7 +51,7 @@ class NodePods {
   bool synced_ = false;
   std::uint64_t revision_ = 0;
   std::map<std::string, codec::NodePod> pods_;  // by API UID
-  std::set<std::string> deleted_;               // a bounded memory of UIDs that went
+  std::set<std::string> deleted_;               // UIDs of deleted pods; bounded
 };
 
 }  // namespace carve::doors

@@ -17,7 +17,7 @@ constexpr std::size_t kDevicesPerSlice = 64;
 constexpr std::size_t kAttributeMax = 64;
 constexpr std::size_t kTaintValueMax = 63;
 
-/// Letters, digits and single dashes between them: a label's value.
+/// The text as a label value: lower-case letters and digits, with single dashes between them.
 std::string slug(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -32,7 +32,7 @@ std::string slug(std::string_view text) {
   return out.empty() ? "unhealthy" : out;
 }
 
-/// NVML's eight digits of domain become the four that everybody else writes.
+/// Shortens the PCI domain from NVML's eight digits to the usual four.
 std::string pci_bus_id(std::string_view id) {
   const auto colon = id.find(':');
   if (colon == std::string_view::npos) return {};
@@ -88,7 +88,7 @@ bool same_but_taints(codec::PublishedSlice a, codec::PublishedSlice b) {
          a.devices == b.devices;
 }
 
-/// The time at which a taint that stays was added is kept.
+/// Keeps the added-times of the taints that stay.
 void keep_times(codec::PublishedSlice* wanted, const codec::PublishedSlice& existing) {
   for (auto& device : wanted->devices) {
     for (const auto& old : existing.devices) {

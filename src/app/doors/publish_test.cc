@@ -11,13 +11,13 @@
 namespace carve::doors {
 namespace {
 
-TEST(Publish, OneDevicePerCardWithWhatPeopleSelectOn) {
+TEST(Publish, OffersOneDevicePerCardWithTheAttributesThatClaimsSelectOn) {
   auto cards = some_cards(2);
   cards.cards[1].architecture = "Hopper";
   cards.cards[1].compute_capability = "9.0";
   const auto devices = devices_of(cards);
   ASSERT_EQ(devices.size(), 2U);
-  EXPECT_FALSE(devices[0].attributes.contains("architecture"));  // a driver that does not tell
+  EXPECT_FALSE(devices[0].attributes.contains("architecture"));  // the driver does not report it
   const auto& d = devices[1];
   EXPECT_EQ(d.name, "gpu-00000001-aaaa-bbbb-cccc-000000000000");
   EXPECT_EQ(std::get<std::string>(d.attributes.at("uuid")), "GPU-00000001-AAAA-bbbb-cccc-000000000000");
@@ -29,13 +29,13 @@ TEST(Publish, OneDevicePerCardWithWhatPeopleSelectOn) {
   EXPECT_EQ(std::get<std::string>(d.attributes.at("resource.kubernetes.io/pciBusID")), "0000:21:00.0");
   EXPECT_EQ(std::get<std::string>(d.attributes.at("resource.kubernetes.io/pcieRoot")), "pci0000:11");
   EXPECT_EQ(std::get<std::int64_t>(d.attributes.at("resource.kubernetes.io/numaNode")), 0);
-  // 80 GiB and one page: published in whole MiB, so that default and grain divide it.
+  // 80 GiB and one page: published in whole MiB, a multiple of default and step.
   EXPECT_EQ(d.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "80Gi", "1Mi", "1Mi"}));
   EXPECT_EQ(d.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "1", "1"}));
   EXPECT_TRUE(d.taints.empty());
 }
 
-TEST(Publish, SemanticVersions) {
+TEST(Publish, WritesVersionsAsSemanticVersions) {
   EXPECT_EQ(semantic_version("580.65.06"), "580.65.6");
   EXPECT_EQ(semantic_version("13.0"), "13.0.0");
   EXPECT_EQ(semantic_version("0.0.00"), "0.0.0");
@@ -43,7 +43,7 @@ TEST(Publish, SemanticVersions) {
     EXPECT_EQ(semantic_version(text), std::nullopt) << text;
 }
 
-TEST(Publish, AnUnhealthyCardCarriesATaintThatIsALabelValue) {
+TEST(Publish, TaintsAnUnhealthyCardWithItsReasonAsALabelValue) {
   auto cards = some_cards(1);
   cards.cards[0].health = {false, "XID 79: GPU has fallen off the bus (reset it)"};
   const auto devices = devices_of(cards);
@@ -52,7 +52,7 @@ TEST(Publish, AnUnhealthyCardCarriesATaintThatIsALabelValue) {
   EXPECT_EQ(devices[0].taints[0].effect, "NoSchedule");
 }
 
-TEST(Publish, ManyCardsAreSeveralSlicesOfOneGeneration) {
+TEST(Publish, SplitsManyCardsIntoSlicesOfOneGeneration) {
   const auto wanted = slices_for("n1", devices_of(some_cards(130)));
   ASSERT_EQ(wanted.size(), 3U);
   EXPECT_EQ(wanted[2].devices.size(), 2U);
@@ -62,7 +62,7 @@ TEST(Publish, ManyCardsAreSeveralSlicesOfOneGeneration) {
     EXPECT_EQ(write.slice.generation, 1);
     EXPECT_EQ(write.slice.count, 3);
   }
-  // Fewer: what stays is replaced first, what goes is removed last.
+  // Fewer cards: the slices that stay are replaced first, the surplus ones are removed last.
   std::vector<codec::PublishedSlice> existing;
   for (const auto& write : writes) existing.push_back(write.slice);
   const auto fewer = plan(slices_for("n1", devices_of(some_cards(60))), existing, 1);
@@ -72,7 +72,7 @@ TEST(Publish, ManyCardsAreSeveralSlicesOfOneGeneration) {
   EXPECT_EQ(fewer[2].kind, SliceWrite::Kind::kRemove);
 }
 
-TEST(Publish, OnlyTaintsLeaveTheGeneration) {
+TEST(Publish, KeepsTheGenerationOnlyWhenTaintsChange) {
   auto cards = some_cards(1);
   auto there = slices_for("n1", devices_of(cards));
   there[0].generation = 4;
@@ -97,12 +97,12 @@ struct PublisherTest : testing::Test {
   void SetUp() override { kube.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1","uid":"node-uid"}})"); }
 };
 
-TEST_F(PublisherTest, NothingIsWrittenBeforeTheServerWasHeard) {
+TEST_F(PublisherTest, WritesNothingBeforeTheFirstList) {
   EXPECT_EQ(publisher.reconcile().error().code, Code::kUnavailable);
   EXPECT_TRUE(kube.writes().empty());
 }
 
-TEST_F(PublisherTest, MadeOnceAndMadeAnewWhenDeletedOrEdited) {
+TEST_F(PublisherTest, CreatesTheSliceOnceAndAgainAfterADeletionOrAnEdit) {
   publisher.replace({});
   ASSERT_TRUE(publisher.reconcile());
   ASSERT_TRUE(publisher.reconcile());
@@ -112,7 +112,7 @@ TEST_F(PublisherTest, MadeOnceAndMadeAnewWhenDeletedOrEdited) {
   publisher.change({KubeChange::Kind::kDeleted, made});
   ASSERT_TRUE(publisher.reconcile());
   ASSERT_EQ(kube.writes().size(), 2U);
-  EXPECT_EQ(codec::parse_slice(kube.writes()[1].second)->generation, 2);  // never an old one again
+  EXPECT_EQ(codec::parse_slice(kube.writes()[1].second)->generation, 2);  // an old generation is never reused
   auto edited = *codec::parse_slice(kube.writes()[1].second);
   edited.devices.pop_back();
   publisher.change({KubeChange::Kind::kPut, codec::encode_slice(edited, "")});
@@ -122,20 +122,33 @@ TEST_F(PublisherTest, MadeOnceAndMadeAnewWhenDeletedOrEdited) {
   EXPECT_EQ(codec::parse_slice(kube.writes()[2].second)->devices.size(), 2U);
 }
 
-TEST_F(PublisherTest, TheFirstOnesWaitForTheKubelet) {
+/// The garbage collector deletes what a Node owns that is gone. The Node of the same name that the kubelet registers
+/// next has another UID.
+TEST_F(PublisherTest, TheSlicesOfARecreatedNodeBelongToTheNewNode) {
+  publisher.replace({});
+  ASSERT_TRUE(publisher.reconcile());
+  EXPECT_THAT(kube.writes()[0].second, testing::HasSubstr("node-uid"));
+  kube.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1","uid":"uid-after-it"}})");
+  publisher.change({KubeChange::Kind::kDeleted, kube.writes()[0].second});
+  ASSERT_TRUE(publisher.reconcile());
+  ASSERT_EQ(kube.writes().size(), 2U);
+  EXPECT_THAT(kube.writes()[1].second, testing::HasSubstr("uid-after-it"));
+}
+
+TEST_F(PublisherTest, CreatesTheFirstSlicesOnlyAfterTheKubeletHasRegisteredTheDriver) {
   registered = false;
   publisher.replace({});
   EXPECT_EQ(publisher.reconcile().error().code, Code::kUnavailable);
   EXPECT_TRUE(kube.writes().empty());
   registered = true;
   ASSERT_TRUE(publisher.reconcile());
-  registered = false;  // what is there goes on being looked after
+  registered = false;  // existing slices are still kept up to date
   slices.set_health(1, {false, "XID 79"});
   ASSERT_TRUE(publisher.reconcile());
   EXPECT_EQ(kube.writes().size(), 2U);
 }
 
-TEST_F(PublisherTest, OthersSlicesAreLeftAlone) {
+TEST_F(PublisherTest, LeavesSlicesOfOtherDriversAlone) {
   auto other = slices_for("n1", devices_of(slices.cards()));
   other[0].driver = "other.io";
   publisher.replace({codec::encode_slice(other[0], "")});
@@ -144,7 +157,7 @@ TEST_F(PublisherTest, OthersSlicesAreLeftAlone) {
   EXPECT_EQ(kube.writes()[0].first, "create /apis/resource.k8s.io/v1/resourceslices");
 }
 
-TEST_F(PublisherTest, AnotherCardsHealthIsPublishedAndHealed) {
+TEST_F(PublisherTest, PublishesACardsHealthAndItsRecovery) {
   publisher.replace({});
   ASSERT_TRUE(publisher.reconcile());
   slices.set_health(1, {false, "XID 79"});

@@ -4,7 +4,7 @@
 #include "app/doors/remedy.h"
 #include "app/doors/testing/slot_node.h"
 
-// What is said of a start that is refused: on the pod, and on the Node until it starts or is over.
+// The texts of a refused start: on the pod, and on the Node until the pod starts or ends.
 namespace carve::doors {
 namespace {
 
@@ -16,11 +16,11 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr char kSeeControl[] =
-    "the kubelet tries again; where it stays so, see that `carve control` runs and make the pod anew";
+    "the kubelet retries; if it still fails, check that `carve control` runs and re-create the pod";
 
 class Refusals : public SlotNode {
  protected:
-  /// A pod whose container waits for its slices, which nobody decided about.
+  /// A pod whose container waits for its slices, and which has no record.
   void start(const std::string& name, const std::string& slot) {
     hear(name, "Pending");
     allocate(name, slot);
@@ -42,7 +42,7 @@ class Refusals : public SlotNode {
   std::optional<Result<void>> answer;
 };
 
-TEST_F(Refusals, AreSaidOnThePodAndOnTheNodeWithCauseAndFixUntilThePodIsOver) {
+TEST_F(Refusals, AreReportedOnThePodAndOnTheNodeWithCauseAndFixUntilThePodEnds) {
   start("a", "slot-0001");
   EXPECT_EQ(notices.refusals(), "");
   outwait();
@@ -56,15 +56,15 @@ TEST_F(Refusals, AreSaidOnThePodAndOnTheNodeWithCauseAndFixUntilThePodIsOver) {
   EXPECT_EQ(notices.refusals(), "");
 }
 
-TEST_F(Refusals, OfNobodyWhoIsKnownAreSaidOnTheNode) {
+TEST_F(Refusals, OfUnknownPodsAreReportedOnTheNode) {
   door.before_start({"slot-0009"}, [](const Result<void>&) {});
   outwait();
   EXPECT_EQ(event(), "");
-  EXPECT_THAT(notices.refusals(), AllOf(StartsWith("slots slot-0009: these slots were not given out"),
-                                        EndsWith(". make the pod anew")));
+  EXPECT_THAT(notices.refusals(), AllOf(StartsWith("slots slot-0009: this agent did not allocate these slots"),
+                                        EndsWith(". re-create the pod")));
 }
 
-TEST_F(Refusals, HealWhenTheSameContainerStartsAfterAll) {
+TEST_F(Refusals, EndWhenTheSameContainerStarts) {
   start("a", "slot-0001");
   outwait();
   EXPECT_NE(notices.refusals(), "");
@@ -76,46 +76,46 @@ TEST_F(Refusals, HealWhenTheSameContainerStartsAfterAll) {
   EXPECT_EQ(notices.refusals(), "");
 }
 
-TEST_F(Refusals, AreCountedByWhomAndTheOldestIsNamed) {
+TEST_F(Refusals, AreCountedOncePerKeyAndTheOldestIsNamed) {
   notices.refused("x", "x: no room. wait");
   clock.advance(seconds(1));
   for (int i = 0; i < 5; ++i) notices.refused("y", "y: no driver. wait");
-  EXPECT_EQ(notices.refusals(), "2 starts were refused, the first: x: no room. wait");
+  EXPECT_EQ(notices.refusals(), "2 starts are refused; the oldest: x: no room. wait");
   notices.refused("x", "x: still no room. wait");
-  EXPECT_THAT(notices.refusals(), EndsWith("the first: x: still no room. wait"));
+  EXPECT_THAT(notices.refusals(), EndsWith("the oldest: x: still no room. wait"));
   notices.settled("x");
   EXPECT_EQ(notices.refusals(), "y: no driver. wait");
   clock.advance(minutes(5));
-  EXPECT_NE(notices.refusals(), "");  // the kubelet may still be about to try again
+  EXPECT_NE(notices.refusals(), "");  // the kubelet may still retry
   clock.advance(minutes(2));
   EXPECT_EQ(notices.refusals(), "");
   for (int i = 0; i < 3000; ++i) notices.refused(std::to_string(i), "no room");
   EXPECT_THAT(notices.refusals(), StartsWith("1024 starts"));
 }
 
-// What a person is to do, by the code and by the door: literally, since the product shows it as it is.
-TEST_F(Refusals, HaveACureWhateverTheCode) {
+// The fix for each code and interface, literally, because users read it.
+TEST_F(Refusals, HaveAFixForEveryCode) {
   struct Row {
     Code code;
     const char* claim;
     const char* slots;
   };
-  constexpr char kHeld[] = "another owner holds it: `carve inspect`";
-  constexpr char kAway[] = "the kubelet tries again; `carve doctor`";
-  constexpr char kLog[] = "the kubelet tries again; the agent's log";
+  constexpr char kHeld[] = "another owner holds it: run `carve inspect`";
+  constexpr char kAway[] = "the kubelet retries; run `carve doctor`";
+  constexpr char kLog[] = "the kubelet retries; the agent's log";
   const Row rows[] = {
       {Code::kCancelled, kLog, kLog},
       {Code::kUnknown, kLog, kLog},
-      {Code::kInvalidArgument, "change the claim", "change what the pod asks for"},
+      {Code::kInvalidArgument, "change the claim", "change the pod's request"},
       {Code::kDeadlineExceeded, kAway, kAway},
-      {Code::kNotFound, "the kubelet tries again; where it stays so, make the claim", kSeeControl},
-      {Code::kAlreadyExists, "make the pod anew", "make the pod anew"},
+      {Code::kNotFound, "the kubelet retries; if it still fails, re-create the claim", kSeeControl},
+      {Code::kAlreadyExists, "re-create the pod", "re-create the pod"},
       {Code::kPermissionDenied, kLog, kLog},
       {Code::kResourceExhausted, kHeld, kHeld},
-      {Code::kFailedPrecondition, "the kubelet tries again; the conditions", "make the pod anew; the conditions"},
-      {Code::kAborted, "make the pod anew", "make the pod anew"},
+      {Code::kFailedPrecondition, "the kubelet retries; the Node's", "re-create the pod; the Node's"},
+      {Code::kAborted, "re-create the pod", "re-create the pod"},
       {Code::kOutOfRange, kLog, kLog},
-      {Code::kUnimplemented, "change the claim", "change what the pod asks for"},
+      {Code::kUnimplemented, "change the claim", "change the pod's request"},
       {Code::kInternal, kLog, kLog},
       {Code::kUnavailable, kAway, kAway},
       {Code::kDataLoss, kLog, kLog},
@@ -123,11 +123,11 @@ TEST_F(Refusals, HaveACureWhateverTheCode) {
   };
   int code = 0;
   for (const auto& row : rows) {
-    EXPECT_EQ(static_cast<int>(row.code), ++code) << "a row for each code";
+    EXPECT_EQ(static_cast<int>(row.code), ++code) << "the table has a row for each code";
     EXPECT_THAT(remedy(row.code, Door::kClaim), StartsWith(row.claim)) << code;
     EXPECT_THAT(remedy(row.code, Door::kSlots), StartsWith(row.slots)) << code;
     for (const auto door_kind : {Door::kClaim, Door::kSlots}) {
-      EXPECT_FALSE(remedy(row.code, door_kind).ends_with('.')) << "it stands within a sentence: " << code;
+      EXPECT_FALSE(remedy(row.code, door_kind).ends_with('.')) << "the fix is part of a sentence: " << code;
     }
   }
   EXPECT_EQ(code, 16);

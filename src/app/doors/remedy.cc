@@ -6,25 +6,25 @@ std::string_view remedy(Code code, Door door) {
   const bool claim = door == Door::kClaim;
   switch (code) {
     case Code::kResourceExhausted:
-      return "another owner holds it: `carve inspect` on the node says who; the kubelet tries again";
+      return "another owner holds it: run `carve inspect` on the node to see which; the kubelet retries";
     case Code::kUnavailable:
     case Code::kDeadlineExceeded:
-      return "the kubelet tries again; `carve doctor` on the node says what is away";
+      return "the kubelet retries; run `carve doctor` on the node to see what does not answer";
     case Code::kInvalidArgument:
     case Code::kUnimplemented:
-      return claim ? "change the claim or its DeviceClass, then make the pod anew"
-                   : "change what the pod asks for, then make it anew";
+      return claim ? "change the claim or its DeviceClass, then re-create the pod"
+                   : "change the pod's request, then re-create the pod";
     case Code::kNotFound:
-      return claim ? "the kubelet tries again; where it stays so, make the claim and its pod anew"
-                   : "the kubelet tries again; where it stays so, see that `carve control` runs and make the pod anew";
+      return claim ? "the kubelet retries; if it still fails, re-create the claim and its pod"
+                   : "the kubelet retries; if it still fails, check that `carve control` runs and re-create the pod";
     case Code::kFailedPrecondition:
-      return claim ? "the kubelet tries again; the conditions of the Node say what it lacks"
-                   : "make the pod anew; the conditions of the Node say what it lacks";
+      return claim ? "the kubelet retries; the Node's conditions say what the node lacks"
+                   : "re-create the pod; the Node's conditions say what the node lacks";
     case Code::kAborted:
     case Code::kAlreadyExists:
-      return "make the pod anew";
+      return "re-create the pod";
     default:
-      return "the kubelet tries again; the agent's log on the node says more";
+      return "the kubelet retries; the agent's log on the node says more";
   }
 }
 

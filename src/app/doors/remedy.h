@@ -7,12 +7,12 @@
 
 namespace carve::doors {
 
-/// Through which door it came: what a person can change is another thing there.
+/// The interface through which the start was requested. It decides what a person can change.
 enum class Door : std::uint8_t { kClaim, kSlots };
 
-/// The remedy of a refusal, in a person's words; the cause is in the error already. Both go into the event on the pod
-/// and into the Node's condition.
-///   out     never empty; no full stop at its end
+/// The fix for a refusal. The error's text has the cause. Both are written to the event on the pod and to the Node's
+/// condition.
+///   out     never empty; without a full stop at its end
 [[nodiscard]] std::string_view remedy(Code code, Door door);
 
 }  // namespace carve::doors

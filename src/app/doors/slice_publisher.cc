@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::string_view kSlices = "/apis/resource.k8s.io/v1/resourceslices";
 constexpr auto kLook = std::chrono::milliseconds(1000);
-constexpr auto kLookSoon = std::chrono::milliseconds(50);  // the kubelet's word is about to come
-constexpr auto kRest = std::chrono::milliseconds(200);     // after a write: what changes meanwhile goes with the next
+constexpr auto kLookSoon = std::chrono::milliseconds(50);  // the kubelet is about to register the driver
+constexpr auto kRest = std::chrono::milliseconds(200);     // after a write: gathers the next changes
 constexpr auto kMostBackOff = std::chrono::seconds(30);
 
-/// Of two versions of an object the first is the older one: its number is smaller (promised since Kubernetes 1.35).
-/// False where one of them is no number.
+/// Whether resource version `a` is older than `b`: its number is smaller (guaranteed since Kubernetes 1.35). False if
+/// one of them is not a number.
 bool older(std::string_view a, std::string_view b) {
   const auto number = [](std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -40,8 +40,9 @@ void SlicePublisher::run_watch(const std::stop_token& stop) {
              sink, stop);
 }
 
-/// False: it is not ours, or older than what is known. The watch comes after the answer to a write of ours, perhaps
-/// only after that to the next one; and an answer may come after the watch.
+/// Remembers an object of this driver and node. False: it is another one's, or older than the known one. The watch may
+/// deliver an object after the answer to this publisher's write of it, even after the answer to the next write. An
+/// answer may also arrive after the watch.
 bool SlicePublisher::learn(codec::PublishedSlice slice) {
   if (slice.driver != kDriver || slice.node != node_) return false;
   auto& known = existing_[slice.name];
@@ -55,7 +56,7 @@ void SlicePublisher::replace(const std::vector<std::string>& objects) {
   {
     const std::lock_guard lock(mutex_);
     existing_.clear();
-    told_.clear();
+    sent_.clear();
     for (const auto& object : objects) {
       if (auto slice = codec::parse_slice(object)) learn(std::move(*slice));
     }
@@ -89,12 +90,11 @@ void SlicePublisher::poke() {
   changed_.notify_all();
 }
 
+/// Asked before each write: a Node that is deleted and registered again has another UID, and the garbage collector
+/// deletes what belongs to the old one.
 Result<std::string> SlicePublisher::node_uid() {
-  if (node_uid_.empty()) {
-    CARVE_TRY(const auto text, api_.get("/api/v1/nodes/" + node_));
-    node_uid_ = codec::uid_of(text);
-  }
-  return node_uid_;
+  CARVE_TRY(const auto text, api_.get("/api/v1/nodes/" + node_));
+  return codec::uid_of(text);
 }
 
 Result<void> SlicePublisher::write(const SliceWrite& write) {
@@ -112,38 +112,38 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
                                                          : api_.replace(path, body);
   if (!written) return fail_in("ResourceSlice " + write.slice.name, written.error());
   auto answer = codec::parse_slice(*written);
-  if (!answer) return {};  // the watch will tell
+  if (!answer) return {};  // the watch will deliver it
   bool all = true;
   {
     const std::lock_guard lock(mutex_);
-    if (learn(std::move(*answer))) all = kept(write.slice);
+    if (learn(std::move(*answer))) all = remember_if_dropped(write.slice);
   }
   if (!all) {
-    log_.warn("the API server does not keep all of a resource slice",
+    log_.warn("the API server dropped fields of a ResourceSlice",
               {{"slice", write.slice.name},
-               {"hint", "device taints are dropped where the feature gate DRADeviceTaints is off: the scheduler then "
-                        "gives cards to claims that are unhealthy or in use by slots"}});
+               {"hint", "it drops device taints if the feature gate DRADeviceTaints is off; kube-scheduler then "
+                        "allocates unhealthy cards, and cards that slots use, to claims"}});
   }
   return {};
 }
 
-/// Remembers what was sent where something else came back, so that it is not sent again and again. False: for the
-/// first time.
-bool SlicePublisher::kept(const codec::PublishedSlice& sent) {
+/// Compares what was sent with what the API server kept. If it kept something else, remembers what was sent, so that it
+/// is not sent again and again. False: the first difference of this slice.
+bool SlicePublisher::remember_if_dropped(const codec::PublishedSlice& sent) {
   const auto found = existing_.find(sent.name);
   if (found == existing_.end() || found->second.devices == sent.devices) {
-    told_.erase(sent.name);
+    sent_.erase(sent.name);
     return true;
   }
-  auto told = sent;
-  told.version = found->second.version;
-  return !told_.insert_or_assign(sent.name, std::move(told)).second;
+  auto sent_copy = sent;
+  sent_copy.version = found->second.version;
+  return !sent_.insert_or_assign(sent.name, std::move(sent_copy)).second;
 }
 
 Result<std::size_t> SlicePublisher::reconcile() {
   {
     const std::lock_guard lock(mutex_);
-    dirty_ = false;  // before anybody is asked: what changes from now on is for the next time
+    dirty_ = false;  // before the inputs are read: a change from now on causes another reconcile()
   }
   const bool shut = shut_ && !shut_().empty();
   const auto use = by_slots_ ? by_slots_() : SlotUse();
@@ -156,14 +156,15 @@ Result<std::size_t> SlicePublisher::reconcile() {
       return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
     if (existing_.empty() && !registered_())
       return fail(Code::kUnavailable, "the kubelet has not registered the driver yet");
-    // A taint that is there is kept; where none can be, the scheduler would give to claims what records promise.
+    // Existing taints are kept below. Without existing slices there are none, and kube-scheduler would allocate to
+    // claims what records promise.
     if (existing_.empty() && !use.known && use.awaited)
       return fail(Code::kUnavailable, "the pods of this node are not known yet");
     std::vector<codec::PublishedSlice> existing;
     for (const auto& [name, slice] : existing_) {
       existing.push_back(slice);
-      const auto told = told_.find(name);
-      if (told != told_.end() && told->second.version == slice.version) existing.back().devices = told->second.devices;
+      const auto sent = sent_.find(name);
+      if (sent != sent_.end() && sent->second.version == slice.version) existing.back().devices = sent->second.devices;
     }
     if (!use.known) keep_slots_taints(&wanted, existing);
     writes = plan(wanted, existing, last_generation_);
@@ -178,7 +179,7 @@ Result<std::size_t> SlicePublisher::reconcile() {
     }
   }
   if (!writes.empty()) {
-    log_.info("resource slices written", {{"writes", writes.size()},
+    log_.info("ResourceSlices written", {{"writes", writes.size()},
                                           {"slices", wanted.size()},
                                           {"generation", writes.front().slice.generation}});
   }
@@ -192,11 +193,11 @@ void SlicePublisher::run_writer(Clock& clock, const std::stop_token& stop) {
     {
       const std::lock_guard lock(mutex_);
       const std::string now = done ? "" : done.error().what;
-      if (now != error_ && !now.empty()) log_.warn("resource slices not written", {{"error", now}});
+      if (now != error_ && !now.empty()) log_.warn("ResourceSlices not written", {{"error", now}});
       error_ = now;
     }
     if (!done && done.error().code != Code::kUnavailable) {
-      // Spread by the node's name, so that a thousand agents do not come back together.
+      // Spread by the node's name, so that a thousand agents do not retry at the same moment.
       const auto jitter = std::chrono::milliseconds(std::hash<std::string>()(node_) % 100);
       if (!clock.sleep_for(back_off + jitter, stop)) return;
       back_off = std::min<Clock::Duration>(back_off * 2, kMostBackOff);

@@ -16,16 +16,13 @@
 
 namespace carve::doors {
 
-/// Keeps this node's ResourceSlices as the cards are: watches what the server has, compares, writes
-/// the difference. The kubelet deletes them at its start; somebody may edit them; both are put
-/// right at once.
+/// Keeps this node's ResourceSlices equal to its cards: watches the API server's objects, compares, and writes the
+/// difference. The kubelet deletes the slices at its start, and people may edit them. Both are corrected immediately.
 class SlicePublisher {
  public:
-  /// `registered`: the kubelet knows this driver. Slices that appear before it does let the
-  /// scheduler place pods whose prepare the kubelet refuses ("driver not registered") and tries
-  /// again only a minute later.
-  /// `by_slots`: the cards that are kept from new claims since slots use them; unset: none. Asked by the writer
-  /// alone.
+  /// `registered`: whether the kubelet has registered this driver. If slices appeared earlier, kube-scheduler would
+  /// place pods whose prepare the kubelet refuses ("driver not registered") and retries only a minute later.
+  /// `by_slots`: the cards that new claims must not get, because slots use them; unset: none. Only the writer calls it.
   SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log,
                  std::function<bool()> registered, std::function<std::string()> shut = {},
                  std::function<SlotUse()> by_slots = {})
@@ -37,28 +34,29 @@ class SlicePublisher {
         shut_(std::move(shut)),
         by_slots_(std::move(by_slots)) {}
 
-  /// The watch's half; call it on a thread of its own, until `stop`.
+  /// Runs the watch until `stop`. Call it on a thread of its own.
   void run_watch(const std::stop_token& stop);
-  /// The writer's half: at every change, but after a write not for a fifth of a second, and once a second against the
-  /// cards. Waits with `clock`.
+  /// Runs the writer until `stop`: reconciles at every change, and once a second with the cards. After a write it
+  /// pauses for 200 ms. Waits with `clock`.
   void run_writer(Clock& clock, const std::stop_token& stop);
-  /// One comparison and its writes; how many. What the server does not keep of them (a field whose feature is off
-  /// there) is not written again until something else is wanted or the server's objects change.
+  /// Compares once and writes the difference. A field that the API server drops, because its feature gate is off, is
+  /// not written again until the wanted slices or the server's objects change.
+  ///   returns the number of writes
   ///   errors  the API server's; kUnavailable: the server's slices are not known yet, or there are none and the
-  ///           kubelet does not know the driver, or what slots use is still awaited
+  ///           kubelet has not registered the driver, or the cards that slots use are not known yet
   Result<std::size_t> reconcile();
-  /// What the watch delivers (and tests).
+  /// Called by the watch, and by tests.
   void replace(const std::vector<std::string>& objects);
   void change(const KubeChange& change);
-  /// Something changed that was not heard by the watch: it is compared at once.
+  /// Requests an immediate reconcile() after a change that the watch does not deliver.
   void poke();
-  /// Empty: the server has what it should have.
+  /// The error of the last reconcile(); empty: the API server has the wanted slices.
   [[nodiscard]] std::string error() const;
 
  private:
   Result<void> write(const SliceWrite& write);
   bool learn(codec::PublishedSlice slice);
-  bool kept(const codec::PublishedSlice& sent);
+  bool remember_if_dropped(const codec::PublishedSlice& sent);
   Result<std::string> node_uid();
 
   std::string node_;
@@ -66,17 +64,16 @@ class SlicePublisher {
   KubeApi& api_;
   Log& log_;
   std::function<bool()> registered_;
-  std::function<std::string()> shut_;  // not empty: no card is offered
+  std::function<std::string()> shut_;  // why no card is offered; empty: cards are offered
   std::function<SlotUse()> by_slots_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   bool synced_ = false;
   bool dirty_ = true;
   std::map<std::string, codec::PublishedSlice> existing_;
-  std::map<std::string, codec::PublishedSlice> told_;  // what the server was asked for, where its answer was another
+  std::map<std::string, codec::PublishedSlice> sent_;  // as sent, where the server kept something else
   std::int64_t last_generation_ = 0;
   std::string error_;
-  std::string node_uid_;  // the writer's own
 };
 
 }  // namespace carve::doors

@@ -7,20 +7,20 @@
 #include "codec/dialects/projection.h"
 #include "codec/record.h"
 
-// From slots to slices: whose they are and what the record says.
+// From slots to slices: finds the pod of the slots, reads its record, and prepares the slices.
 namespace carve::doors {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kAskFirst = milliseconds(15);  // between questions; PodResources allows a hundred a second
+constexpr auto kAskFirst = milliseconds(15);  // between two reads; PodResources allows a hundred a second
 constexpr auto kAskMost = milliseconds(400);
 constexpr auto kYoung = milliseconds(300);
-constexpr auto kFileTells = seconds(2);   // after Allocate the kubelet's file names the pod, if it ever does
-constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod was refused for another reason
+constexpr auto kFileTells = seconds(2);   // after Allocate: by then the checkpoint names the pod, if it ever does
+constexpr auto kForgotten = seconds(60);  // slots that no pod holds: the kubelet refused the pod for another reason
 
-/// As the node's GPU objects count them.
+/// The cards with the indexes of the node's GPU objects.
 std::vector<codec::CountedCard> counted(const GpuInventory& cards) {
   std::vector<codec::CountedCard> all;
   for (const auto& card : cards.cards) all.push_back({card.id, static_cast<int>(all.size()), card.memory});
@@ -51,12 +51,12 @@ void SlotDoor::store(const Binding& binding) {
   const std::lock_guard lock(mutex_);
   const auto found = bindings_.find(binding.device);
   if (found == bindings_.end()) return;
-  const bool begun = found->second.begun;  // it may have come meanwhile
+  const bool begun = found->second.begun;  // may have been set meanwhile
   found->second = binding;
   found->second.begun = begun;
 }
 
-/// Containers whose Allocate another life of this agent answered.
+/// Adds containers whose Allocate a previous agent answered.
 void SlotDoor::adopt(const std::vector<SlotEntry>& entries) {
   for (const auto& entry : entries) {
     if (entry.cdi.size() != 1) continue;
@@ -81,15 +81,15 @@ void SlotDoor::restore() {
     const std::lock_guard lock(mutex_);
     for (const auto& entry : *entries) in_checkpoint_.insert(entry.pod_uid);
   } else if (entries.error().code != Code::kNotFound) {
-    world_.log.warn("kubelet's checkpoint not read", {{"error", entries.error().what}});
+    world_.log.warn("the kubelet's checkpoint cannot be read", {{"error", entries.error().what}});
   }
   bind();
   refresh_list();
 }
 
-/// Does anybody wait for an answer, and is it time to ask? `unknown_waiter`: a container starts whose slots another
-/// life of this agent gave out.
-bool SlotDoor::time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter) {
+/// Whether an unidentified binding or container exists and the next read is due. `unknown_waiter`: a container starts
+/// whose slots a previous agent allocated.
+bool SlotDoor::lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter) {
   const bool need = std::any_of(open.begin(), open.end(), [](const Binding& one) { return one.kubelet_uid.empty(); });
   {
     const std::lock_guard lock(mutex_);
@@ -100,21 +100,21 @@ bool SlotDoor::time_to_ask(const std::vector<Binding>& open, bool* unknown_waite
   }
   const auto now = world_.clock.now();
   if (!need && !*unknown_waiter) {
-    ask_pause_ = kAskFirst;
-    next_ask_ = now;
+    lookup_pause_ = kAskFirst;
+    next_lookup_ = now;
     return false;
   }
-  if (now < next_ask_) return false;
-  // Somebody's container is being built right now; what waits for longer is asked for less often.
+  if (now < next_lookup_) return false;
+  // A young binding's container is being created right now. Older ones are looked up less often.
   const bool young = std::any_of(open.begin(), open.end(), [&](const Binding& one) {
     return one.kubelet_uid.empty() && now - one.since < kYoung;
   });
-  ask_pause_ = young ? Clock::Duration(kAskFirst) : std::min<Clock::Duration>(ask_pause_ * 2, kAskMost);
-  next_ask_ = now + ask_pause_;
+  lookup_pause_ = young ? Clock::Duration(kAskFirst) : std::min<Clock::Duration>(lookup_pause_ * 2, kAskMost);
+  next_lookup_ = now + lookup_pause_;
   return true;
 }
 
-/// The kubelet's file by the name that Allocate answered.
+/// The entries of the kubelet's checkpoint, by the CDI name that Allocate returned.
 std::map<std::string, SlotEntry> SlotDoor::entries_by_name(const std::vector<SlotEntry>& entries) {
   std::map<std::string, SlotEntry> by_name;
   const std::lock_guard lock(mutex_);
@@ -126,19 +126,19 @@ std::map<std::string, SlotEntry> SlotDoor::entries_by_name(const std::vector<Slo
   return by_name;
 }
 
-/// One question for all that wait. The name that Allocate answered stands in the checkpoint: that is exact.
-/// PodResources knows names only, and no ordinary init container: it serves where the file does not tell, and
-/// only for slots of which a single answer is open.
+/// Finds the pods of all unidentified bindings with one read. The checkpoint contains the CDI name that Allocate
+/// returned, so it is exact. PodResources has pod names only, and no ordinary init containers. It is used only if the
+/// checkpoint has no entry, and only for slots with a single unidentified binding.
 void SlotDoor::identify() {
   auto open = unready();
   bool unknown_waiter = false;
-  if (!time_to_ask(open, &unknown_waiter)) return;
+  if (!lookup_is_due(open, &unknown_waiter)) return;
   const auto now = world_.clock.now();
   const auto entries = world_.kubelet.checkpoint(kSlotResource);
   if (entries && unknown_waiter) adopt(*entries);
   const auto by_name = entries ? entries_by_name(*entries) : std::map<std::string, SlotEntry>();
-  // The kubelet tells PodResources before it writes the file, and names only: a namesake's slices would be
-  // one stale look away. So the file is waited for as long as there is one.
+  // The kubelet updates PodResources before it writes the checkpoint. With names only, a stale read could match another
+  // pod of the same name. So a readable checkpoint has precedence for kFileTells.
   const auto by_holder = [&](const Binding& one) {
     return one.kubelet_uid.empty() && !by_name.contains(one.device) &&
            (!entries || now - one.since > kFileTells);
@@ -153,7 +153,7 @@ void SlotDoor::identify() {
       binding.kubelet_uid = found->second.pod_uid;
       binding.container = found->second.container;
       binding.problem = {Code::kUnavailable,
-                         fmt::format("pod {} is not known here yet", binding.kubelet_uid)};
+                         fmt::format("pod {} is not known to this agent yet", binding.kubelet_uid)};
     } else if (holders && by_holder(binding) && !identify_by_holder(&binding, *holders) &&
                now - binding.since > kForgotten) {
       const std::lock_guard lock(mutex_);
@@ -165,16 +165,17 @@ void SlotDoor::identify() {
   }
 }
 
-/// Where no file tells. True: somebody holds these slots. Whose they are is taken only when nothing else can
-/// be meant: one open answer for these slots (all that the list shows were given out before it was made, so
-/// that answers are counted after it), one pod of that name, and the server, asked now, knows no other.
+/// Identifies a binding by PodResources, if the checkpoint has no entry. True: a pod holds these slots. The pod is
+/// accepted only if it is unambiguous: these slots have one unidentified binding (counted after the list was read,
+/// which shows only slots that were allocated before), one pod has that name, and the API server, read now, knows no
+/// other.
 bool SlotDoor::identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders) {
   const SlotHolder* holder = nullptr;
   for (const auto& one : holders) {
     if (sorted(one.slots) == binding->slots) holder = &one;
   }
   if (holder == nullptr) return false;
-  binding->problem = {Code::kUnavailable, fmt::format("pod {}/{} holds these slots; its UID is not known yet",
+  binding->problem = {Code::kUnavailable, fmt::format("pod {}/{} has these slots; its UID is not known yet",
                                                       holder->space, holder->pod)};
   bool alone = std::none_of(holders.begin(), holders.end(), [&](const SlotHolder& one) {
     return &one != holder && one.space == holder->space && one.pod == holder->pod &&
@@ -195,7 +196,8 @@ bool SlotDoor::identify_by_holder(Binding* binding, const std::vector<SlotHolder
   return true;
 }
 
-/// The kubelet gave slots of another pod out again: that pod is over, whatever the API server says yet.
+/// The kubelet has allocated slots of another pod again. So that pod has ended, even if the API server does not show it
+/// yet.
 void SlotDoor::supersede(const Binding& winner) {
   std::vector<Owner> over;
   {
@@ -206,7 +208,7 @@ void SlotDoor::supersede(const Binding& winner) {
           other.kubelet_uid != winner.kubelet_uid && other.since <= winner.since &&
           overlap(other.slots, winner.slots)) {
         if (!other.owner.uid.empty()) over.push_back(other.owner);
-        settle(other.slots);
+        clear_refusal(other.slots);
         at = bindings_.erase(at);
       } else {
         ++at;
@@ -235,7 +237,7 @@ Result<void> SlotDoor::try_bind(Binding* binding) {
     binding->space = pod->space;
     binding->pod = pod->name;
   }
-  // What stands already is what was decided; it needs no API server.
+  // Slices that are held already are what was decided. They need no API server.
   const Owner owner{OwnerKind::kPod, pod ? pod->uid : binding->kubelet_uid};
   if (auto held = part_of(world_.slices.held(), owner, binding->container); !held.empty()) {
     binding->owner = owner;
@@ -243,39 +245,39 @@ Result<void> SlotDoor::try_bind(Binding* binding) {
   }
   if (!pod) {
     return fail(Code::kUnavailable,
-                fmt::format("the API server has not told about pod {} yet", binding->kubelet_uid));
+                fmt::format("the API server has not reported pod {} yet", binding->kubelet_uid));
   }
   const auto name = pod->space + "/" + pod->name;
   if (pod->ended) return fail(Code::kFailedPrecondition, fmt::format("pod {} has ended", name));
   if (pod->record.empty()) {
     return fail(
         Code::kNotFound,
-        fmt::format("pod {} has no record ({}): nobody has decided about its cards; pods that ask for {} are "
-                    "placed by Carve's scheduler, or by `carve control` where they have a node already",
+        fmt::format("pod {} has no record (annotation {}): control has not chosen its cards; a pod that requests {} "
+                    "needs Carve's scheduler, or `carve control` if it has a node already",
                     name, codec::kRecordAnnotation, kSlotResource));
   }
   const auto record = codec::decode_record(pod->record);
   if (!record) return fail_in("pod " + name, record.error());
   if (record->owner != owner) {
-    return fail(Code::kAborted, fmt::format("pod {}: its record is for {} {}, the pod is {}", name,
+    return fail(Code::kAborted, fmt::format("pod {}: its record is for {} {}, but the pod's UID is {}", name,
                                             to_string(record->owner.kind), record->owner.uid, pod->uid));
   }
   auto slices = part_of(slices_of(*record), owner, binding->container);
   if (slices.empty()) {
     return fail(Code::kNotFound,
-                fmt::format("pod {}: its record has no part for container {}", name, binding->container));
+                fmt::format("pod {}: its record has no cards for container {}", name, binding->container));
   }
   if (slices.size() != binding->slots.size()) {
     return fail(Code::kInvalidArgument,
-                fmt::format("pod {}, container {}: {} slots, but its record names {} cards; one "
-                            "slot per card is legal",
+                fmt::format("pod {}, container {}: {} slots, but its record names {} cards; legal is one "
+                            "slot per card",
                             name, binding->container, binding->slots.size(), slices.size()));
   }
   binding->owner = owner;
   return prepare(binding, std::move(slices), &*record);
 }
 
-/// `record`: what was decided; nullptr: what stands already.
+/// Prepares the slices. `record`: the decision; nullptr: the slices are held already.
 Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, const Record* record) {
   const auto cards = world_.slices.cards();
   const bool held = !part_of(world_.slices.held(), binding->owner, binding->container).empty();
@@ -295,7 +297,8 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, cons
   }
   auto prepared = world_.slices.prepare(request);
   if (prepared && prepared->device != binding->device) {
-    // The kubelet lost its checkpoint and asked anew for a container that has its slices under an older name.
+    // The kubelet lost its checkpoint and called Allocate again for a container that has its slices under an older
+    // name.
     CARVE_TRY_VOID(world_.slices.unprepare(binding->owner));
     request.standing = false;
     prepared = world_.slices.prepare(request);
@@ -303,7 +306,7 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, cons
   if (!prepared) return tl::unexpected(prepared.error());
   ending_.erase(binding->owner);
   if (prepared->device != binding->device)
-    return fail(Code::kInternal, fmt::format("{} stands under the name {}", request.label, prepared->device));
+    return fail(Code::kInternal, fmt::format("{} has another CDI name, {}", request.label, prepared->device));
   return {};
 }
 

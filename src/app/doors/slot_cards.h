@@ -10,25 +10,25 @@
 
 namespace carve::doors {
 
-/// What the slot door uses: the cards that pods hold something of, and those that the records of pods name which are
-/// here and have not ended (of a pod's containers some may hold theirs and others not yet). Claims' cards are not among
-/// them. Pure. O(held + pods), and the decoding of each pod's record.
+/// The cards that slots use: cards of which pods hold slices, and cards in the records of pods that are on this node
+/// and have not ended (some of a pod's containers may hold their slices, others not yet). Claims' cards are not
+/// included. Pure. O(held + pods), plus the decoding of each pod's record.
 [[nodiscard]] std::set<CardId> cards_of_slots(const std::vector<Slice>& held, const std::vector<codec::NodePod>& pods);
 
-/// What is kept from new claims.
+/// The cards that new claims must not get.
 struct SlotUse {
   std::set<CardId> cards;
-  bool known = true;     // false: perhaps more than these
-  bool awaited = false;  // not known yet, and about to be: until then no card is offered that was not
+  bool known = true;     // false: there may be more cards than these
+  bool awaited = false;  // not known yet, but soon: until then no ResourceSlice is created
 };
 
-/// Keeps a card a little longer than slots use it. Where pods follow each other on it not every one costs two writes
-/// and a look of the scheduler, and no claim is let in between two of them. One thread's.
+/// Keeps a card a little longer than slots use it. If pods follow each other on a card, this saves two writes and a
+/// scheduling attempt for each, and no claim gets the card between two of them. For one thread.
 class SlotCards {
  public:
   static constexpr auto kLonger = std::chrono::seconds(5);
 
-  /// What was in use at most kLonger before `now`. `now` does not go back.
+  /// The cards that were in use at most kLonger before `now`. `now` must not decrease.
   [[nodiscard]] std::set<CardId> step(const std::set<CardId>& in_use, Clock::Time now);
 
  private:

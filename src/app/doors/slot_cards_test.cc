@@ -31,7 +31,7 @@ Slice slice_of(OwnerKind kind, const std::string& uid, const std::string& part, 
   return slice;
 }
 
-TEST(SlotCards, OfAPodsContainersSomeHoldTheirsAndOthersNotYet) {
+TEST(SlotCards, IncludeCardsOfContainersThatHoldNoSliceYet) {
   const auto cards = some_cards(3).cards;
   const auto first = slice_of(OwnerKind::kPod, "u", "first", cards[0].id);
   const auto main = slice_of(OwnerKind::kPod, "u", "main", cards[1].id);
@@ -40,13 +40,13 @@ TEST(SlotCards, OfAPodsContainersSomeHoldTheirsAndOthersNotYet) {
   pod.record = *codec::encode_record(*record_of(1, {first, main}));
   EXPECT_THAT(cards_of_slots({first}, {pod}), ElementsAre(cards[0].id, cards[1].id));
   pod.ended = true;
-  EXPECT_THAT(cards_of_slots({first}, {pod}), ElementsAre(cards[0].id)) << "what it has not, it will not get";
+  EXPECT_THAT(cards_of_slots({first}, {pod}), ElementsAre(cards[0].id)) << "an ended pod gets no further slices";
   pod.uid = "another";
   pod.ended = false;
-  EXPECT_THAT(cards_of_slots({}, {pod}), IsEmpty()) << "a record of somebody else promises nothing";
+  EXPECT_THAT(cards_of_slots({}, {pod}), IsEmpty()) << "a record of another pod promises nothing";
 }
 
-TEST(SlotCards, PodsThatFollowEachOtherKeepTheirCard) {
+TEST(SlotCards, KeepACardWhilePodsFollowEachOtherOnIt) {
   const auto cards = some_cards(2).cards;
   SlotCards slots;
   const Clock::Time begun{};
@@ -58,7 +58,7 @@ TEST(SlotCards, PodsThatFollowEachOtherKeepTheirCard) {
               ElementsAre(cards[1].id));
 }
 
-/// A node's ResourceSlices at a server that counts versions, and takes taints or drops them.
+/// A node's ResourceSlices on an API server that counts versions and keeps or drops taints.
 struct OfferedCards : testing::Test {
   FakeNodeSlices slices{some_cards(2)};
   SmallKube kube;
@@ -85,7 +85,7 @@ struct OfferedCards : testing::Test {
       return written = codec::encode_slice(slice, "");
     };
   }
-  /// Whether the scheduler, as the server has it now, may give this card's room to a claim.
+  /// Whether kube-scheduler may allocate this card to a claim, by the API server's current object.
   bool claimable(std::size_t card) {
     EXPECT_TRUE(offered.reconcile());
     return codec::parse_slice(written)->devices.at(card).taints.empty();
@@ -94,7 +94,7 @@ struct OfferedCards : testing::Test {
   void holds(const Slice& slice) { ASSERT_TRUE(slices.prepare({{slice}, "", "s/p/c", {slice.owner.uid}})); }
 };
 
-TEST_F(OfferedCards, WhatARecordPromisesIsNotPromisedToAClaimUntilItIsFree) {
+TEST_F(OfferedCards, ACardOfARecordIsNotOfferedToClaimsUntilItIsFree) {
   offered.replace({});
   ASSERT_TRUE(claimable(0));
   const auto generation_before = generation();
@@ -105,25 +105,25 @@ TEST_F(OfferedCards, WhatARecordPromisesIsNotPromisedToAClaimUntilItIsFree) {
   EXPECT_TRUE(claimable(1));
   const auto device = codec::parse_slice(written)->devices[0];
   EXPECT_EQ(device.taints[0].key, kSlotsTaint);
-  EXPECT_EQ(device.taints[0].effect, "NoSchedule") << "claims that are there stay";
+  EXPECT_EQ(device.taints[0].effect, "NoSchedule") << "allocated claims stay";
   EXPECT_EQ(device.capacity.at("memory").value, "80Gi");
   holds(slice);
   EXPECT_FALSE(claimable(0));
   pods.change({KubeChange::Kind::kPut, pod_here("u", "Succeeded", record_annotation(record))});
-  EXPECT_FALSE(claimable(0)) << "its processes are still there";
+  EXPECT_FALSE(claimable(0)) << "its processes still run";
   ASSERT_TRUE(slices.unprepare(slice.owner));
   EXPECT_TRUE(claimable(0));
   EXPECT_EQ(generation(), generation_before);
   EXPECT_EQ(kube.writes().size(), 3U);
 }
 
-TEST_F(OfferedCards, AClaimsOwnSlicesKeepNoOtherClaimOut) {
+TEST_F(OfferedCards, ACardOfAClaimIsOfferedToOtherClaims) {
   offered.replace({});
   holds(slice_of(OwnerKind::kClaim, "c", "gpu", first));
   EXPECT_TRUE(claimable(0));
 }
 
-TEST_F(OfferedCards, AnUnhealthyCardThatSlotsUseSaysBoth) {
+TEST_F(OfferedCards, AnUnhealthyCardThatSlotsUseHasBothTaints) {
   offered.replace({});
   holds(slice_of(OwnerKind::kPod, "u", "main", first));
   slices.set_health(0, {false, "XID 79"});
@@ -134,7 +134,7 @@ TEST_F(OfferedCards, AnUnhealthyCardThatSlotsUseSaysBoth) {
   EXPECT_EQ(codec::parse_slice(written)->devices[0].taints.size(), 1U);
 }
 
-TEST_F(OfferedCards, WhatAnAgentBeforeThisOneWroteWithoutTaintsGetsThem) {
+TEST_F(OfferedCards, SlicesOfAPreviousAgentWithoutTaintsGetThem) {
   auto there = slices_for("n1", devices_of(slices.cards()));
   there[0].generation = 4;
   there[0].version = "0";
@@ -145,7 +145,7 @@ TEST_F(OfferedCards, WhatAnAgentBeforeThisOneWroteWithoutTaintsGetsThem) {
   EXPECT_EQ(kube.writes().size(), 1U);
 }
 
-/// An agent that begins has not heard of the pods yet: of a record that holds nothing only the taint tells.
+/// A starting agent does not know the pods yet. Only the taint shows a record whose pod holds no slice.
 TEST_F(OfferedCards, ATaintStaysUntilThePodsAreKnown) {
   auto there = slices_for("n1", devices_of(slices.cards(), {first}));
   there[0].generation = 4;
@@ -157,8 +157,8 @@ TEST_F(OfferedCards, ATaintStaysUntilThePodsAreKnown) {
   EXPECT_TRUE(claimable(0));
 }
 
-/// Where the server has no slices yet there are no taints that could stay.
-TEST_F(OfferedCards, NothingIsOfferedAnewBeforeThePodsAreKnown) {
+/// Without existing slices there are no taints that could stay.
+TEST_F(OfferedCards, NoSliceIsCreatedBeforeThePodsAreKnown) {
   offered.replace({});
   known = false;
   awaited = true;
@@ -173,31 +173,31 @@ TEST_F(OfferedCards, NothingIsOfferedAnewBeforeThePodsAreKnown) {
   EXPECT_FALSE(claimable(0));
 }
 
-TEST_F(OfferedCards, PodsThatAreNotAwaitedKeepNobodyWaiting) {
+TEST_F(OfferedCards, SlicesAreCreatedWhenThePodsAreNotAwaited) {
   offered.replace({});
   known = false;
   EXPECT_TRUE(claimable(0));
 }
 
-TEST_F(OfferedCards, AServerThatDropsTaintsIsAskedOnceForEach) {
+TEST_F(OfferedCards, AServerThatDropsTaintsGetsEachTaintOnce) {
   keeps_taints = false;
   offered.replace({});
   holds(slice_of(OwnerKind::kPod, "u", "main", first));
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(claimable(0));
-    offered.change({KubeChange::Kind::kPut, written});  // what the watch says of it is nothing new
+    offered.change({KubeChange::Kind::kPut, written});  // the watch delivers nothing new
   }
   EXPECT_EQ(kube.writes().size(), 1U);
   slices.set_health(1, {false, "XID 79"});
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(offered.reconcile());
   EXPECT_EQ(kube.writes().size(), 2U);
-  // It is made to keep them, and the watch begins anew.
+  // The server now keeps taints, and the watch is restarted.
   keeps_taints = true;
   offered.replace({written});
   EXPECT_FALSE(claimable(0));
   EXPECT_FALSE(claimable(1));
   EXPECT_EQ(kube.writes().size(), 3U);
-  // Somebody's edit is still put right.
+  // A manual edit is still corrected.
   auto edited = *codec::parse_slice(written);
   edited.version = std::to_string(++version);
   edited.devices[0].taints.clear();
@@ -219,19 +219,19 @@ TEST_F(OfferedCards, TheWatchMayBeBehindOurOwnWrites) {
     offered.change({KubeChange::Kind::kPut, late});
     ASSERT_TRUE(offered.reconcile());
   }
-  EXPECT_EQ(kube.writes().size(), 3U) << "a write with the version of then would be refused";
-  offered.change({KubeChange::Kind::kDeleted, tainted});  // of one that had our name before
+  EXPECT_EQ(kube.writes().size(), 3U) << "a write with an old version would be refused";
+  offered.change({KubeChange::Kind::kDeleted, tainted});  // of an older object with the same name
   ASSERT_TRUE(offered.reconcile());
   EXPECT_EQ(kube.writes().size(), 3U);
 }
 
-TEST_F(OfferedCards, WhatComesAndGoesQuicklyIsGathered) {
+TEST_F(OfferedCards, QuickChangesAreGatheredIntoOneWrite) {
   ManualClock clock;
   offered.replace({});
   const auto slice = slice_of(OwnerKind::kPod, "u", "main", first);
   {
     const std::jthread writer([&](const std::stop_token& stop) { offered.run_writer(clock, stop); });
-    clock.wait_for_sleepers(1);  // it has written, and rests
+    clock.wait_for_sleepers(1);  // it has written, and pauses
     ASSERT_EQ(kube.writes().size(), 1U);
     for (std::size_t round = 1; round <= 6; ++round) {
       if (round % 2 == 0) {
@@ -243,9 +243,9 @@ TEST_F(OfferedCards, WhatComesAndGoesQuicklyIsGathered) {
         ASSERT_TRUE(slices.unprepare(slice.owner));
         offered.poke();
       }
-      if (round % 2 == 1) holds(slice);  // so that each round ends otherwise than it began
+      if (round % 2 == 1) holds(slice);  // so that each round ends in another state than it began
       offered.poke();
-      EXPECT_EQ(kube.writes().size(), round) << "it rests";
+      EXPECT_EQ(kube.writes().size(), round) << "it pauses";
       clock.advance(std::chrono::milliseconds(200));
       clock.wait_for_sleepers(1);
       EXPECT_EQ(kube.writes().size(), round + 1) << "one write for all changes";

@@ -14,13 +14,13 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kBarrier = seconds(20);   // the kubelet gives PreStartContainer 30
-constexpr auto kAskBefore = seconds(2);  // of the barrier: the API server is asked once
+constexpr auto kAskBefore = seconds(2);  // the end of the barrier: the API server is read once
 constexpr auto kListEvery = milliseconds(500);
 constexpr auto kIdle = seconds(1);
 
 constexpr const char* kAllocate = "Allocate";
 
-std::string who(const std::vector<std::string>& slots) { return fmt::format("slots {}", fmt::join(slots, ", ")); }
+std::string key_of(const std::vector<std::string>& slots) { return fmt::format("slots {}", fmt::join(slots, ", ")); }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ Result<std::string> SlotDoor::allocate(const std::vector<std::string>& slots) {
   binding.slots = sorted(slots);
   binding.device = device;
   binding.since = world_.clock.now();
-  binding.problem = {Code::kUnavailable, "the kubelet has not told yet whose slots these are"};
+  binding.problem = {Code::kUnavailable, "the kubelet has not reported the pod of these slots yet"};
   {
     const std::lock_guard lock(mutex_);
     bindings_[device] = std::move(binding);
@@ -64,16 +64,16 @@ void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer
     for (auto& [device, binding] : bindings_) binding.begun = binding.begun || binding.slots == waiter.slots;
     now = verdict(waiter);
     if (!now && stopped_)
-      now = fail(Code::kUnavailable, "the agent stops; the kubelet tries again");
+      now = fail(Code::kUnavailable, "the agent stops; the kubelet retries");
     if (!now) waiters_.push_back(waiter);
   }
-  if (now && *now) settle(waiter.slots);
+  if (now && *now) clear_refusal(waiter.slots);
   if (now) return waiter.answer(*now);
   poke();
 }
 
-/// Ready, when all answers for exactly these slots are: an init container and the one that inherits
-/// its slots share them, and both have to stand. Under the lock.
+/// Success when all bindings of exactly these slots are ready: an init container and the container that inherits its
+/// slots share them, and the slices of both must exist. nullopt: not decided yet. Under the lock.
 std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
   const Binding* open = nullptr;
   bool any = false;
@@ -86,7 +86,7 @@ std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
   if (world_.clock.now() < waiter.deadline) return std::nullopt;
   if (!any) {
     return fail(Code::kAborted,
-                "these slots were not given out by this agent, and the kubelet's checkpoint does not name them");
+                "this agent did not allocate these slots, and the kubelet's checkpoint does not contain them");
   }
   return tl::unexpected(open->problem);
 }
@@ -118,8 +118,8 @@ void SlotDoor::refresh_list() {
   if (fresh && world_.list_changed) world_.list_changed();
 }
 
-/// What waits and is near its end: the server is asked once, in case the watch is behind.
-void SlotDoor::ask_late() {
+/// Reads the pods of containers whose wait is about to end from the API server, in case the watch is behind.
+void SlotDoor::read_late_pods() {
   std::vector<std::pair<std::string, std::string>> names;
   {
     const std::lock_guard lock(mutex_);
@@ -136,12 +136,12 @@ void SlotDoor::ask_late() {
   names.erase(std::unique(names.begin(), names.end()), names.end());
   for (const auto& [space, name] : names) {
     if (const auto asked = world_.pods.ask(space, name); !asked)
-      world_.log.warn("pod not read", {{"pod", space + "/" + name}, {"error", asked.error().what}});
+      world_.log.warn("a pod cannot be read", {{"pod", space + "/" + name}, {"error", asked.error().what}});
   }
 }
 
-/// What is refused is said on the pod, where one is known, and on the Node in any case.
-void SlotDoor::tell(const Waiter& waiter, const Error& error) {
+/// Reports a refusal on the pod, if it is known, and always on the Node.
+void SlotDoor::report_refusal(const Waiter& waiter, const Error& error) {
   codec::EventNote note;
   const auto fix = remedy(error.code, Door::kSlots);
   {
@@ -154,15 +154,15 @@ void SlotDoor::tell(const Waiter& waiter, const Error& error) {
               "SliceRefused", fmt::format("container {}: {}. {}", binding.container, error.what, fix)};
     }
   }
-  const auto name = note.uid.empty() ? who(waiter.slots) : fmt::format("pod {}/{}", note.space, note.name);
+  const auto name = note.uid.empty() ? key_of(waiter.slots) : fmt::format("pod {}/{}", note.space, note.name);
   world_.log.warn("container not started", {{"pod", name}, {"error", error.what}, {"hint", fix}});
-  world_.notices.refused(who(waiter.slots), note.uid.empty() ? fmt::format("{}: {}. {}", name, error.what, fix)
+  world_.notices.refused(key_of(waiter.slots), note.uid.empty() ? fmt::format("{}: {}. {}", name, error.what, fix)
                                                              : fmt::format("{}, {}", name, note.message));
   if (!note.uid.empty()) world_.notices.warn(std::move(note));
 }
 
-/// Whoever holds these slots starts, or is over.
-void SlotDoor::settle(const std::vector<std::string>& slots) { world_.notices.settled(who(slots)); }
+/// Removes the refusal of these slots: their container has started, or its pod has ended.
+void SlotDoor::clear_refusal(const std::vector<std::string>& slots) { world_.notices.settled(key_of(slots)); }
 
 void SlotDoor::answer_waiters() {
   std::vector<std::pair<Waiter, Result<void>>> done;
@@ -180,7 +180,7 @@ void SlotDoor::answer_waiters() {
     waiters_ = std::move(still);
   }
   for (const auto& [waiter, answer] : done) {
-    answer ? settle(waiter.slots) : tell(waiter, answer.error());
+    answer ? clear_refusal(waiter.slots) : report_refusal(waiter, answer.error());
     waiter.answer(answer);
   }
 }
@@ -188,7 +188,7 @@ void SlotDoor::answer_waiters() {
 Clock::Duration SlotDoor::step() {
   if (world_.clock.now() >= next_list_) refresh_list();
   identify();
-  ask_late();
+  read_late_pods();
   bind();
   end_gone_pods();
   answer_waiters();
@@ -202,7 +202,7 @@ Clock::Duration SlotDoor::step() {
     const bool open = std::any_of(bindings_.begin(), bindings_.end(), [](const auto& entry) {
       return entry.second.kubelet_uid.empty();
     });
-    if (open) wait = std::min(wait, next_ask_ - now);
+    if (open) wait = std::min(wait, next_lookup_ - now);
   }
   for (const auto& [owner, when] : ending_) wait = std::min(wait, when - now);
   return std::max<Clock::Duration>(wait, milliseconds(1));
@@ -230,7 +230,7 @@ void SlotDoor::run(const std::stop_token& stop) {
     left.swap(waiters_);
   }
   for (const auto& waiter : left)
-    waiter.answer(fail(Code::kUnavailable, "the agent stops; the kubelet tries again"));
+    waiter.answer(fail(Code::kUnavailable, "the agent stops; the kubelet retries"));
 }
 
 SlotDoor::Open SlotDoor::open() const {

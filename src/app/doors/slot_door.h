@@ -21,11 +21,10 @@
 
 namespace carve::doors {
 
-/// The device-plugin door. Allocate names nobody, so it answers a name that was never used before
-/// and nothing else; whose it is, is found out at once behind its back (the kubelet's checkpoint:
-/// exact, by that name; PodResources where the file does not tell), the pod's record says which
-/// cards, and the slices stand before PreStartContainer, which waits for that and else says why
-/// not. Identity is always a UID; nothing is guessed.
+/// The device plugin. Allocate does not name the pod, so it returns a new, unique CDI name. The agent then finds the
+/// pod in the background: in the kubelet's checkpoint, which contains that name, or else by PodResources. The pod's
+/// record names the cards. PreStartContainer waits until the slices exist, or fails with the reason. A pod is always
+/// identified by its UID and never guessed.
 class SlotDoor final : public SlotCalls {
  public:
   struct World {
@@ -36,8 +35,8 @@ class SlotDoor final : public SlotCalls {
     const Clock& clock;
     Log& log;
     std::function<void()> list_changed;      // called without a lock held
-    std::function<std::string()> shut = {};  // not empty: no slots are offered, and why
-    codec::DialectSettings dialects = {};    // for what they promise inside of containers
+    std::function<std::string()> shut = {};  // why no slots are offered; empty: they are
+    codec::DialectSettings dialects = {};    // for the environment variables of containers
   };
   explicit SlotDoor(World world);
   ~SlotDoor() override;
@@ -46,42 +45,40 @@ class SlotDoor final : public SlotCalls {
   Result<std::string> allocate(const std::vector<std::string>& slots) override;
   void before_start(const std::vector<std::string>& slots, Answer answer) override;
 
-  /// Once, before serving: what the kubelet's checkpoint says about containers that an earlier life
-  /// of this agent answered for.
+  /// Call once, before serving: reads the containers of a previous agent from the kubelet's checkpoint.
   void restore();
-  /// One round: list, owners, records, slices, endings, answers. Returns when it wants to be called
-  /// again.
+  /// One round: list, owners, records, slices, endings, answers. Returns the time until the next round.
   Clock::Duration step();
-  /// step() at every change, and when it wants to be called; then answers all that wait.
+  /// Calls step() at every change and when the next round is due, until `stop`. Then answers all waiting calls.
   void run(const std::stop_token& stop);
-  /// Something changed: pods, cards.
+  /// Requests a round, because pods or cards changed.
   void poke();
-  /// What waits and why, for doctor and metrics.
+  /// The waiting calls and their problems, for doctor and metrics.
   struct Open {
     std::size_t waiting = 0;
     std::vector<std::string> problems;
   };
   [[nodiscard]] Open open() const;
-  /// A container can be given a slot now: of those that the kubelet is told a healthy one is free. Any thread.
+  /// Whether a container can get a slot now: the list that the kubelet sees contains a free healthy slot. Any thread.
   [[nodiscard]] bool offers() const;
-  /// What an agent that ends now would break off, for people: pods that are bound here and whose containers have no
-  /// slices yet (the kubelet refuses them for good while nobody serves), and containers that were given slots a moment
-  /// ago and are about to start. Any thread.
+  /// The starts that an agent would interrupt if it ended now, as text for people: containers of pods that are bound
+  /// here and have no slices yet (the kubelet fails such a pod permanently while no agent serves), and containers that
+  /// were allocated slots a moment ago and are about to start. Any thread.
   [[nodiscard]] std::vector<std::string> unfinished() const;
 
  private:
-  /// One answer to Allocate.
+  /// One call of Allocate and what is known of its pod.
   struct Binding {
     std::vector<std::string> slots;  // sorted
     std::string device;
     Clock::Time since;
     std::string kubelet_uid;  // of the pod; empty: not known yet
     std::string container;
-    std::string space;  // for people, and to ask the server
+    std::string space;  // for texts, and to read the pod from the API server
     std::string pod;
     Owner owner;  // of the slices; empty UID: none yet
     bool ready = false;
-    bool begun = false;  // PreStartContainer came for it, or an earlier life of this agent gave it out
+    bool begun = false;  // PreStartContainer was called for it, or a previous agent allocated it
     Error problem;
   };
   struct Waiter {
@@ -94,13 +91,13 @@ class SlotDoor final : public SlotCalls {
   // slot_door.cc
   void refresh_list();
   void answer_waiters();
-  void ask_late();
+  void read_late_pods();
   [[nodiscard]] std::optional<Result<void>> verdict(const Waiter& waiter) const;
-  void tell(const Waiter& waiter, const Error& error);
-  void settle(const std::vector<std::string>& slots);
-  // slot_binding.cc: the stepping thread's own
+  void report_refusal(const Waiter& waiter, const Error& error);
+  void clear_refusal(const std::vector<std::string>& slots);
+  // slot_binding.cc: only for the thread of step()
   void identify();
-  bool time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter);
+  bool lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter);
   std::map<std::string, SlotEntry> entries_by_name(const std::vector<SlotEntry>& entries);
   bool identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders);
   void bind();
@@ -111,7 +108,7 @@ class SlotDoor final : public SlotCalls {
   void adopt(const std::vector<SlotEntry>& entries);
   void supersede(const Binding& winner);
   [[nodiscard]] std::vector<Binding> unready() const;
-  // slot_ending.cc: the stepping thread's own
+  // slot_ending.cc: only for the thread of step()
   static bool overlap(const std::vector<std::string>& a, const std::vector<std::string>& b);  // both sorted
   void end_gone_pods();
   void end_later(const Owner& owner);
@@ -120,7 +117,7 @@ class SlotDoor final : public SlotCalls {
   [[nodiscard]] bool still_listed(const std::string& uid);
 
   World world_;
-  mutable std::mutex mutex_;  // of what follows; never held across input or output
+  mutable std::mutex mutex_;  // of the following members; never held during I/O
   std::condition_variable_any changed_;
   bool poked_ = false;
   std::map<std::string, Binding> bindings_;  // by device
@@ -130,13 +127,13 @@ class SlotDoor final : public SlotCalls {
   std::set<std::string> in_checkpoint_;  // pod UIDs, as last read
   bool stopped_ = false;
 
-  // The stepping thread's own.
-  Clock::Time next_ask_{};
-  Clock::Duration ask_pause_{};
+  // Only for the thread of step().
+  Clock::Time next_lookup_{};
+  Clock::Duration lookup_pause_{};
   Clock::Time next_list_{};
   Clock::Time synced_since_{};
-  std::map<Owner, Clock::Time> ending_;             // when to try again
-  std::optional<std::vector<std::string>> listed_;  // slots that PodResources tells, sorted; nullopt: not asked
+  std::map<Owner, Clock::Time> ending_;             // when to retry
+  std::optional<std::vector<std::string>> listed_;  // slots that PodResources lists, sorted; nullopt: not read
   Clock::Time listed_at_{};
 };
 

@@ -5,17 +5,17 @@
 #include "app/doors/slot_door.h"
 #include "codec/record.h"
 
-// When what slots stand for ends: slices whose pod is over, and answers to Allocate that nobody will come back to. And
-// what the end of the agent itself would break off.
+// The end of slots: slices whose pod has ended, and bindings whose container will never start. Also the starts that the
+// end of the agent itself would interrupt.
 namespace carve::doors {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
+constexpr auto kUnseenPod = seconds(10);  // after the first full list: then an unlisted pod is gone
 constexpr auto kEndAgain = milliseconds(200);
-constexpr auto kStartsSoon = seconds(5);  // after Allocate; later it waits for an image, or for another container
+constexpr auto kStartsSoon = seconds(5);  // after Allocate: later it waits for an image or for another container
 
 }  // namespace
 
@@ -31,8 +31,9 @@ bool SlotDoor::overlap(const std::vector<std::string>& a, const std::vector<std:
 
 void SlotDoor::end_later(const Owner& owner) { ending_.emplace(owner, world_.clock.now()); }
 
-/// The kubelet's checkpoint names a pod that the API server does not know. It goes on naming one that is over until it
-/// gives slots out again; PodResources tells the living ones. What cannot be asked counts as living.
+/// Whether the kubelet still runs a pod that the API server does not know. The checkpoint keeps a pod that has ended
+/// until the kubelet allocates slots again. PodResources lists only running pods. If it cannot be read, the pod counts
+/// as running.
 bool SlotDoor::still_listed(const std::string& uid) {
   std::vector<std::vector<std::string>> slots;
   {
@@ -56,13 +57,13 @@ bool SlotDoor::still_listed(const std::string& uid) {
          std::any_of(slots.begin(), slots.end(), [&](const auto& one) { return overlap(one, *listed_); });
 }
 
-/// The kubelet will not start a container of this pod again. `settled`: the API server has had time to tell.
+/// Whether the kubelet starts no container of this pod any more. `settled`: the API server has had time to report it.
 bool SlotDoor::is_over(const std::string& uid, bool settled) {
   if (const auto pod = world_.pods.by_uid(uid)) return pod->ended;
   return world_.pods.was_deleted(uid) || (settled && !still_listed(uid));
 }
 
-/// A pod that was deleted or has ended; and after a restart what is held for a pod that nobody knows.
+/// Ends the slices of pods that were deleted or have ended, and after a restart those of unknown pods.
 void SlotDoor::end_gone_pods() {
   const auto now = world_.clock.now();
   const bool synced = world_.pods.synced();
@@ -95,8 +96,8 @@ void SlotDoor::end_gone_pods() {
   }
 }
 
-/// Answers for containers that never got a slice, or have none any more, and whose pod is over: refused ones, and those
-/// that only the checkpoint still names. They would keep their slots in the list for ever.
+/// Forgets bindings of containers that hold no slice and whose pod has ended: refused ones, and those that only the
+/// checkpoint still contains. Otherwise their slots would stay in use forever.
 void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   std::vector<Binding> unused;
   {
@@ -110,7 +111,7 @@ void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   }
   for (const auto& binding : unused) {
     if (!is_over(binding.kubelet_uid, settled)) continue;
-    settle(binding.slots);
+    clear_refusal(binding.slots);
     const std::lock_guard lock(mutex_);
     bindings_.erase(binding.device);
     next_list_ = world_.clock.now();
@@ -128,7 +129,7 @@ std::vector<std::string> SlotDoor::unfinished() const {
     for (const auto& part : record->parts) {
       if (!held.contains({pod.uid, part.part}))
         open.push_back(
-            fmt::format("pod {}/{}, container {}: bound here, not prepared yet", pod.space, pod.name, part.part));
+            fmt::format("pod {}/{}, container {}: bound here, slices not ready", pod.space, pod.name, part.part));
     }
   }
   const auto now = world_.clock.now();

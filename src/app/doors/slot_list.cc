@@ -20,7 +20,7 @@ bool SlotList::update(const GpuInventory& cards, const std::set<std::string>& us
   while (devices_.size() < total) devices_.push_back({slot_id(devices_.size()), true});
   const auto healthy = static_cast<std::size_t>(
       std::count_if(cards.cards.begin(), cards.cards.end(), [](const Card& card) { return card.health.ok; }));
-  // With more than 16 cards a card stands for less than 64 slots: the part of the whole counts.
+  // With more than 16 cards a card has fewer than 64 slots, so the unhealthy slots are a proportion of the total.
   const auto wanted = cards_ == 0 ? 0 : total - total * std::min(healthy, cards_) / cards_;
   std::size_t out = 0;
   for (auto& device : devices_) {

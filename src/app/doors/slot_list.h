@@ -13,13 +13,12 @@ inline constexpr std::size_t kSlotsPerCard = 64;
 inline constexpr std::size_t kMaxSlots = 1024;
 inline constexpr const char* kSlotResource = "elasticgpu.io/slot";
 
-/// The slots that this node offers: a constant number, and as many unhealthy free ones as unhealthy cards
-/// stand for. Which ones stays as it is as long as it can, so that the kubelet is told as little as possible.
-/// One thread at a time.
+/// The slots that this node offers. Their number is constant. As many free slots are unhealthy as the unhealthy cards
+/// have. Slots keep their health as long as possible, so that the kubelet gets few updates. One thread at a time.
 class SlotList {
  public:
-  /// True: the list is another one now. `used`: slots that containers hold; they are never taken out.
-  /// A card that is not listed any more counts as unhealthy: totals are never reduced while we run.
+  /// True: the list changed. `used`: slots of containers; they are never made unhealthy. A card that is no longer
+  /// listed counts as unhealthy: the number of slots never decreases while the agent runs.
   bool update(const GpuInventory& cards, const std::set<std::string>& used);
   [[nodiscard]] const std::vector<SlotDevice>& devices() const { return devices_; }
 
@@ -30,7 +29,7 @@ class SlotList {
 
 /// "slot-0007"
 [[nodiscard]] std::string slot_id(std::size_t number);
-/// The same slots in one order, so that two lists of them compare.
+/// The slots in ascending order, so that two lists compare equal.
 [[nodiscard]] std::vector<std::string> sorted(std::vector<std::string> slots);
 
 }  // namespace carve::doors

@@ -4,7 +4,7 @@
 #include "app/doors/testing/slot_node.h"
 #include "codec/record.h"
 
-// What the end of the agent would break off.
+// The starts that the end of the agent would interrupt.
 namespace carve::doors {
 namespace {
 
@@ -24,12 +24,12 @@ class SlotUnfinished : public SlotNode {
   }
 };
 
-TEST_F(SlotUnfinished, APodIsFollowedFromItsBindingToItsStart) {
+TEST_F(SlotUnfinished, ContainsAPodFromItsBindingToItsStart) {
   EXPECT_THAT(door.unfinished(), IsEmpty());
   hear("a", true);
   EXPECT_THAT(door.unfinished(), ElementsAre(HasSubstr("pod s/a, container main: bound here")));
   allocate("a", "slot-0001");
-  EXPECT_THAT(door.unfinished(), ElementsAre(HasSubstr("bound here")));  // admitted; its slices do not stand yet
+  EXPECT_THAT(door.unfinished(), ElementsAre(HasSubstr("bound here")));  // admitted; its slices do not exist yet
   door.step();
   EXPECT_THAT(door.unfinished(), ElementsAre(HasSubstr("pod s/a, container main: about to start")));
   start("slot-0001");
@@ -38,7 +38,7 @@ TEST_F(SlotUnfinished, APodIsFollowedFromItsBindingToItsStart) {
   EXPECT_THAT(door.unfinished(), IsEmpty());
 }
 
-TEST_F(SlotUnfinished, AContainerThatWaitsForItsImageIsNotWaitedFor) {
+TEST_F(SlotUnfinished, OmitsAContainerThatWaitsForItsImage) {
   hear("a", true);
   allocate("a", "slot-0001");
   door.step();
@@ -47,7 +47,7 @@ TEST_F(SlotUnfinished, AContainerThatWaitsForItsImageIsNotWaitedFor) {
   EXPECT_THAT(door.unfinished(), IsEmpty());
 }
 
-TEST_F(SlotUnfinished, NobodyDecidedOrItIsOver) {
+TEST_F(SlotUnfinished, OmitsPodsWithoutARecordAndEndedPods) {
   hear("undecided", false);
   hear("ended", true, "Failed");
   EXPECT_THAT(door.unfinished(), IsEmpty());
@@ -57,7 +57,7 @@ TEST_F(SlotUnfinished, NobodyDecidedOrItIsOver) {
   EXPECT_THAT(door.unfinished(), IsEmpty());
 }
 
-TEST_F(SlotUnfinished, WhatAnEarlierLifeGaveOutIsNotAboutToStart) {
+TEST_F(SlotUnfinished, OmitsContainersOfAPreviousAgent) {
   hear("a", true);
   kubelet.entries.push_back({"a", "main", {"slot-0001"}, {"carve.elasticgpu.io/slice=old"}});
   door.restore();
@@ -65,14 +65,14 @@ TEST_F(SlotUnfinished, WhatAnEarlierLifeGaveOutIsNotAboutToStart) {
   EXPECT_THAT(door.unfinished(), IsEmpty());
 }
 
-TEST_F(SlotUnfinished, SlotsAreOfferedWhenOneThatNobodyHoldsIsWell) {
+TEST_F(SlotUnfinished, SlotsAreOfferedWhenAFreeOneIsHealthy) {
   EXPECT_TRUE(door.offers());
   slices.set_health(0, {false, "not asked yet"});
   kubelet.entries.push_back({"a", "main", {"slot-0001"}, {"carve.elasticgpu.io/slice=old"}});
   door.restore();
   const auto list = door.list();
   EXPECT_EQ(std::count_if(list.begin(), list.end(), [](const SlotDevice& one) { return one.healthy; }), 1)
-      << "the one that is held";
+      << "the slot that is in use";
   EXPECT_FALSE(door.offers());
   slices.set_health(0, {});
   clock.advance(seconds(1));
@@ -80,7 +80,7 @@ TEST_F(SlotUnfinished, SlotsAreOfferedWhenOneThatNobodyHoldsIsWell) {
   EXPECT_TRUE(door.offers());
 }
 
-TEST_F(SlotUnfinished, ASliceThatIsRefusedStaysUnfinished) {
+TEST_F(SlotUnfinished, KeepsAContainerWhoseSliceIsRefused) {
   slices.fail_prepare_of = "main";
   hear("a", true);
   allocate("a", "slot-0001");

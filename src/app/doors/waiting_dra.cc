@@ -8,7 +8,7 @@ DraCalls::PerClaim<T> refused(const std::vector<ClaimRef>& claims) {
   DraCalls::PerClaim<T> answers;
   for (const auto& claim : claims) {
     answers.emplace(claim.uid, fail(Code::kUnavailable,
-                                    "the agent that served this node before has not ended yet"));
+                                    "the previous agent of this node has not ended yet; the kubelet retries"));
   }
   return answers;
 }
@@ -60,7 +60,7 @@ DraCalls::PerClaim<void> WaitingDra::unprepare(const std::vector<ClaimRef>& clai
 }
 
 std::vector<DeviceHealthView> WaitingDra::health() const {
-  // The kubelet's health stream: what is not known is not said, and the door's own server says it soon.
+  // For the kubelet's health stream: nothing is known yet. The agent's own DRA driver soon reports it.
   return {};
 }
 

@@ -9,15 +9,15 @@
 
 namespace carve::doors {
 
-/// The DRA door of an agent that takes a node over: registered beside the agent that still serves, so that the kubelet
-/// has a driver at every moment. A call waits until there is a door that it can be handed to.
+/// The DRA driver of an agent that takes over a node. It is registered while the previous agent still serves, so that
+/// the kubelet always has a driver. A call waits until lead_to() names the driver that answers it.
 class WaitingDra final : public DraCalls {
  public:
-  /// `patience`: how long a call waits before it is answered kUnavailable; well within the kubelet's own 45 s.
+  /// `patience`: how long a call waits before it fails with kUnavailable; well below the kubelet's limit of 45 s.
   explicit WaitingDra(std::chrono::milliseconds patience = std::chrono::seconds(30)) : patience_(patience) {}
-  /// From now on calls go to this door, those that wait first. It outlives give_up().
+  /// Forwards waiting and later calls to this driver, which outlives give_up().
   void lead_to(DraCalls& door);
-  /// Returns when no call is in the door any more; those that wait, and later ones, are answered kUnavailable.
+  /// Fails waiting and later calls with kUnavailable, and returns when no call is inside the driver any more.
   void give_up();
 
   PerClaim<std::vector<ClaimDevice>> prepare(const std::vector<ClaimRef>& claims) override;
@@ -25,7 +25,7 @@ class WaitingDra final : public DraCalls {
   [[nodiscard]] std::vector<DeviceHealthView> health() const override;
 
  private:
-  /// The door, entered; null: there is none.
+  /// The driver, with one more call inside; null: there is none.
   DraCalls* enter();
   void leave();
 

@@ -28,12 +28,12 @@ class Door final : public DraCalls {
 
 const std::vector<ClaimRef> kClaims = {{"default", "a", "uid-a"}, {"default", "b", "uid-b"}};
 
-TEST(WaitingDra, ACallThatCameEarlyIsAnsweredByTheDoor) {
+TEST(WaitingDra, ForwardsACallThatArrivedEarly) {
   WaitingDra waiting(std::chrono::minutes(1));
   Door door;
   auto prepared = std::async(std::launch::async, [&] { return waiting.prepare(kClaims); });
   auto ended = std::async(std::launch::async, [&] { return waiting.unprepare(kClaims); });
-  EXPECT_EQ(prepared.wait_for(milliseconds(30)), std::future_status::timeout) << "nobody can answer yet";
+  EXPECT_EQ(prepared.wait_for(milliseconds(30)), std::future_status::timeout) << "there is no driver yet";
   waiting.lead_to(door);
   const auto answers = prepared.get();
   ASSERT_EQ(answers.size(), 2U);
@@ -42,14 +42,14 @@ TEST(WaitingDra, ACallThatCameEarlyIsAnsweredByTheDoor) {
   waiting.give_up();
 }
 
-TEST(WaitingDra, WithoutADoorEveryClaimHasAReason) {
+TEST(WaitingDra, FailsEveryClaimWithAReasonWithoutADriver) {
   WaitingDra waiting(milliseconds(1));
   const auto answers = waiting.prepare(kClaims);
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers.at("uid-b").error().code, Code::kUnavailable);
 }
 
-TEST(WaitingDra, GivingUpAnswersWhoWaitsAndWhoComesLater) {
+TEST(WaitingDra, FailsWaitingAndLaterCallsAfterGiveUp) {
   WaitingDra waiting(std::chrono::minutes(1));
   auto prepared = std::async(std::launch::async, [&] { return waiting.prepare(kClaims); });
   waiting.give_up();

@@ -14,7 +14,7 @@ namespace {
 constexpr Clock::Duration kIdle = std::chrono::seconds(1);
 constexpr int kFailed = 1;
 
-/// As a shell says it, and so a container's exit code.
+/// The exit code that a shell reports, and therefore a container.
 int exit_code(const ProcessEnd& end) { return end.signal != 0 ? 128 + end.signal : end.code; }
 
 std::int64_t ms(Clock::Duration time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
@@ -50,14 +50,14 @@ void Keeper::serving() {
 void Keeper::left() {
   stopping_ = true;
   serving_ = false;
-  world_.door.close("the node's agent stops; the kubelet tries again");
+  world_.door.close("the node's agent is stopping; the kubelet retries");
   world_.close();
   send(codec::TellClosed{});
 }
 
 void Keeper::hear(const std::string& packet) {
   const auto word = codec::decode_agent_word(packet);
-  if (!word) return world_.log.error("not understood from the agent", {{"error", word.error().what}});
+  if (!word) return world_.log.error("a packet from the agent cannot be decoded", {{"error", word.error().what}});
   heard_at_ = world_.clock.now();
   asked_alive_.reset();
   std::visit(
@@ -88,13 +88,12 @@ void Keeper::ended(const ProcessEnd& end) {
   if (stopping_) return finish(exit_code(end));
   const auto pause = restarts_.pause_after(end, now);
   if (!pause) {
-    if (crashes_ > 0)
-      world_.log.error("the agent crashes again and again: given up", {{"crashes", crashes_ + 1}});
+    if (crashes_ > 0) world_.log.error("the agent crashes repeatedly: giving up", {{"crashes", crashes_ + 1}});
     return finish(exit_code(end));
   }
   ++crashes_;
   start_at_ = now + *pause;
-  world_.log.warn("the agent crashed: another follows; what the kubelet asks for slots waits",
+  world_.log.warn("the agent crashed: starting another; the kubelet's calls for slots wait",
                   {{"signal", end.signal}, {"code", end.code}, {"crashes", crashes_}, {"pause_ms", ms(*pause)}});
 }
 
@@ -104,7 +103,7 @@ void Keeper::finish(int code) {
   over_ = failed_ && code == 0 ? kFailed : code;
 }
 
-/// Whether it lives, and what it does not know yet.
+/// Checks whether the agent answers, and sends it what it does not know yet. Returns the time until the next check.
 Clock::Duration Keeper::look_after(Clock::Time now) {
   if (!serving_) return kIdle;
   const bool listening = world_.listening();
@@ -113,7 +112,7 @@ Clock::Duration Keeper::look_after(Clock::Time now) {
   if (asked_alive_) {
     if (now - *asked_alive_ >= kDeaf && !unheard_) {
       unheard_ = true;
-      world_.log.error("the agent does not answer its keeper: killed", {{"silent_ms", ms(now - heard_at_)}});
+      world_.log.error("the agent does not answer its keeper: killing it", {{"silent_ms", ms(now - heard_at_)}});
       world_.agent.signal(SIGKILL);
     }
     if (!unheard_) wait = std::min(wait, *asked_alive_ + kDeaf - now);
@@ -131,7 +130,7 @@ Clock::Duration Keeper::step() {
   while (const auto packet = world_.agent.receive()) hear(*packet);
   if (running_) {
     if (const auto end = world_.agent.ended()) {
-      while (const auto packet = world_.agent.receive()) hear(*packet);  // what it said before it died
+      while (const auto packet = world_.agent.receive()) hear(*packet);  // the packets that it sent before it died
       ended(*end);
     }
   }

@@ -12,13 +12,14 @@
 
 namespace carve::keeper {
 
-/// One agent after the other behind one door. Starts the first, opens the door to the kubelet when it serves, follows
-/// one that crashed by another, ends one that hangs, and ends with one that ended in order. One thread.
+/// Runs one agent at a time behind one slot door. The keeper starts the first agent, opens the door to the kubelet when
+/// that agent serves, starts another agent after a crash, kills an agent that hangs, and ends when an agent ends in
+/// order (exit code 0). One thread.
 class Keeper {
  public:
   static constexpr Clock::Duration kAskAlive = std::chrono::seconds(5);
-  /// An agent that says nothing for so long after it was asked whether it lives is killed. Its answer needs no disk, no
-  /// driver and no API server.
+  /// The keeper kills an agent that sends nothing for this long after AskAlive. The answer needs no disk, no driver and
+  /// no API server.
   static constexpr Clock::Duration kDeaf = std::chrono::seconds(15);
   static constexpr Clock::Duration kLookAtDoor = std::chrono::milliseconds(100);
 
@@ -27,17 +28,17 @@ class Keeper {
     KeptDoor& door;
     const Clock& clock;
     Log& log;
-    std::function<Result<void>()> open;  // to the kubelet; once
-    std::function<void()> close;         // nobody serves there any more; also when it is not open
-    std::function<bool()> listening;     // the kubelet has registered the door and listens to its list
+    std::function<Result<void>()> open;  // opens the door to the kubelet; called once
+    std::function<void()> close;         // closes the door; also called when it is not open
+    std::function<bool()> listening;     // true: the kubelet has registered the door and watches its list
   };
   explicit Keeper(World world) : world_(std::move(world)) {}
 
-  /// Told to end: so is the agent, and the keeper ends with it.
+  /// Sends SIGTERM to the agent; the keeper ends when the agent has ended.
   void stop();
-  /// What has come from the agent, and what is due. Returns when it wants to be called again.
+  /// Handles the agent's packets and everything that is due. Returns the time until the next call.
   Clock::Duration step();
-  /// The exit code, once all is over.
+  /// The exit code, once the keeper has ended.
   [[nodiscard]] std::optional<int> over() const { return over_; }
 
  private:
@@ -55,14 +56,14 @@ class Keeper {
   std::uint64_t crashes_ = 0;
   bool running_ = false;
   bool serving_ = false;
-  bool stopping_ = false;  // told to, or the agent has left by itself: no other one follows
+  bool stopping_ = false;  // stop() was called, or the agent has left the door by itself: no other agent is started
   bool open_ = false;
-  bool failed_ = false;  // to open the door
+  bool failed_ = false;  // the door could not be opened
   Clock::Time start_at_{};
-  std::optional<Clock::Time> asked_alive_;  // and nothing was heard since
+  std::optional<Clock::Time> asked_alive_;  // when AskAlive was sent; empty: the agent has sent something since
   Clock::Time heard_at_{};
-  std::optional<bool> told_listening_;  // the agent that lives
-  bool unheard_ = false;                // it does not answer, and was killed for it
+  std::optional<bool> told_listening_;  // the last TellListening that the running agent received
+  bool unheard_ = false;                // the running agent was killed because it does not answer
   std::optional<int> over_;
 };
 

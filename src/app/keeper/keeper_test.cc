@@ -20,9 +20,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Optional;
 
-class Keeping : public testing::Test {
+class KeeperTest : public testing::Test {
  protected:
-  /// The first agent is started and serves.
+  /// Starts the first agent, which then serves.
   void begin() {
     keeper.step();
     serve();
@@ -32,7 +32,7 @@ class Keeping : public testing::Test {
     agent.say(codec::SayList{true, {{"slot-0000", true}}});
     keeper.step();
   }
-  /// Time passes as the keeper's own wishes slice it; an agent that lives answers it.
+  /// Advances the clock in the steps that the keeper requests. The running agent answers AskAlive if `answers`.
   void pass(Clock::Duration time, bool answers = true) {
     const auto until = clock.now() + time;
     while (clock.now() < until && !keeper.over()) {
@@ -62,16 +62,16 @@ class Keeping : public testing::Test {
   Keeper keeper{{agent, door, clock, log,
                  [this]() -> Result<void> {
                    ++opened;
-                   if (!can_open) return fail(Code::kInternal, "told to fail");
+                   if (!can_open) return fail(Code::kInternal, "the test makes it fail");
                    return {};
                  },
                  [this] { ++closed; }, [this] { return listening; }}};
 };
 
-TEST_F(Keeping, TheDoorOpensWhenTheFirstAgentServes) {
+TEST_F(KeeperTest, OpensTheDoorWhenTheFirstAgentServes) {
   keeper.step();
   EXPECT_THAT(agent.starts, ElementsAre(0));
-  pass(seconds(60));  // it waits for another agent's journal
+  pass(seconds(60));  // the agent waits for the journal of another agent
   EXPECT_EQ(opened, 0);
   EXPECT_THAT(agent.signals, IsEmpty());
   serve();
@@ -82,7 +82,7 @@ TEST_F(Keeping, TheDoorOpensWhenTheFirstAgentServes) {
   EXPECT_FALSE(keeper.over());
 }
 
-TEST_F(Keeping, ItIsToldWhetherTheKubeletListens) {
+TEST_F(KeeperTest, TellsTheAgentWhetherTheKubeletListens) {
   listening = false;
   begin();
   EXPECT_THAT(agent.asked<TellListening>(), ElementsAre(TellListening{false}));
@@ -91,7 +91,7 @@ TEST_F(Keeping, ItIsToldWhetherTheKubeletListens) {
   EXPECT_THAT(agent.asked<TellListening>(), ElementsAre(TellListening{false}, TellListening{true}));
 }
 
-TEST_F(Keeping, ACrashIsFollowedByAnotherAgentAtOnceAndTheDoorStaysOpen) {
+TEST_F(KeeperTest, StartsAnotherAgentImmediatelyAfterACrashAndKeepsTheDoorOpen) {
   begin();
   const auto started = start("slot-0000");
   keeper.step();
@@ -103,7 +103,7 @@ TEST_F(Keeping, ACrashIsFollowedByAnotherAgentAtOnceAndTheDoorStaysOpen) {
   EXPECT_FALSE(*started);
   serve();
   ASSERT_EQ(agent.asked<AskStart>().size(), 1U);
-  EXPECT_EQ(agent.asked<TellListening>().size(), 1U) << "each is told";
+  EXPECT_EQ(agent.asked<TellListening>().size(), 1U) << "each agent receives it";
   agent.say(codec::AnswerStart{agent.asked<AskStart>()[0].number});
   keeper.step();
   EXPECT_TRUE(*started && **started);
@@ -111,7 +111,7 @@ TEST_F(Keeping, ACrashIsFollowedByAnotherAgentAtOnceAndTheDoorStaysOpen) {
   EXPECT_EQ(closed, 0);
 }
 
-TEST_F(Keeping, WhatAnAgentSaidBeforeItDiedCounts) {
+TEST_F(KeeperTest, HandlesThePacketsThatAnAgentSentBeforeItDied) {
   begin();
   const auto started = start("slot-0000");
   keeper.step();
@@ -121,7 +121,7 @@ TEST_F(Keeping, WhatAnAgentSaidBeforeItDiedCounts) {
   EXPECT_TRUE(*started && **started);
 }
 
-TEST_F(Keeping, AnAgentThatNeverServedIsNotFollowed) {
+TEST_F(KeeperTest, EndsWithAnAgentThatNeverServed) {
   keeper.step();
   agent.end({2, 0});
   keeper.step();
@@ -129,7 +129,7 @@ TEST_F(Keeping, AnAgentThatNeverServedIsNotFollowed) {
   EXPECT_EQ(agent.starts.size(), 1U);
 }
 
-TEST_F(Keeping, ACrashLoopIsGivenUpWithItsExitCode) {
+TEST_F(KeeperTest, GivesUpACrashLoopWithTheExitCodeOfTheAgent) {
   begin();
   agent.end({0, SIGSEGV});
   while (!keeper.over()) {
@@ -143,19 +143,19 @@ TEST_F(Keeping, ACrashLoopIsGivenUpWithItsExitCode) {
   EXPECT_FALSE(door.allocate({"slot-0000"}));
 }
 
-TEST_F(Keeping, NoProcessToBeHadIsACrash) {
+TEST_F(KeeperTest, AFailedStartCountsAsACrash) {
   agent.cannot_start = true;
   keeper.step();
   EXPECT_THAT(keeper.over(), Optional(1));
 }
 
-TEST_F(Keeping, ToldToEndItTellsTheAgentAndEndsWithIt) {
+TEST_F(KeeperTest, StopSignalsTheAgentAndEndsWithIt) {
   begin();
   keeper.stop();
   EXPECT_THAT(agent.signals, ElementsAre(SIGTERM));
   const auto started = start("slot-0000");
   keeper.step();
-  EXPECT_EQ(agent.asked<AskStart>().size(), 1U) << "it serves on until it has left";
+  EXPECT_EQ(agent.asked<AskStart>().size(), 1U) << "the agent serves until it has left";
   pass(seconds(12));
   EXPECT_EQ(closed, 0);
   agent.say(codec::SayLeft{});
@@ -170,7 +170,7 @@ TEST_F(Keeping, ToldToEndItTellsTheAgentAndEndsWithIt) {
   EXPECT_EQ(agent.starts.size(), 1U);
 }
 
-TEST_F(Keeping, AnAgentThatLeavesByItselfIsNotFollowed) {
+TEST_F(KeeperTest, EndsWithAnAgentThatLeavesByItself) {
   begin();
   agent.say(codec::SayLeft{});
   agent.end({0, 0});
@@ -179,7 +179,7 @@ TEST_F(Keeping, AnAgentThatLeavesByItselfIsNotFollowed) {
   EXPECT_EQ(agent.starts.size(), 1U);
 }
 
-TEST_F(Keeping, ACrashWhileItLeavesIsItsEnd) {
+TEST_F(KeeperTest, DoesNotRestartAnAgentThatCrashesWhileStopping) {
   begin();
   keeper.stop();
   agent.end({0, SIGSEGV});
@@ -187,7 +187,7 @@ TEST_F(Keeping, ACrashWhileItLeavesIsItsEnd) {
   EXPECT_THAT(keeper.over(), Optional(128 + SIGSEGV));
 }
 
-TEST_F(Keeping, ToldToEndBetweenTwoAgents) {
+TEST_F(KeeperTest, StopBetweenTwoAgentsEndsImmediately) {
   begin();
   for (int i = 0; i < 2; ++i) {
     agent.end({0, SIGSEGV});
@@ -200,7 +200,7 @@ TEST_F(Keeping, ToldToEndBetweenTwoAgents) {
   EXPECT_THAT(agent.signals, IsEmpty());
 }
 
-TEST_F(Keeping, AnAgentThatHangsIsKilledAndFollowed) {
+TEST_F(KeeperTest, KillsAnAgentThatHangsAndStartsAnother) {
   begin();
   pass(minutes(5));
   EXPECT_THAT(agent.signals, IsEmpty());
@@ -209,7 +209,7 @@ TEST_F(Keeping, AnAgentThatHangsIsKilledAndFollowed) {
   EXPECT_THAT(agent.starts, ElementsAre(0, 1));
 }
 
-TEST_F(Keeping, ADoorThatCannotBeOpenedIsAFailure) {
+TEST_F(KeeperTest, FailsWhenTheDoorCannotBeOpened) {
   can_open = false;
   begin();
   EXPECT_THAT(agent.signals, ElementsAre(SIGTERM));
@@ -218,7 +218,7 @@ TEST_F(Keeping, ADoorThatCannotBeOpenedIsAFailure) {
   EXPECT_THAT(keeper.over(), Optional(1));
 }
 
-TEST_F(Keeping, NonsenseIsPassedOver) {
+TEST_F(KeeperTest, IgnoresPacketsThatCannotBeDecoded) {
   keeper.step();
   agent.say_nonsense();
   serve();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Clock::Duration kQuiet = std::chrono::seconds(5);
 constexpr Clock::Duration kSendAgain = std::chrono::milliseconds(50);  // to an agent that does not read
-constexpr const char* kNobody = "the node's agent has crashed and does not serve again yet";
+constexpr const char* kNoAgent = "the node's agent has crashed and another one does not serve yet";
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void KeptDoor::before_start(const std::vector<std::string>& slots, Answer answer
 
 void KeptDoor::add(bool allocate, const std::vector<std::string>& slots, Reply reply) {
   if (slots.empty() || !std::all_of(slots.begin(), slots.end(), codec::is_slot_name))
-    return reply(fail(Code::kInvalidArgument, "the kubelet names no slot of this node"));
+    return reply(fail(Code::kInvalidArgument, "the kubelet's request has no slot name, or an invalid one"));
   {
     const std::lock_guard lock(mutex_);
     if (!closed_) {
@@ -46,7 +46,7 @@ void KeptDoor::add(bool allocate, const std::vector<std::string>& slots, Reply r
       reply = nullptr;
     }
   }
-  // Only the keeper's thread asks: one that was put to an agent twice would hold two names there.
+  // Only the keeper's thread sends calls: a call that an agent received twice would get two names there.
   if (!reply) return world_.poke();
   reply(fail(Code::kUnavailable, *closed_));
 }
@@ -56,7 +56,7 @@ void KeptDoor::settle(std::uint64_t number, Result<std::string> answer) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = calls_.find(number);
-    if (found == calls_.end()) return;  // it was refused meanwhile
+    if (found == calls_.end()) return;  // already refused
     reply = std::move(found->second.reply);
     calls_.erase(found);
   }
@@ -111,11 +111,11 @@ void KeptDoor::refuse_late() {
   }
   for (const auto number : late) {
     settle(number, send_ ? fail(Code::kDeadlineExceeded, "the node's agent does not answer")
-                         : fail(Code::kUnavailable, kNobody));
+                         : fail(Code::kUnavailable, kNoAgent));
   }
 }
 
-/// True: the kubelet is to be told another list.
+/// Returns true when the list that the kubelet sees has changed.
 bool KeptDoor::renew_list(Clock::Time now) {
   const bool stale = away_since_ && now - *away_since_ >= kAwayFor;
   const bool taken = said_ && (said_->settled || !listed_ || now >= inherited_until_);

@@ -14,49 +14,54 @@
 
 namespace carve::keeper {
 
-/// The slot door while agents come and go. What the kubelet asks is put to the agent that serves, and again to the next
-/// one when it dies before it has answered; what no agent answers in time is refused. The list is the last one that an
-/// agent knew to be right. The kubelet's calls come from any thread; the rest is the keeper's own thread's.
+/// The slot door across restarts of the agent. The door sends each of the kubelet's calls to the agent that serves. If
+/// that agent dies before it answers, the door sends the call to the next agent. A call that no agent answers in time
+/// is refused. The list is the last one that an agent reported as settled. The kubelet's calls may come from any
+/// thread; the other functions belong to the keeper's thread.
 class KeptDoor final : public SlotCalls {
  public:
-  /// The kubelet has no deadline for Allocate, but admits nobody else meanwhile.
+  /// The kubelet has no deadline for Allocate, but it admits no other pod during the call.
   static constexpr Clock::Duration kAllocateWithin = std::chrono::seconds(30);
-  /// The kubelet's own deadline is 30 s, and it asks again.
+  /// The kubelet's own deadline is 30 s, after which it retries.
   static constexpr Clock::Duration kStartWithin = std::chrono::seconds(28);
-  /// So long without an agent, and the slots are told to be unhealthy: what is sent here would wait in vain.
+  /// After this long without an agent, the door lists the slots as unhealthy, because a pod that is sent to this node
+  /// would wait unsuccessfully.
   static constexpr Clock::Duration kAwayFor = std::chrono::seconds(20);
-  /// A new agent that has not asked its cards yet lists them as unhealthy. So long the list of the last one stands.
+  /// A new agent that has not queried its cards yet lists its slots as unhealthy. For this long the door keeps the list
+  /// of the previous agent instead.
   static constexpr Clock::Duration kInherited = std::chrono::seconds(20);
 
   struct World {
     const Clock& clock;
-    std::function<void()> list_changed;  // called without a lock held, on the keeper's thread
-    std::function<void()> poke;          // tick() is wanted; any thread
+    std::function<void()> list_changed;  // called without a lock, on the keeper's thread
+    std::function<void()> poke;          // requests a call of tick(); any thread
   };
-  using Send = std::function<bool(const codec::KeeperWord&)>;  // false: not taken now
+  using Send = std::function<bool(const codec::KeeperWord&)>;  // false: the agent cannot take it now
 
   explicit KeptDoor(World world) : world_(std::move(world)) {}
 
   [[nodiscard]] std::vector<SlotDevice> list() const override;
-  /// Waits for the agent's answer.
-  ///   errors  the agent's; kInvalidArgument: no slot's name; kUnavailable: no agent answered in time
+  /// Blocks until an agent has answered.
+  ///   errors  the agent's; kInvalidArgument: `slots` is empty or contains a string that is no slot name;
+  ///           kUnavailable: no agent served in time, or close() was called; kDeadlineExceeded: the agent did not
+  ///           answer
   Result<std::string> allocate(const std::vector<std::string>& slots) override;
   void before_start(const std::vector<std::string>& slots, Answer answer) override;
 
-  /// An agent serves: whoever waits is put to it.
+  /// An agent serves: the door sends it all waiting calls.
   void attach(Send send);
-  /// It is gone.
+  /// The agent has ended.
   void detach();
   void heard(const codec::SayList& list);
   void heard(const codec::AnswerAllocated& answer) { settle(answer.number, answer.device); }
   void heard(const codec::AnswerStart& answer) { settle(answer.number, std::string()); }
   void heard(const codec::AnswerRefused& answer) { settle(answer.number, fail(answer.code, answer.what)); }
-  /// Puts what is new to the agent, refuses what waited too long, looks after the list. Returns when it wants to be
-  /// called again.
+  /// Sends new calls to the agent, refuses calls that waited too long, and updates the list. Returns the time until the
+  /// next call.
   Clock::Duration tick();
-  /// Nobody will answer any more: what waits and what comes is refused with this reason.
+  /// No agent will answer any more: refuses all waiting and future calls with this reason.
   void close(const std::string& why);
-  /// Calls that wait.
+  /// The number of waiting calls.
   [[nodiscard]] std::size_t waiting() const;
 
  private:
@@ -65,7 +70,7 @@ class KeptDoor final : public SlotCalls {
     bool allocate = false;
     std::vector<std::string> slots;
     Clock::Time deadline;
-    std::uint64_t asked_of = 0;  // the agent that has it, by attach()'s count; 0: none
+    std::uint64_t asked_of = 0;  // the agent that received the call, by the value of agents_; 0: none
     Reply reply;
   };
 
@@ -76,19 +81,19 @@ class KeptDoor final : public SlotCalls {
   bool renew_list(Clock::Time now);
 
   World world_;
-  mutable std::mutex mutex_;  // of what follows; never held across input or output
+  mutable std::mutex mutex_;  // protects the members up to closed_; never held during input or output
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t next_number_ = 1;
   std::vector<SlotDevice> list_;
   bool stale_ = false;
   std::optional<std::string> closed_;
 
-  // The keeper's thread's own.
-  Send send_;  // empty: no agent
-  std::uint64_t agents_ = 0;
+  // Used by the keeper's thread only.
+  Send send_;                 // empty: no agent
+  std::uint64_t agents_ = 0;  // the number of attach() calls
   std::optional<Clock::Time> away_since_;
-  std::optional<codec::SayList> said_;  // by the agent that serves, and not taken over yet
-  bool listed_ = false;                 // list_ was right once
+  std::optional<codec::SayList> said_;  // the list of the agent that serves, not adopted into list_ yet
+  bool listed_ = false;                 // a settled list was adopted at least once
   Clock::Time inherited_until_{};
 };
 

@@ -12,7 +12,7 @@ using codec::AskAllocate;
 using codec::AskStart;
 using std::chrono::seconds;
 
-class Kept : public testing::Test {
+class KeptDoorTest : public testing::Test {
  protected:
   KeptDoor::Send to(std::vector<codec::KeeperWord>* agent) {
     return [this, agent](const codec::KeeperWord& word) {
@@ -20,7 +20,7 @@ class Kept : public testing::Test {
       return reads;
     };
   }
-  /// The kubelet's Allocate, on a thread of its own; returns when the door has it.
+  /// The kubelet's Allocate, on its own thread. Returns when the door has the call.
   std::future<Result<std::string>> allocate(const std::string& slot) {
     const auto before = door.waiting();
     auto answer = std::async(std::launch::async, [this, slot] { return door.allocate({slot}); });
@@ -47,7 +47,7 @@ class Kept : public testing::Test {
   KeptDoor door{{clock, [this] { ++changes; }, [] {}}};
 };
 
-TEST_F(Kept, AQuestionGoesToTheAgentOnceAndItsAnswerBack) {
+TEST_F(KeptDoorTest, SendsACallToTheAgentOnceAndReturnsItsAnswer) {
   door.attach(to(&first));
   auto asked = allocate("slot-0001");
   door.tick();
@@ -66,7 +66,7 @@ TEST_F(Kept, AQuestionGoesToTheAgentOnceAndItsAnswerBack) {
   EXPECT_EQ(door.waiting(), 0U);
 }
 
-TEST_F(Kept, ARefusalIsHandedOn) {
+TEST_F(KeptDoorTest, ReturnsTheRefusalOfTheAgent) {
   door.attach(to(&first));
   auto asked = allocate("slot-0001");
   const auto started = start("slot-0001");
@@ -77,7 +77,7 @@ TEST_F(Kept, ARefusalIsHandedOn) {
   EXPECT_EQ((*started)->error().code, Code::kNotFound);
 }
 
-TEST_F(Kept, WhatADeadAgentDidNotAnswerIsAskedOfTheNextOne) {
+TEST_F(KeptDoorTest, SendsCallsThatADeadAgentDidNotAnswerToTheNextAgent) {
   door.attach(to(&first));
   auto asked = allocate("slot-0001");
   door.tick();
@@ -94,7 +94,7 @@ TEST_F(Kept, WhatADeadAgentDidNotAnswerIsAskedOfTheNextOne) {
   EXPECT_TRUE(**started);
 }
 
-TEST_F(Kept, AnAgentThatDoesNotReadIsAskedAgain) {
+TEST_F(KeptDoorTest, RetriesWhenTheAgentDoesNotRead) {
   door.attach(to(&first));
   reads = false;
   const auto started = start("slot-0002");
@@ -105,7 +105,7 @@ TEST_F(Kept, AnAgentThatDoesNotReadIsAskedAgain) {
   EXPECT_EQ(first.size(), 1U);
 }
 
-TEST_F(Kept, PatienceEnds) {
+TEST_F(KeptDoorTest, RefusesCallsThatNoAgentAnswersInTime) {
   door.attach(to(&first));
   door.detach();
   auto asked = allocate("slot-0001");
@@ -119,11 +119,11 @@ TEST_F(Kept, PatienceEnds) {
   door.tick();
   EXPECT_EQ(asked.get().error().code, Code::kUnavailable);
   door.attach(to(&second));
-  EXPECT_TRUE(second.empty()) << "nobody waits for that any more";
+  EXPECT_TRUE(second.empty()) << "no call waits any more";
   door.heard(codec::AnswerAllocated{1, "late"});
 }
 
-TEST_F(Kept, NoWordIsMadeOfWhatIsNoSlotsName) {
+TEST_F(KeptDoorTest, RejectsStringsThatAreNotSlotNames) {
   door.attach(to(&first));
   EXPECT_EQ(door.allocate({"slot\n2"}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(door.allocate({}).error().code, Code::kInvalidArgument);
@@ -132,15 +132,15 @@ TEST_F(Kept, NoWordIsMadeOfWhatIsNoSlotsName) {
   EXPECT_TRUE(first.empty());
 }
 
-TEST_F(Kept, TheListOutlivesTheAgent) {
+TEST_F(KeptDoorTest, KeepsTheListWhenTheAgentEnds) {
   door.attach(to(&first));
   door.heard(codec::SayList{true, two(true)});
   EXPECT_EQ(changes, 1);
   door.heard(codec::SayList{true, two(true)});
-  EXPECT_EQ(changes, 1) << "nothing new";
+  EXPECT_EQ(changes, 1) << "the list is the same";
   door.detach();
   EXPECT_EQ(healthy(), 2U);
-  // The next one has not asked its cards yet.
+  // The next agent has not queried its cards yet.
   door.attach(to(&second));
   door.heard(codec::SayList{false, two(false)});
   EXPECT_EQ(healthy(), 2U);
@@ -151,7 +151,7 @@ TEST_F(Kept, TheListOutlivesTheAgent) {
   EXPECT_EQ(healthy(), 1U);
 }
 
-TEST_F(Kept, TheFirstAgentsListIsTakenAsItIs) {
+TEST_F(KeptDoorTest, AdoptsTheListOfTheFirstAgentAsItIs) {
   door.attach(to(&first));
   door.heard(codec::SayList{false, two(false)});
   EXPECT_EQ(door.list().size(), 2U);
@@ -160,7 +160,7 @@ TEST_F(Kept, TheFirstAgentsListIsTakenAsItIs) {
   EXPECT_EQ(healthy(), 2U);
 }
 
-TEST_F(Kept, AnInheritedListDoesNotStandForEver) {
+TEST_F(KeptDoorTest, DropsTheInheritedListAfterAWhile) {
   door.attach(to(&first));
   door.heard(codec::SayList{true, two(true)});
   door.detach();
@@ -174,7 +174,7 @@ TEST_F(Kept, AnInheritedListDoesNotStandForEver) {
   EXPECT_EQ(healthy(), 0U);
 }
 
-TEST_F(Kept, NobodyIsSentToANodeWhoseAgentStaysAway) {
+TEST_F(KeptDoorTest, ListsSlotsAsUnhealthyWhileNoAgentServes) {
   door.attach(to(&first));
   door.heard(codec::SayList{true, two(true)});
   door.detach();
@@ -192,7 +192,7 @@ TEST_F(Kept, NobodyIsSentToANodeWhoseAgentStaysAway) {
   EXPECT_EQ(changes, 3);
 }
 
-TEST_F(Kept, AClosedDoorRefusesAll) {
+TEST_F(KeptDoorTest, AClosedDoorRefusesAllCalls) {
   door.attach(to(&first));
   auto asked = allocate("slot-0001");
   const auto started = start("slot-0001");

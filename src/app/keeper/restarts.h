@@ -7,27 +7,30 @@
 
 namespace carve::keeper {
 
-/// When an agent that ended is followed by another. At once after a single crash; later and later while they crash
-/// soon after their start; not at all where the keeper could only hide that nothing works. Pure.
+/// Decides when the keeper starts another agent after one has ended: immediately after a single crash; with growing
+/// pauses while agents crash soon after their start; never when a restart would only hide that nothing works. Pure.
 class Restarts {
  public:
-  static constexpr Clock::Duration kProven = std::chrono::seconds(10);  // served so long: the next crash is a first one
-  static constexpr Clock::Duration kFirstPause = std::chrono::milliseconds(25);  // before the second in a row, doubled
+  // A crash after this long in service is the first in a row.
+  static constexpr Clock::Duration kProven = std::chrono::seconds(10);
+  static constexpr Clock::Duration kFirstPause =
+      std::chrono::milliseconds(25);  // after the second crash in a row; doubles
   static constexpr Clock::Duration kLongestPause = std::chrono::milliseconds(250);
   static constexpr Clock::Duration kWithoutService = std::chrono::seconds(30);
-  static constexpr int kMostInARow = 100;  // about a minute of agents that serve and crash at once
+  static constexpr int kMostInARow = 100;  // about a minute of agents that crash as soon as they serve
 
-  /// The agent that lives now answers the kubelet.
+  /// The running agent answers the kubelet.
   void served(Clock::Time now);
-  /// It has ended.
-  ///   returns  the pause before the next one; nullopt: none follows. Not after an end in order, not after one that
-  ///            never served when none before it had (wrong flags: nothing to hold), not after 30 s of agents of which
-  ///            none came to serve, not after the hundredth crash in a row
+  /// The running agent has ended.
+  ///   returns  the pause before the next agent; nullopt: no agent is started, because this one ended in order (exit
+  ///   code
+  ///            0); or no agent has ever served (for example wrong flags); or no agent has served for 30 s; or this
+  ///            was more than the hundredth crash in a row
   [[nodiscard]] std::optional<Clock::Duration> pause_after(const ProcessEnd& end, Clock::Time now);
 
  private:
-  std::optional<Clock::Time> serving_since_;  // of the one that lives
-  std::optional<Clock::Time> last_served_;    // by any before it
+  std::optional<Clock::Time> serving_since_;  // the running agent
+  std::optional<Clock::Time> last_served_;    // any earlier agent
   int in_a_row_ = 0;
 };
 

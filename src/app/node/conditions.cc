@@ -23,7 +23,7 @@ codec::NodeCondition runtime_condition(const RuntimeVerdict& runtime) {
           runtime.message};
 }
 
-std::string sick_cards(const std::vector<Card>& cards) {
+std::string unhealthy_cards(const std::vector<Card>& cards) {
   std::string text;
   for (const auto& card : cards) {
     if (!card.health.ok)
@@ -36,8 +36,8 @@ std::string sick_cards(const std::vector<Card>& cards) {
 std::string unresolved_cause(const NodeFacts& facts) {
   if (facts.unresolved.empty()) return {};
   return fmt::format(
-      "{} container{} wait{} for a CDI device that the runtime did not find, the first is {} "
-      "({} seen since the agent started)",
+      "{} container{} wait{} for a CDI device that the container runtime did not find; the first is {} "
+      "({} since the agent started)",
       facts.unresolved.size(), facts.unresolved.size() == 1 ? "" : "s",
       facts.unresolved.size() == 1 ? "s" : "", facts.unresolved.front(), facts.unresolved_seen);
 }
@@ -50,40 +50,36 @@ std::vector<codec::NodeCondition> conditions_of(const NodeFacts& facts) {
       runtime_condition(facts.runtime),
       condition("GPUDriverAbsent", gpu_cause(troubles, GpuState::kAbsent), "DriverAbsent",
                 "DriverAnswers",
-                "install or load the driver so that nvidia-smi on the host lists the cards; what "
-                "runs keeps its "
-                "limits, nothing new starts"),
+                "running pods keep their limits, nothing new starts; install or load the driver until "
+                "nvidia-smi on the host lists the cards"),
       condition("GPUDriverHanging", gpu_cause(troubles, GpuState::kHanging), "DriverHanging",
                 "DriverAnswers",
-                "look for XIDs in the kernel's log and reset the card or reboot the node; what "
-                "runs keeps its "
-                "limits, nothing new starts"),
-      condition("GPUCardUnhealthy", sick_cards(facts.cards), "CardUnhealthy", "CardsHealthy",
-                "nothing new starts there; the GPU objects say who is on it"),
+                "running pods keep their limits, nothing new starts; check the kernel log for XIDs, then "
+                "reset the card or reboot the node"),
+      condition("GPUCardUnhealthy", unhealthy_cards(facts.cards), "CardUnhealthy", "CardsHealthy",
+                "nothing new starts on it; see the GPU objects for the pods on it, and docs/health.md"),
       condition("GPUArbiterAway", troubles.arbiter, "ArbiterAway", "ArbiterAnswers",
-                "see the pods of DaemonSet carve-arbiter on this node; what runs goes on at its "
-                "last rate, "
-                "nothing new starts"),
+                "running pods keep their last rate, nothing new starts; check the pod of DaemonSet "
+                "carve-arbiter on this node"),
       condition("GPUJournalFailing", troubles.journal, "JournalFailing", "JournalWritten",
-                "make room on the disk below the agent's state folder; nothing new starts until it "
-                "is written"),
+                "nothing new starts until the journal can be written; free space on the disk of the "
+                "agent's state folder (/var/lib/carve)"),
       condition("GPULibraryMissing", troubles.library, "LibraryMissing", "LibraryInstalled",
-                "reinstall the agent's image: without libcarve only whole cards are given"),
+                "only whole cards can start without libcarve; reinstall the agent's image"),
       condition("GPUSlicesNotPublished", facts.not_published, "WriteRefused", "Published",
-                "apply deploy/agent-rbac.yaml, deploy/agent-policy.yaml and deploy/crds"),
+                "apply deploy/agent-rbac.yaml, deploy/agent-policy.yaml and deploy/crds of this release"),
       condition("GPUStartsRefused", facts.refused, "StartRefused", "NothingRefused",
-                "the events of the pods say it too, and where nobody is named the kubelet's log on this node does"),
+                "see the events of the pods or, if no pod is named, the kubelet's log on this node"),
       condition("GPUDevicesUnresolved", unresolved_cause(facts), "DeviceNotResolved",
                 "DevicesResolved",
-                "the runtime must watch the agent's CDI folder (cdi_spec_dirs); deleting the pod "
-                "starts it anew"),
+                "add the agent's CDI folder to cdi_spec_dirs of the container runtime, then re-create the "
+                "pod"),
       condition("GPUTotalsWithheld", facts.withheld, "NameIsMapped", "TotalsSet",
                 "remove the name from the agent's --totals, or extendedResourceName from the "
-                "DeviceClass: one "
-                "name has one door"),
+                "DeviceClass: only one of the two can serve a name"),
       condition("ConflictingPlugin", facts.conflicting, "NameServedTwice", "NamesAreOurs",
-                "pods that ask for it would get that plugin's cards too; take that plugin off this node, or give the "
-                "name up (dialects.nvidia in ConfigMap carve-cluster)"),
+                "pods that request the name would also get that plugin's cards; remove that plugin from this node, or "
+                "the name from Carve (dialects.nvidia in ConfigMap carve-cluster)"),
   };
 }
 
@@ -91,8 +87,8 @@ codec::NodeCondition leaving_condition(bool leaving) {
   const std::string type(codec::kAgentLeaving);
   if (!leaving) return {type, false, "AgentServes", ""};
   return {type, true, "AgentToldToEnd",
-          "the agent is replaced or taken away; what runs keeps its cards, and nobody is sent here until the next "
-          "agent serves: see the pods of DaemonSet carve-agent on this node"};
+          "the agent is being replaced or removed; running pods keep their cards, and no pod with cards is bound here "
+          "until the next agent serves; if this persists, check the pod of DaemonSet carve-agent on this node"};
 }
 
 }  // namespace carve::node

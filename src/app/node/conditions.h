@@ -11,25 +11,25 @@
 
 namespace carve::node {
 
-/// All that may stand between this node and a start, gathered from wherever it shows. Empty texts
-/// and lists: nothing.
+/// Everything that may prevent a start on this node. Empty texts and lists: no trouble.
 struct NodeFacts {
   NodeTroubles troubles;
   std::vector<Card> cards;
   RuntimeVerdict runtime;
-  std::string not_published;            // what of the node the API server does not take
-  std::string refused;                  // starts that were refused a while ago, with cause and fix
-  std::vector<std::string> unresolved;  // "namespace/pod/container" that waits for a CDI name
+  std::string not_published;            // objects of the node that the API server does not accept
+  std::string refused;                  // current refusals of starts, with cause and fix
+  std::vector<std::string> unresolved;  // "namespace/pod/container" of containers that wait for a CDI device
   std::size_t unresolved_seen = 0;      // since the agent started
   std::string withheld;                 // totals that are not set, and why
-  std::string conflicting;              // names that somebody else's device plugin serves here
+  std::string conflicting;              // resource names that another device plugin serves on this node
 };
 
-/// Every condition of a trouble that an agent sets, in the state that the facts ask for: True is a trouble.
-/// Pure. The list of types also stands in deploy/agent-policy.yaml, or the API server refuses them.
+/// Every trouble condition that an agent sets, with its state by the facts: True is a trouble. Pure. The types must
+/// also be in deploy/agent-policy.yaml, or the API server refuses them.
 [[nodiscard]] std::vector<codec::NodeCondition> conditions_of(const NodeFacts& facts);
 
-/// What an agent says of itself when it is told to end, and the next one when it serves (codec::kAgentLeaving).
+/// The condition that an agent sets to True after a stop signal, and the next agent to False when it serves
+/// (codec::kAgentLeaving).
 [[nodiscard]] codec::NodeCondition leaving_condition(bool leaving);
 
 }  // namespace carve::node

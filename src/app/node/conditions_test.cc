@@ -10,8 +10,8 @@
 #include "app/node/testing/reported_node.h"
 #include "codec/node/plugin_conflict.h"
 
-// Every condition of a Node, from where its trouble shows to what the API server has: it turns on, with cause and fix,
-// and it heals.
+// Every condition of a Node, from the source of its trouble to the API server: it becomes True, with cause and fix, and
+// False again.
 namespace carve::node {
 namespace {
 
@@ -52,7 +52,7 @@ struct World : ReportedNode {
     gpu_watch = std::jthread([this](const std::stop_token& stop) { report.run_gpu_watch(stop); });
     EXPECT_TRUE(kube.wait_watches(2, 5s));
   }
-  /// Long enough for whatever is looked at seldom.
+  /// Steps long enough for the checks with the longest interval.
   void settle() {
     for (int i = 0; i < 100; ++i) {
       clock.advance(200ms);
@@ -70,7 +70,7 @@ struct World : ReportedNode {
 
 struct Case {
   const char* type;
-  const char* cause;  // a part of what it must say
+  const char* cause;  // a part of the message
   std::function<void(World&)> trouble;
   std::function<void(World&)> remedy;
 };
@@ -95,7 +95,7 @@ const std::vector<Case>& cases() {
        [](World& w) { w.slices.now = {}; }},
       {"GPUSlicesNotPublished", "forbidden", [](World& w) { w.not_published = "ResourceSlice: forbidden"; },
        [](World& w) { w.not_published.clear(); }},
-      {"GPUStartsRefused", "no record", [](World& w) { w.notices.refused("p", "pod s/p: no record. make it anew"); },
+      {"GPUStartsRefused", "no record", [](World& w) { w.notices.refused("p", "pod s/p: no record. create it again"); },
        [](World& w) { w.notices.settled("p"); }},
       {"GPUDevicesUnresolved", "s/p/main",
        [](World& w) {
@@ -114,7 +114,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
+TEST(Conditions, EachBecomesTrueAloneWithCauseAndFixAndFalseAgain) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one.type);
     World world;
@@ -129,7 +129,7 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
     const auto told = world.said()[one.type];
     EXPECT_TRUE(told.on);
     EXPECT_THAT(told.message, HasSubstr(one.cause));
-    EXPECT_THAT(told.message, ::testing::ContainsRegex("[;:,.] [^ ]+ [^ ]+ [^ ]+"));  // and a fix behind it
+    EXPECT_THAT(told.message, ::testing::ContainsRegex("[;:,.] [^ ]+ [^ ]+ [^ ]+"));  // followed by a fix
     EXPECT_NE(told.reason, "");
     one.remedy(world);
     world.settle();
@@ -138,8 +138,9 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
   }
 }
 
-/// At its start the agent may be unable to read them, for want of a right or of a server.
-TEST(Conditions, NoTotalIsSetBeforeItIsKnownWhetherADeviceClassMapsIt) {
+/// At its start the agent may be unable to read DeviceClasses: a permission is missing, or the API server does not
+/// answer.
+TEST(Conditions, SetNoTotalBeforeTheDeviceClassesAreKnown) {
   World world;
   const auto total = [&] {
     return world.kube.object(World::kPath)->find("elasticgpu.io/gpu-core") != std::string::npos;
@@ -158,11 +159,11 @@ TEST(Conditions, NoTotalIsSetBeforeItIsKnownWhetherADeviceClassMapsIt) {
   EXPECT_FALSE(world.said()["GPUTotalsWithheld"].on);
   world.kube.fail_next({.verb = "list", .path = "deviceclasses", .code = Code::kPermissionDenied, .times = 1});
   world.settle();
-  EXPECT_TRUE(total()) << "what was known stays";
+  EXPECT_TRUE(total()) << "the known DeviceClasses stay";
 }
 
-/// dialects.nvidia was slots, and is not any more. Of what it set itself an agent knows by the Node alone.
-TEST(Conditions, ATotalOfOtherSettingsIsWithdrawnUnlessAPluginHasTheNameNow) {
+/// dialects.nvidia was slots and has changed. An agent knows the totals that agents set only from the Node.
+TEST(Conditions, WithdrawATotalOfPreviousSettingsUnlessAPluginServesTheName) {
   const auto changed = [](World& world, const char* set) {
     world.kube.put(World::kPath, std::string(R"({"metadata":{"name":"n1","uid":"u","annotations":{)") + set +
                                      R"(}},"status":{"conditions":[],"capacity":{"nvidia.com/gpu":"4"}}})");
@@ -175,14 +176,14 @@ TEST(Conditions, ATotalOfOtherSettingsIsWithdrawnUnlessAPluginHasTheNameNow) {
   EXPECT_FALSE(changed(ours, kOurs));
   EXPECT_THAT(*ours.kube.object(World::kPath), HasSubstr(R"("elasticgpu.io/totals-set":"elasticgpu.io/gpu-core")"));
   World somebodys;
-  EXPECT_TRUE(changed(somebodys, "")) << "no agent has set it";
+  EXPECT_TRUE(changed(somebodys, "")) << "no agent set it";
   World taken_over;
   taken_over.plugins = {{"nvidia.com/gpu", 4}};
   EXPECT_TRUE(changed(taken_over, kOurs));
 }
 
-/// A kubelet keeps the name of a plugin that went for five minutes, with no device, and fails pods that ask for it.
-TEST(Conditions, ANameThatTheKubeletStillKeepsForAPluginThatWentIsLeftToIt) {
+/// A kubelet keeps the name of a removed plugin for five minutes, without devices, and fails pods that request it.
+TEST(Conditions, ReportAConflictWhileTheKubeletKeepsTheNameOfARemovedPlugin) {
   World world;
   world.plugins = {{"elasticgpu.io/gpu-core", 0}};
   world.settle();
@@ -191,9 +192,9 @@ TEST(Conditions, ANameThatTheKubeletStillKeepsForAPluginThatWentIsLeftToIt) {
             std::vector<std::string>{"elasticgpu.io/gpu-core"});
 }
 
-/// The API server refuses a type that the policy does not list, and this table has each that there is.
-TEST(Conditions, TheTableThePolicyAndTheAgentHaveTheSameOnes) {
-  std::set<std::string> agents = {std::string(codec::kAgentLeaving)};  // presence_test.cc turns that one on and off
+/// The API server refuses a type that the policy does not list. The table of this file must contain every type.
+TEST(Conditions, AreTheSameInTheTableThePolicyAndTheAgent) {
+  std::set<std::string> agents = {std::string(codec::kAgentLeaving)};  // tested in presence_test.cc
   for (const auto& one : conditions_of({})) agents.insert(one.type);
   std::set<std::string> table = {std::string(codec::kAgentLeaving)};
   for (const auto& one : cases()) table.insert(one.type);

@@ -5,7 +5,7 @@ namespace carve::node {
 std::vector<std::string> Departure::wait(Clock& clock) const {
   const auto begun = clock.now();
   bool quiet = false;
-  Clock::Time since = begun;  // of the quiet
+  Clock::Time since = begun;  // of the time without unfinished pods
   for (;;) {
     const bool has_the_word = said();
     auto open = unfinished();

@@ -8,26 +8,27 @@
 
 namespace carve::node {
 
-/// An agent that was told to end goes on serving until what was sent to its node before is begun: between two agents
-/// the kubelet takes all slots for unhealthy, and refuses for good (UnexpectedAdmissionError) whoever is bound there.
+/// The end of an agent. After a stop signal it serves until the pods that were bound to its node have started. Between
+/// two agents the kubelet treats all slots as unhealthy, and permanently fails pods that are bound there
+/// (UnexpectedAdmissionError).
 struct Departure {
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(50);
-  /// How long nothing may be unfinished, once the API server has the word: by then a control has it too, and what it
-  /// had begun to write before is here (Binder::kWrite).
+  /// The time without unfinished pods after the API server has accepted the condition GPUAgentLeaving. By then control
+  /// has seen it, and the Bindings that it had begun to write before have arrived (Binder::kWrite).
   static constexpr Clock::Duration kQuiet = std::chrono::milliseconds(2500);
-  /// An API server that does not take the word is not waited for longer: where it is away it binds nobody either.
+  /// The longest wait for the API server to accept the condition. A server that does not answer binds no pods either.
   static constexpr Clock::Duration kUnsaid = std::chrono::seconds(3);
-  /// At the latest. With the API client's longest call after it this is well below the pod's
-  /// terminationGracePeriodSeconds (deploy/agent.yaml), after which the kubelet kills.
+  /// The longest wait in all. Together with the API client's longest call it is well below the pod's
+  /// terminationGracePeriodSeconds (deploy/agent.yaml), after which the kubelet kills the agent.
   static constexpr Clock::Duration kMost = std::chrono::seconds(12);
 
-  std::function<bool()> said;                                // the API server has the word
-  std::function<std::vector<std::string>()> unfinished;      // what a departure now would break off, for people
-  bool heeded = true;  // there is somebody who sends pods and reads the word: it is waited for, and its effect
+  std::function<bool()> said;                            // whether the API server has accepted the condition
+  std::function<std::vector<std::string>()> unfinished;  // starts that an end now would interrupt, as text
+  bool heeded = true;  // control reads the condition: wait until it is accepted and has taken effect
   Clock::Duration most = kMost;
 
-  /// Until the agent may end.
-  ///   returns  what is broken off all the same, since the time is over; empty: nothing
+  /// Waits until the agent may end.
+  ///   returns  the starts that are interrupted because the time is over; empty: none
   [[nodiscard]] std::vector<std::string> wait(Clock& clock) const;
 };
 

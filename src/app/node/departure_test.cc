@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Time passes when somebody waits for it, and by nothing else.
+/// A clock that advances only by waiting.
 class PassingClock final : public Clock {
  public:
   [[nodiscard]] Time now() const override { return now_; }
@@ -27,7 +27,7 @@ class PassingClock final : public Clock {
 
 class DepartureTest : public ::testing::Test {
  protected:
-  /// How long it takes from the word on.
+  /// The duration of wait().
   Clock::Duration leave() {
     const auto begun = clock.now();
     const Departure departure{[&] { return said && clock.now() - begun >= *said; },
@@ -49,12 +49,12 @@ class DepartureTest : public ::testing::Test {
   std::vector<std::string> left;
 };
 
-TEST_F(DepartureTest, WhoeverSendsPodsHasTheTimeToHearOfIt) {
+TEST_F(DepartureTest, WaitsUntilControlHasSeenTheCondition) {
   EXPECT_EQ(leave(), 200ms + Departure::kQuiet);
   EXPECT_THAT(left, IsEmpty());
 }
 
-TEST_F(DepartureTest, WithoutAControlNobodyIsWaitedForButThoseWhoAreHere) {
+TEST_F(DepartureTest, WaitsOnlyForUnfinishedPodsWithoutControl) {
   heeded = false;
   said.reset();
   EXPECT_EQ(leave(), 0ms);
@@ -62,41 +62,41 @@ TEST_F(DepartureTest, WithoutAControlNobodyIsWaitedForButThoseWhoAreHere) {
   EXPECT_EQ(leave(), 5s);
 }
 
-TEST_F(DepartureTest, WhatWasSentBeforeIsBegunFirst) {
+TEST_F(DepartureTest, WaitsForPodsThatWereBoundBefore) {
   unfinished = open_between(0s, 5s);
   EXPECT_EQ(leave(), 5s + Departure::kQuiet);
   EXPECT_THAT(left, IsEmpty());
 }
 
-TEST_F(DepartureTest, WhoeverComesLateBeginsTheQuietTimeAnew) {
-  unfinished = open_between(2s, 3s);  // bound by a control that had not heard yet
+TEST_F(DepartureTest, RestartsTheQuietTimeWhenAPodArrivesLate) {
+  unfinished = open_between(2s, 3s);  // bound before control saw the condition
   EXPECT_EQ(leave(), 3s + Departure::kQuiet);
 }
 
-TEST_F(DepartureTest, WhatNeverBeginsIsNotWaitedForForEver) {
+TEST_F(DepartureTest, WaitsForAPodThatNeverStartsOnlyALimitedTime) {
   unfinished = open_between(0s, 1h);
   EXPECT_EQ(leave(), Departure::kMost);
   EXPECT_THAT(left, ElementsAre("pod s/p"));
 }
 
-TEST_F(DepartureTest, AServerThatIsAwayIsNotWaitedForLong) {
+TEST_F(DepartureTest, WaitsForAnAbsentServerOnlyAShortTime) {
   said.reset();
   EXPECT_EQ(leave(), Departure::kUnsaid);
   EXPECT_THAT(left, IsEmpty());
-  unfinished = open_between(0s, 6s);  // what was sent before it went is begun all the same
+  unfinished = open_between(0s, 6s);  // pods that were bound before still start
   EXPECT_EQ(leave(), 6s);
   unfinished = open_between(0s, 1h);
   EXPECT_EQ(leave(), Departure::kMost);
   EXPECT_THAT(left, SizeIs(1));
 }
 
-TEST_F(DepartureTest, TheWordThatComesLateIsHeardStill) {
+TEST_F(DepartureTest, WaitsTheFullQuietTimeWhenTheConditionIsAcceptedLate) {
   said = 2900ms;
   EXPECT_EQ(leave(), 2900ms + Departure::kQuiet);
 }
 
-TEST_F(DepartureTest, ItEndsWellBeforeTheKubeletKills) {
-  constexpr auto kCall = 10s;   // of the API client: one that is on its way when the agent ends
+TEST_F(DepartureTest, EndsWellBeforeTheKubeletKillsTheAgent) {
+  constexpr auto kCall = 10s;   // a call of the API client that is in flight when the agent ends
   constexpr auto kGrace = 30s;  // deploy/agent.yaml
   EXPECT_LT(Departure::kMost + kCall + 5s, kGrace);
 }

@@ -7,7 +7,7 @@
 namespace carve::node {
 namespace {
 
-/// "a/b" of a sub-request answers for "a" too.
+/// Whether a pod's use of request `use` includes the part. "a" includes the sub-request "a/b".
 bool names_request(const std::string& use, const std::string& part) {
   return use.empty() || use == part || part.starts_with(use + "/");
 }
@@ -34,7 +34,7 @@ void add_pod_slice(codec::GpuObject* gpu, const HeldSlice& holding,
   gpu->holders.push_back(std::move(holder));
 }
 
-/// A claim's share belongs to every container that names it: they share it.
+/// Adds a claim's slice under every container that names the claim, because they share it.
 void add_claim_slice(codec::GpuObject* gpu, const HeldSlice& holding,
                      const std::vector<codec::NodePod>& pods, const ClaimNames& claims) {
   codec::GpuHolder holder{holding.slice, {}, {}, {}, holding.ending};

@@ -10,7 +10,7 @@
 
 namespace carve::node {
 
-/// A claim's object name, by its UID.
+/// A claim's namespace and name. ClaimNames has them by UID.
 struct ClaimName {
   std::string space;
   std::string name;
@@ -20,8 +20,8 @@ using ClaimNames = std::map<std::string, ClaimName>;
 /// "n1.gpu-8f0c4a…": the node's name, a dot, the UUID in lower case.
 [[nodiscard]] std::string gpu_name(const std::string& node, const CardId& card);
 
-/// One GPU object per card, with whoever holds something of it. Pure. Slices of cards that are not
-/// listed are left out. O(cards² + holdings × pods).
+/// One GPU object per card, with the holders of its slices. Pure. Slices of unlisted cards are omitted.
+/// O(cards² + holdings × pods).
 [[nodiscard]] std::vector<codec::GpuObject> gpu_objects(const std::string& node,
                                                         const GpuInventory& cards,
                                                         const std::vector<HeldSlice>& holdings,

@@ -9,8 +9,9 @@
 namespace carve::node {
 namespace {
 
-/// What others wait for in the status: how the card is, and the slices on it; not their holders' names, which go with
-/// the pod, a moment before its last process, nor that one is on the way out.
+/// A digest of the urgent part of the status, for which other components wait: the card's health and the slices on it.
+/// The holders' names are not urgent, because they disappear with the pod, a moment before its last process. Neither is
+/// `ending`.
 std::size_t urgent_status_of(codec::GpuObject gpu) {
   for (auto& holder : gpu.holders) holder = {holder.slice, {}, {}, {}, false};
   gpu.allocated.clear();
@@ -23,7 +24,7 @@ std::vector<Slice> slices_of(const codec::GpuObject& gpu) {
   return slices;
 }
 
-bool any_has_gone(const std::vector<Slice>& shown, const codec::GpuObject& gpu) {
+bool any_slice_ended(const std::vector<Slice>& shown, const codec::GpuObject& gpu) {
   return std::any_of(shown.begin(), shown.end(), [&](const Slice& slice) {
     return std::none_of(gpu.holders.begin(), gpu.holders.end(),
                         [&](const auto& holder) { return holder.slice == slice; });
@@ -42,7 +43,7 @@ void GpuPublisher::run_watch(const std::stop_token& stop) {
 
 void GpuPublisher::learn(const std::string& object) {
   auto digest = codec::parse_gpu_digest(object);
-  // Names of other nodes are not ours, whatever their spec says.
+  // Objects with another node's name are ignored, whatever their spec says.
   if (!digest || !digest->name.starts_with(node_ + ".")) return;
   auto name = digest->name;
   existing_[std::move(name)] = std::move(*digest);
@@ -67,8 +68,8 @@ bool GpuPublisher::dirty() const {
   return dirty_;
 }
 
-/// One write: what is missing is made, without its status (the server drops that in a creation);
-/// else the half that is wrong is put right, the status first: that is what people look at.
+/// One write. A missing object is created without its status, which the API server drops in a creation. Otherwise the
+/// different half is written: first the status, which is what people read.
 Result<void> GpuPublisher::write(const codec::GpuObject& gpu, const codec::GpuDigest* there,
                                  const std::string& node_uid) {
   const auto path = fmt::format("{}/{}", kGpus, gpu.name);
@@ -85,8 +86,8 @@ Result<void> GpuPublisher::write(const codec::GpuObject& gpu, const codec::GpuDi
     learn(*written);
     return {};
   }
-  // Made by an earlier life of ours whose answer was lost, or gone behind our back: the watch is on
-  // its way, and where it is not, the next step finds the other way round.
+  // The object was created before and the answer was lost, or it was deleted meanwhile. The watch will deliver that;
+  // until then the next step tries the other kind of write.
   if (written.error().code == Code::kNotFound) existing_.erase(gpu.name);
   return fail_in("GPU " + gpu.name, written.error());
 }
@@ -127,7 +128,7 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
     const std::lock_guard lock(mutex_);
     if (!synced_)
       return fail(Code::kUnavailable,
-                  "the API server's GPU objects are not known yet (deploy/crds)");
+                  "the API server's GPU objects are not known yet (is deploy/crds applied?)");
     dirty_ = false;
   }
   bool waiting = false;
@@ -142,7 +143,7 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
     if (there && there->spec == digest.spec && there->status == digest.status) continue;
     waiting = true;
     auto& shown = shown_[gpu.name];
-    // The rest can wait, and is mostly over before: a write now would delay the one by which room is known to be free.
+    // Other changes can wait, and mostly revert before: a write now would delay the next write that shows free room.
     const auto urgent = urgent_status_of(gpu);
     const bool can_wait = there && there->spec == digest.spec && shown.urgent == urgent;
     if (!can_wait) shown.waits_since.reset();
@@ -150,7 +151,7 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
       if (!shown.waits_since) shown.waits_since = now;
       continue;
     }
-    if (now < shown.next && !any_has_gone(shown.slices, gpu)) continue;
+    if (now < shown.next && !any_slice_ended(shown.slices, gpu)) continue;
     shown = {urgent, now + kGap, std::nullopt, slices_of(gpu)};
     CARVE_TRY_VOID(write(gpu, there ? &*there : nullptr, node_uid));
   }

@@ -15,13 +15,11 @@ namespace carve::node {
 
 inline constexpr const char* kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 
-/// Keeps this node's GPU objects as the cards and their slices are: compares with what the server
-/// has, writes the difference, at most once per card and kGap, and what
-/// is neither a slice nor the card's health only after kGap: the next thing may be that a slice has
-/// gone, and others wait for that: it is written at once, whatever was written a moment ago. What
-/// somebody edited or deleted by hand is put right; nothing is ever read back. A card's object goes
-/// when the card is gone for good: the driver answers and does not list it, nobody holds anything of
-/// it, for kGone.
+/// Keeps this node's GPU objects equal to the cards and their slices. It compares them with the API server's objects
+/// and writes the difference, at most once per card in kGap. A change that is neither a slice nor the card's health is
+/// written only after kGap. The end of a slice is written immediately, even right after another write, because other
+/// components wait for the room. Manual edits and deletions are corrected. Nothing is ever read back. A card's object
+/// is deleted when for kGone the driver answers without listing the card and no slice of the card is held.
 class GpuPublisher {
  public:
   static constexpr Clock::Duration kGap = std::chrono::seconds(2);
@@ -29,15 +27,15 @@ class GpuPublisher {
 
   GpuPublisher(std::string node, KubeApi& api) : node_(std::move(node)), api_(api) {}
 
-  /// The watch's half; on a thread of its own, until `stop`.
+  /// Runs the watch until `stop`. Call it on a thread of its own.
   void run_watch(const std::stop_token& stop);
-  /// What the watch delivers (and tests).
+  /// Called by the watch, and by tests.
   void replace(const std::vector<std::string>& objects);
   void change(const KubeChange& change);
 
-  /// One comparison and the writes that are due. `complete`: the driver has listed all its cards,
-  /// so what is not in `wanted` is not there. True: something waits for its time.
-  ///   errors  the API server's; what was not written is tried again by a later call
+  /// Compares once and writes what is due. `complete`: the driver has listed all its cards, so a card that is not in
+  /// `wanted` is gone. True: a write is not due yet.
+  ///   errors  the API server's; a later call retries what was not written
   Result<bool> step(const std::vector<codec::GpuObject>& wanted, bool complete,
                     const std::string& node_uid, Clock::Time now);
   /// The server's objects changed since the last step().
@@ -56,12 +54,12 @@ class GpuPublisher {
   bool synced_ = false;
   bool dirty_ = false;
   std::map<std::string, codec::GpuDigest> existing_;
-  // The stepping thread's own.
+  // Only for the thread of step().
   struct Shown {
     std::size_t urgent = 0;  // of the status that was written last
-    Clock::Time next{};      // write, not before
+    Clock::Time next{};      // of the next write
     std::optional<Clock::Time> waits_since;  // a change that can wait
-    std::vector<Slice> slices;  // that stand there
+    std::vector<Slice> slices;  // in the object
   };
   std::map<std::string, Shown> shown_;                // by object
   std::map<std::string, Clock::Time> missing_since_;  // objects without a card

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-/// Against a server that keeps what is written; its watch is fed by listing it.
+/// Tests with an API server that keeps what is written. hear() feeds the watch with its list.
 struct GpuPublisherTest : ::testing::Test {
   carve::testing::FakeKubeApi kube;
   GpuPublisher publisher{"n1", kube};
@@ -45,15 +45,15 @@ struct GpuPublisherTest : ::testing::Test {
   std::size_t writes() { return kube.writes().size(); }
 };
 
-TEST_F(GpuPublisherTest, OneObjectPerCardAndThenSilence) {
+TEST_F(GpuPublisherTest, CreatesOneObjectPerCardAndThenWritesNothing) {
   settle();
-  EXPECT_EQ(writes(), 4U);  // each made, and its status, which a creation cannot carry
+  EXPECT_EQ(writes(), 4U);  // each object, and then its status, which a creation cannot contain
   EXPECT_THAT(kube.writes()[0].body, HasSubstr(R"("uid":"node-uid")"));
   settle();
   EXPECT_EQ(writes(), 4U);
 }
 
-TEST_F(GpuPublisherTest, ABurstOfChangesIsOneWritePerCardAndGap) {
+TEST_F(GpuPublisherTest, WritesABurstOfChangesOncePerCardAndGap) {
   settle();
   const auto before = writes();
   for (int i = 0; i < 20; ++i) {
@@ -64,11 +64,11 @@ TEST_F(GpuPublisherTest, ABurstOfChangesIsOneWritePerCardAndGap) {
   }
   EXPECT_EQ(writes() - before, 1U);
   ASSERT_TRUE(step());
-  EXPECT_EQ(writes() - before, 2U);  // two seconds later: all that came since, at once
+  EXPECT_EQ(writes() - before, 2U);  // two seconds later: all changes since then, in one write
   EXPECT_THAT(kube.writes().back().body, HasSubstr("u-19"));
 }
 
-TEST_F(GpuPublisherTest, ThatSomebodyHasGoneIsToldAtOnce) {
+TEST_F(GpuPublisherTest, WritesTheEndOfASliceImmediately) {
   hold(0, "u");
   settle();
   const auto before = writes();
@@ -82,7 +82,7 @@ TEST_F(GpuPublisherTest, ThatSomebodyHasGoneIsToldAtOnce) {
   EXPECT_THAT(kube.writes().back().body, HasSubstr(R"("holders":[])"));
 }
 
-TEST_F(GpuPublisherTest, WhoIsLongInGoingIsShownAsEnding) {
+TEST_F(GpuPublisherTest, ShowsASliceThatEndsSlowlyAsEnding) {
   hold(0, "u");
   settle();
   held[0].ending = true;
@@ -92,9 +92,9 @@ TEST_F(GpuPublisherTest, WhoIsLongInGoingIsShownAsEnding) {
   EXPECT_THAT(kube.writes().back().body, HasSubstr(R"("ending":true)"));
 }
 
-// Who is killed after his grace of two seconds goes just when he was shown as ending; and of two the second goes soon
-// after the first. Somebody waits for the room of each.
-TEST_F(GpuPublisherTest, ThatSomebodyHasGoneIsToldAtOnceWhateverWasWrittenAMomentAgo) {
+// A pod that is killed after a grace period of two seconds ends just when it was shown as ending. Of two pods the
+// second ends soon after the first. Other components wait for the room of each.
+TEST_F(GpuPublisherTest, WritesTheEndOfASliceImmediatelyAfterAnotherWrite) {
   hold(0, "a");
   hold(0, "b");
   settle();
@@ -113,10 +113,10 @@ TEST_F(GpuPublisherTest, ThatSomebodyHasGoneIsToldAtOnceWhateverWasWrittenAMomen
   hold(0, "c");
   now += std::chrono::milliseconds(200);
   ASSERT_TRUE(step());
-  EXPECT_EQ(writes() - before, 2U) << "nobody waits to hear that room is taken";
+  EXPECT_EQ(writes() - before, 2U) << "a new slice is not urgent";
 }
 
-TEST_F(GpuPublisherTest, AnAnswerThatWasLostAndAServerThatForgot) {
+TEST_F(GpuPublisherTest, RecoversFromALostAnswerAndFromADeletion) {
   settle();
   hold(0, "u-1");
   kube.set_away(true);
@@ -130,12 +130,12 @@ TEST_F(GpuPublisherTest, AnAnswerThatWasLostAndAServerThatForgot) {
   EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 2U);
 }
 
-TEST_F(GpuPublisherTest, ACardThatIsGoneForGood) {
+TEST_F(GpuPublisherTest, DeletesTheObjectOfACardThatIsGone) {
   settle();
   cards.cards.pop_back();
   ASSERT_TRUE(step(false));
   now += GpuPublisher::kGone * 2;
-  ASSERT_TRUE(step(false));  // the driver does not answer: nothing is known to be gone
+  ASSERT_TRUE(step(false));  // the driver does not answer, so no card is known to be gone
   EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 2U);
   ASSERT_TRUE(step(true));
   now += GpuPublisher::kGone - seconds(1);
@@ -146,12 +146,12 @@ TEST_F(GpuPublisherTest, ACardThatIsGoneForGood) {
   EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 1U);
 }
 
-TEST_F(GpuPublisherTest, NothingIsWrittenBeforeTheServerWasHeard) {
+TEST_F(GpuPublisherTest, WritesNothingBeforeTheFirstList) {
   EXPECT_FALSE(step());
   EXPECT_EQ(writes(), 0U);
 }
 
-TEST(GpuObjects, AClaimStandsUnderEveryPodAndContainerThatNamesIt) {
+TEST(GpuObjects, ListAClaimUnderEveryPodAndContainerThatNamesIt) {
   const auto cards = doors::some_cards(1);
   HeldSlice one;
   one.slice.owner = {OwnerKind::kClaim, "u-c"};
@@ -177,7 +177,7 @@ TEST(GpuObjects, AClaimStandsUnderEveryPodAndContainerThatNamesIt) {
   EXPECT_EQ(known[0].allocated.at("u-1").containers.at(0).name, "a");
   EXPECT_EQ(known[0].allocated.at("u-2").containers.at(0).name, "x");
   EXPECT_EQ(known[0].holders.at(0).pods, (std::vector<std::string>{"ml/p1", "ml/p2"}));
-  // As long as the name is not known, it stands under its own UID.
+  // While the claim's name is not known, it is listed under its own UID.
   const auto unknown = gpu_objects("n1", cards, {one}, {first}, {});
   EXPECT_TRUE(unknown[0].allocated.contains("u-c"));
 }

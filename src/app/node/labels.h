@@ -8,14 +8,14 @@
 
 namespace carve::node {
 
-/// The labels by which people choose nodes, all below elasticgpu.io/: a projection of the cards.
-///   gpu.count, gpu.product, gpu.memory (MiB), gpu.family, gpu.compute: of cards that are all
-///   alike; of different ones product, family and compute are left out and gpu.memory is the
-///   smallest gpu-model.<model>: how many of that model, also where models are mixed
+/// The labels for selecting nodes, all below elasticgpu.io/, computed from the cards:
+///   gpu.count, gpu.memory (MiB; of different cards the smallest)
+///   gpu.product, gpu.family, gpu.compute (each only if all cards have the same)
+///   gpu-model.<model>: the number of cards of that model, also if models are mixed
 ///   cuda.driver-version, cuda.runtime-version
 [[nodiscard]] std::map<std::string, std::string> labels_of(const GpuInventory& cards);
 
-/// Whether the key of a label is one that an agent writes and takes away; others may put labels below our prefix.
+/// Whether an agent writes and removes labels with this key. Others may set further labels below elasticgpu.io/.
 [[nodiscard]] bool is_agents_label(std::string_view key);
 
 }  // namespace carve::node

@@ -15,7 +15,7 @@
 namespace carve::node {
 namespace {
 
-// What control writes for pods that wait: app/control/requeuer.h.
+// The second one is control's: app/control/requeuer.h.
 constexpr std::array<const char*, 3> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free", kTotalsSet};
 
 
@@ -46,13 +46,14 @@ std::vector<std::string> conditions_to_remove(const codec::NodeObject& node) {
   return types;
 }
 
-/// A name that somebody else's plugin serves has its own number there: the condition said so.
+/// The totals to remove. A name that another device plugin serves has that plugin's number, so it stays. The condition
+/// ConflictingPlugin names it.
 codec::NodeChanges totals_to_remove(const codec::NodeObject& node, const std::vector<std::string>& totals) {
   const auto conflict = node.conditions.find("ConflictingPlugin");
   const std::string others =
       conflict != node.conditions.end() && conflict->second.on ? conflict->second.message : std::string();
   codec::NodeChanges removed;
-  auto names = totals_set_on(node);  // by an agent of other settings, too
+  auto names = totals_set_on(node);  // also those of an agent with other settings
   names.insert(totals.begin(), totals.end());
   for (const auto& name : names) {
     const bool foreign = others.find(" serves " + name + " on") != std::string::npos;
@@ -65,7 +66,7 @@ void note(const codec::NodeChanges& changes, std::vector<std::string>* gone) {
   for (const auto& [name, value] : changes) gone->push_back(name);
 }
 
-/// Where that kind is not known any more there is none.
+/// Removes the GPU objects of the node. If the API server does not know the kind, there are none.
 Result<void> remove_gpus(KubeApi& api, const std::string& node, std::vector<std::string>* gone) {
   const auto objects = api.list(kGpus, {{"fieldSelector", "spec.nodeName=" + node}});
   if (!objects && objects.error().code == Code::kNotFound) return {};
@@ -79,7 +80,7 @@ Result<void> remove_gpus(KubeApi& api, const std::string& node, std::vector<std:
   return {};
 }
 
-/// Whether one of its claims was allocated from cards of ours. One that is gone holds nothing.
+/// Whether one of the pod's claims is allocated from Carve's cards. A deleted claim holds nothing.
 Result<bool> claims_cards(KubeApi& api, const codec::NodePod& pod) {
   for (const auto& use : pod.claims) {
     const auto claim = api.get("/apis/resource.k8s.io/v1/namespaces/" + pod.space + "/resourceclaims/" + use.claim);
@@ -118,12 +119,12 @@ Result<std::vector<std::string>> leave_node(KubeApi& api, const std::string& nod
     CARVE_TRY_VOID(api.patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(removed)));
     note(removed, &gone);
   }
-  // After the totals: one of the annotations says which they are.
+  // After the totals, because one of the annotations names them.
   if (const auto annotations = annotations_to_remove(there); !annotations.empty()) {
     CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_annotations_patch(annotations)));
     note(annotations, &gone);
   }
-  // Last: as long as it is there, ConflictingPlugin says whose totals they are.
+  // Last, because the condition ConflictingPlugin names the totals of other plugins.
   if (const auto types = conditions_to_remove(there); !types.empty()) {
     CARVE_TRY_VOID(api.patch(path + "/status", KubePatch::kStrategic, codec::node_conditions_removal(types)));
     gone.insert(gone.end(), types.begin(), types.end());

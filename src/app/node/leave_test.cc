@@ -28,7 +28,7 @@ struct LeaveTest : ::testing::Test {
   }
 };
 
-TEST_F(LeaveTest, OursGoesAndOthersStays) {
+TEST_F(LeaveTest, RemovesWhatCarveWroteAndKeepsTheRest) {
   node(R"({"type":"Ready","status":"True"},{"type":"RuntimeWithoutCDI","status":"False"},)"
        R"({"type":"GPUAgentLeaving","status":"True"})");
   const auto gone = leave_node(kube, "n1", kTotals);
@@ -46,15 +46,15 @@ TEST_F(LeaveTest, OursGoesAndOthersStays) {
     EXPECT_THAT(now, Not(HasSubstr(goes)));
 }
 
-// Or control goes on giving out the cards of a node that is another system's now.
-TEST_F(LeaveTest, ItsGpuObjectsGoAndThoseOfOtherNodesStay) {
+// Otherwise control would go on placing pods on the cards of a node that belongs to another system now.
+TEST_F(LeaveTest, RemovesTheGpuObjectsOfThisNodeFirst) {
   node(R"({"type":"Ready","status":"True"})");
   const auto gpu = [](const std::string& name) { return "/apis/elasticgpu.io/v1alpha1/gpus/" + name; };
   kube.put(gpu("n1.gpu-a"), R"({"spec":{"nodeName":"n1"}})");
   kube.put(gpu("n1.gpu-b"), R"({"spec":{"nodeName":"n1"}})");
   kube.put(gpu("n2.gpu-c"), R"({"spec":{"nodeName":"n2"}})");
   kube.fail_next({.verb = "patch", .path = "nodes"});
-  EXPECT_FALSE(leave_node(kube, "n1", kTotals)) << "they go first";
+  EXPECT_FALSE(leave_node(kube, "n1", kTotals)) << "the GPU objects are removed first";
   EXPECT_FALSE(kube.object(gpu("n1.gpu-a")));
   EXPECT_FALSE(kube.object(gpu("n1.gpu-b")));
   EXPECT_TRUE(kube.object(gpu("n2.gpu-c")));
@@ -63,20 +63,20 @@ TEST_F(LeaveTest, ItsGpuObjectsGoAndThoseOfOtherNodesStay) {
   EXPECT_THAT(*gone, Contains("elasticgpu.io/gpu"));
 }
 
-/// By an agent that had other settings than those of its end.
-TEST_F(LeaveTest, ATotalThatTheNodeSaysIsAnAgentsGoes) {
+/// An agent with other settings set it.
+TEST_F(LeaveTest, RemovesATotalThatTheNodeAttributesToAnAgent) {
   node(R"({"type":"Ready","status":"True"})");
   ASSERT_TRUE(kube.patch(kPath, KubePatch::kMerge,
                          R"({"metadata":{"annotations":{"elasticgpu.io/totals-set":"nvidia.com/gpu"}}})"));
   kube.fail_next({.verb = "patch", .path = "/status"});
   EXPECT_FALSE(leave_node(kube, "n1", {}));
-  ASSERT_TRUE(leave_node(kube, "n1", {})) << "it still says so";
+  ASSERT_TRUE(leave_node(kube, "n1", {})) << "the annotation still names it";
   EXPECT_THAT(*kube.get(kPath), Not(HasSubstr("nvidia.com/gpu")));
   EXPECT_THAT(*kube.get(kPath), Not(HasSubstr("totals-set")));
-  EXPECT_THAT(*kube.get(kPath), HasSubstr(R"("elasticgpu.io/gpu":)")) << "nobody said that this one is";
+  EXPECT_THAT(*kube.get(kPath), HasSubstr(R"("elasticgpu.io/gpu":)")) << "no annotation names this one";
 }
 
-TEST_F(LeaveTest, ATotalThatAnotherPluginServesIsLeft) {
+TEST_F(LeaveTest, KeepsATotalThatAnotherPluginServes) {
   node(R"({"type":"ConflictingPlugin","status":"True",)"
        R"("message":"another device plugin serves nvidia.com/gpu on this node (7 devices); pods"})");
   ASSERT_TRUE(leave_node(kube, "n1", kTotals));
@@ -84,13 +84,13 @@ TEST_F(LeaveTest, ATotalThatAnotherPluginServesIsLeft) {
   EXPECT_THAT(*kube.get(kPath), Not(HasSubstr(R"("elasticgpu.io/gpu":)")));
 }
 
-TEST_F(LeaveTest, ATotalThatIsNotOursIsLeft) {
+TEST_F(LeaveTest, KeepsATotalThatCarveDidNotSet) {
   node(R"({"type":"Ready","status":"True"})");
   ASSERT_TRUE(leave_node(kube, "n1", {}));
   EXPECT_THAT(*kube.get(kPath), HasSubstr(R"("nvidia.com/gpu":"2")"));
 }
 
-TEST_F(LeaveTest, NothingIsWrittenTwiceAndAnUnknownNodeIsSaid) {
+TEST_F(LeaveTest, WritesNothingTwiceAndReportsAnUnknownNode) {
   node(R"({"type":"Ready","status":"True"})");
   ASSERT_TRUE(leave_node(kube, "n1", kTotals));
   const auto writes = kube.writes().size();
@@ -103,7 +103,7 @@ TEST_F(LeaveTest, NothingIsWrittenTwiceAndAnUnknownNodeIsSaid) {
   EXPECT_EQ(other.error().code, Code::kNotFound);
 }
 
-TEST_F(LeaveTest, PodsWithARecordOrAClaimOfOursHoldCards) {
+TEST_F(LeaveTest, FindsThePodsWithARecordOrAClaimOfCarve) {
   const auto pod = [&](const std::string& name, const std::string& metadata, const std::string& spec,
                        const std::string& status) {
     ASSERT_TRUE(kube.create("/api/v1/namespaces/ml/pods",

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = codec::MetricsText::Kind;
 
-/// "namespace/pod/container", as the kubelet's doors name what they prepare.
+/// The parts of "namespace/pod/container", the name of a slice that was prepared for the kubelet.
 struct Whose {
   std::string_view space;
   std::string_view pod;
@@ -25,7 +25,7 @@ Whose whose(const SliceView& slice) {
   return {name.substr(0, first), name.substr(first + 1, last - first - 1), name.substr(last + 1)};
 }
 
-/// NaN where the driver does not tell.
+/// NaN if the driver does not report it.
 double bytes(Bytes count) { return count == Bytes::max() ? std::nan("") : static_cast<double>(count.count()); }
 
 struct CardRow {
@@ -35,19 +35,19 @@ struct CardRow {
 };
 constexpr CardRow kCardRows[] = {
     {"carve_card_memory_bytes", "The card's memory.", [](const CardView& c) { return bytes(c.card.memory); }},
-    {"carve_card_memory_granted_bytes", "Memory of the card that slices hold.",
+    {"carve_card_memory_granted_bytes", "Memory of the card that is granted to slices.",
      [](const CardView& c) { return bytes(c.set_aside); }},
-    {"carve_card_memory_used_bytes", "Memory in use, by the driver's word.",
+    {"carve_card_memory_used_bytes", "Memory in use, as reported by the driver.",
      [](const CardView& c) { return bytes(c.used); }},
-    {"carve_card_compute_guaranteed_ratio", "Compute of the card that slices are guaranteed.",
+    {"carve_card_compute_guaranteed_ratio", "Compute of the card that is guaranteed to slices.",
      [](const CardView& c) { return c.guaranteed.hundredths() / 100.0; }},
-    {"carve_card_utilization_ratio", "The card's use, by the driver's word.",
+    {"carve_card_utilization_ratio", "Utilization of the card, as reported by the driver.",
      [](const CardView& c) { return c.utilization_percent / 100.0; }},
     {"carve_card_temperature_celsius", "The card's temperature.",
      [](const CardView& c) { return static_cast<double>(c.temperature_c); }},
-    {"carve_card_power_watts", "What the card draws.", [](const CardView& c) { return c.power_mw / 1000.0; }},
+    {"carve_card_power_watts", "Power draw of the card.", [](const CardView& c) { return c.power_mw / 1000.0; }},
     {"carve_card_healthy", "1: the card is healthy.", [](const CardView& c) { return c.card.health.ok ? 1.0 : 0.0; }},
-    {"carve_card_foreign_processes", "Processes on the card that are in no slice.",
+    {"carve_card_foreign_processes", "Processes on the card that belong to no slice.",
      [](const CardView& c) { return static_cast<double>(c.foreign.size()); }},
 };
 
@@ -57,13 +57,13 @@ struct SliceRow {
   double (*value)(const SliceCardView&);
 };
 constexpr SliceRow kSliceRows[] = {
-    {"carve_slice_memory_limit_bytes", "Memory that the slice may hold.",
+    {"carve_slice_memory_limit_bytes", "Memory limit of the slice.",
      [](const SliceCardView& s) { return bytes(s.limit); }},
-    {"carve_slice_memory_used_bytes", "Memory that its processes hold, by the driver's word.",
+    {"carve_slice_memory_used_bytes", "Memory of the slice's processes, as reported by the driver.",
      [](const SliceCardView& s) { return bytes(s.used); }},
-    {"carve_slice_compute_guaranteed_ratio", "Compute of the card that the slice asked for.",
+    {"carve_slice_compute_guaranteed_ratio", "Compute of the card that the slice requested.",
      [](const SliceCardView& s) { return s.compute.hundredths() / 100.0; }},
-    {"carve_slice_compute_delivered_ratio", "GPU time of the last second that it got.",
+    {"carve_slice_compute_delivered_ratio", "GPU time that the slice got in the last second.",
      [](const SliceCardView& s) { return s.delivered_percent / 100.0; }},
 };
 
@@ -101,7 +101,7 @@ void write_agent(const AgentView& view, std::string_view node, codec::MetricsTex
   gauge("carve_agent_driver_up", "1: the vendor's library answers.", view.gpu_state == "ok");
   gauge("carve_agent_arbiter_up", "1: the arbiter answers.", view.arbiter_state == "ok");
   gauge("carve_agent_journal_ok", "1: the last write of the journal succeeded.", view.journal_error.empty());
-  text->family("carve_agent_info", Kind::kGauge, "1; what runs here.");
+  text->family("carve_agent_info", Kind::kGauge, "1; the labels name the versions.");
   text->sample(std::uint64_t{1}, {{"node", node},
                                   {"version", view.version},
                                   {"driver", view.driver_version},

@@ -7,10 +7,10 @@
 
 namespace carve::node {
 
-/// What one node's agent tells a metrics collector, in Prometheus' text format: per card what the driver says, per
-/// slice and card what was wanted and what is used and delivered, and whether the agent's own parts are well. A pod's
-/// slices carry labels `namespace`, `pod` and `container`, empty for others.
-///   cost  some 60 us per 100 slices (no call of anybody)
+/// The metrics of one node's agent, in Prometheus' text format: for each card what the driver reports, for each slice
+/// and card what was requested, used and delivered, and the state of the agent's parts. The slices of pods have the
+/// labels `namespace`, `pod` and `container`, which are empty for other slices.
+///   cost  about 60 us per 100 slices; calls nothing
 [[nodiscard]] std::string node_metrics(const AgentView& view, std::string_view node);
 
 }  // namespace carve::node

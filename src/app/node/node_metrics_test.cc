@@ -32,7 +32,7 @@ AgentView a_node() {
   return view;
 }
 
-TEST(NodeMetrics, ASliceIsToldWithItsPodAndInBaseUnits) {
+TEST(NodeMetrics, ReportASliceWithItsPodAndInBaseUnits) {
   const auto text = node_metrics(a_node(), "n1");
   const std::string labels =
       R"({node="n1",uuid="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
@@ -43,7 +43,7 @@ TEST(NodeMetrics, ASliceIsToldWithItsPodAndInBaseUnits) {
   EXPECT_THAT(text, HasSubstr("carve_slice_compute_delivered_ratio" + labels + "0.295\n"));
 }
 
-TEST(NodeMetrics, ACardIsToldByTheDriversWordAndByTheLedgers) {
+TEST(NodeMetrics, ReportACardFromTheDriverAndFromTheLedger) {
   const auto text = node_metrics(a_node(), "n1");
   const std::string labels = R"({node="n1",uuid="GPU-0",model="NVIDIA T4"} )";
   EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes" + labels + "1073741824\n"));
@@ -54,7 +54,7 @@ TEST(NodeMetrics, ACardIsToldByTheDriversWordAndByTheLedgers) {
   EXPECT_THAT(text, HasSubstr("carve_agent_driver_up{node=\"n1\"} 1\n"));
 }
 
-TEST(NodeMetrics, WhatNobodyKnowsIsNoNumberAndAMachinesOwnSliceNoPod) {
+TEST(NodeMetrics, ReportUnknownValuesAsNaNAndALocalSliceWithoutAPod) {
   auto view = a_node();
   view.cards[0].used = Bytes::max();
   view.slices[0].name = "python train.py";

@@ -16,17 +16,17 @@ using std::chrono::seconds;
 
 constexpr auto kLook = milliseconds(200);
 constexpr auto kFull =
-    seconds(5);  // everything is compared again, whether or not something changed
+    seconds(5);  // everything is compared again, even without a change
 constexpr auto kAskRuntime = seconds(10);
-constexpr auto kAskServer = seconds(20);  // a node's share of what the server is asked
+constexpr auto kAskServer = seconds(20);  // rare, because every node of the cluster asks
 constexpr auto kAskAgain = seconds(2);
-constexpr auto kAway = seconds(5);  // shorter is a stumble of the network
+constexpr auto kAway = seconds(5);  // a shorter time is a short network failure
 constexpr auto kTellAgain = milliseconds(500);
 constexpr auto kLeastBackOff = seconds(1);
 constexpr auto kMostBackOff = seconds(30);
 constexpr std::size_t kRemembered = 4096;
 
-/// Something that was held is held no more.
+/// Whether a slice that was held is no longer held.
 bool anything_freed(const std::vector<HeldSlice>& before, const std::vector<HeldSlice>& now) {
   return std::any_of(before.begin(), before.end(), [&](const HeldSlice& old) {
     return std::none_of(now.begin(), now.end(),
@@ -50,11 +50,11 @@ void NodeReport::ask_runtime() {
   const auto facts = world_.runtime.ask();
   auto verdict = judge_runtime(facts, node ? node->runtime : "", world_.cdi_dir);
   const std::lock_guard lock(mutex_);
-  // A runtime that is away for a moment is not another one: its own last word stands.
+  // While the runtime does not answer, its last answer counts.
   if (!facts && runtime_.word != RuntimeVerdict::Word::kUnknown) return;
   if (verdict == runtime_) return;
   if (verdict.word != RuntimeVerdict::Word::kWith)
-    world_.log.warn("container runtime",
+    world_.log.warn("the container runtime may not inject CDI devices",
                     {{"reason", verdict.reason}, {"message", verdict.message}});
   runtime_ = std::move(verdict);
 }
@@ -72,13 +72,12 @@ void NodeReport::count_unresolved(const std::vector<codec::NodePod>& pods, NodeF
       facts->unresolved.push_back(fmt::format("{}/{}/{}", pod.space, pod.name, container));
       if (!unresolved_.insert(pod.uid + "/" + container).second) continue;
       ++unresolved_seen_;
-      world_.log.error("the runtime did not find a container's CDI device",
+      world_.log.error("the container runtime did not find a container's CDI device",
                        {{"container", facts->unresolved.back()}, {"seen", unresolved_seen_}});
       world_.notices.warn(
           {"Pod", pod.space, pod.name, pod.uid, "DeviceNotResolved",
-           fmt::format("container {}: the runtime did not find the CDI device of its slice; it "
-                       "tries again, "
-                       "and where it stays so, the runtime does not watch {} (cdi_spec_dirs)",
+           fmt::format("container {}: the container runtime did not find the CDI device of its slice and "
+                       "retries; if this persists, add {} to cdi_spec_dirs of the runtime's configuration",
                        container, world_.cdi_dir)});
     }
   }
@@ -119,35 +118,37 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
   return waiting || asking;
 }
 
-/// Whether this agent is about to end, and that the last one did: before all else, since pods wait for it.
-void NodeReport::tell_presence(Clock::Time now) {
+/// Writes to the Node that this agent is about to end, or that it serves and a previous one has ended. Before all other
+/// writes, because pods wait for it.
+void NodeReport::write_presence(Clock::Time now) {
   const bool coming = told_ == Presence::kComing && world_.serves && !world_.serves();
   const auto presence = leaving_ ? Presence::kLeaving : coming ? Presence::kComing : Presence::kServing;
-  if (presence == told_ || now < next_telling_) return;
-  next_telling_ = now + kTellAgain;
+  if (presence == told_ || now < next_presence_) return;
+  next_presence_ = now + kTellAgain;
   const bool leaving = presence == Presence::kLeaving;
   if (const auto told = status_.tell(leaving_condition(leaving)); !told)
-    return note("node not told of its agent", &status_error_, told.error().what);
-  next_telling_ = {};
+    return note("condition GPUAgentLeaving not written", &status_error_, told.error().what);
+  next_presence_ = {};
   told_ = presence;
-  world_.log.info(leaving ? "the Node says that this agent is about to end" : "the Node says that this agent serves");
+  world_.log.info(leaving ? "the Node shows that this agent is about to end" : "the Node shows that this agent serves");
 }
 
-/// Once, when the Node is known. Who crashed could not say so.
-void NodeReport::tell_crash() {
+/// Reports crashes of previous agents, once, when the Node is known.
+void NodeReport::report_crashes() {
   if (world_.crashes == 0) return;
   const auto node = status_.seen();
   if (!node) return;
   world_.notices.warn({"Node", "default", node_, node->uid, "AgentCrashed",
-                       fmt::format("the agent crashed and was started again, for the {}. time in its pod's life: what "
-                                   "ran kept its cards and limits, what was to start waited; why: its log",
+                       fmt::format("the agent crashed and was restarted; crashes since its pod started: {}; running "
+                                   "pods kept their cards and limits, starts waited; see the agent's log for the cause",
                                    std::exchange(world_.crashes, 0))},
                       "crashed");
 }
 
-/// Watches notice a server that answers nothing only after minutes: it is asked for the smallest thing it has. That it
-/// was away is told when it is back, since nobody could be told before: one event on the Node, counted.
-void NodeReport::look_for_server(Clock::Time now) {
+/// Finds out whether the API server answers, with its smallest request, because watches notice a silent server only
+/// after minutes. Reports an absence when it is over, because nothing can be written before: one event on the Node,
+/// counted.
+void NodeReport::check_api_server(Clock::Time now) {
   if (now < next_server_) return;
   const auto answer = world_.api.get("/version");
   const auto code = answer ? Code::kUnknown : answer.error().code;
@@ -157,7 +158,7 @@ void NodeReport::look_for_server(Clock::Time now) {
   if (away) {
     if (!away_since_) {
       away_since_ = now;
-      world_.log.warn("the API server is away", {{"error", answer.error().what}});
+      world_.log.warn("the API server does not answer", {{"error", answer.error().what}});
     }
     return;
   }
@@ -167,23 +168,23 @@ void NodeReport::look_for_server(Clock::Time now) {
   world_.log.info("the API server answers again", {{"seconds", gone.count()}});
   if (gone < kAway) return;
   world_.notices.warn({"Node", "default", node_, node->uid, "APIServerAway",
-                       fmt::format("the API server was away for {} s, as this agent saw it: what ran kept its cards "
-                                   "and limits, what was to start waited; see why this node did not reach it",
+                       fmt::format("the API server did not answer this agent for {} s; running pods kept their cards "
+                                   "and limits, starts waited; check this node's connection to the API server",
                                    gone.count())},
                       "away");
 }
 
 void NodeReport::step() {
   const auto now = world_.clock.now();
-  tell_presence(now);
-  tell_crash();
-  look_for_server(now);
+  write_presence(now);
+  report_crashes();
+  check_api_server(now);
   if (now >= next_runtime_) ask_runtime();
   auto holdings = world_.slices.holdings();
   if (world_.wakes && anything_freed(held_, holdings)) status_.freed();
-  // Somebody waits for this one: it has no back-off behind it.
+  // Pods wait for this write, so it is not subject to the back-off.
   if (const auto touched = status_.touch(); !touched)
-    note("node not touched", &status_error_, touched.error().what);
+    note("Node annotation for waiting pods not written", &status_error_, touched.error().what);
   const auto cards = world_.slices.cards();
   const auto revision = world_.pods.revision();
   for (auto& error : world_.slices.take_program_errors()) {
@@ -206,9 +207,9 @@ void NodeReport::step() {
   wish.conditions = conditions_of(facts);
   if (told_ == Presence::kServing) wish.conditions.push_back(leaving_condition(false));
   const auto told = status_.step(wish);
-  note("node not written", &status_error_, told ? "" : told.error().what);
+  note("Node not written", &status_error_, told ? "" : told.error().what);
   open_ = !published || !told || *published || *told;
-  // An API server that is away or refuses is not asked five times a second.
+  // After an error the API server is not called five times a second.
   if (published && told) {
     back_off_ = kLeastBackOff;
     return;

@@ -23,8 +23,8 @@
 
 namespace carve::node {
 
-/// Looks at the node five times a second and tells the cluster what changed: GPU objects, labels,
-/// conditions, totals, the touch. One thread writes; the two watches have threads of their own.
+/// Checks the node five times a second and writes what changed to the API server: GPU objects, labels, conditions,
+/// totals, and the annotation that requeues pods. One thread writes. The two watches have threads of their own.
 class NodeReport {
  public:
   struct World {
@@ -38,39 +38,40 @@ class NodeReport {
     std::string cdi_dir;
     std::vector<std::string> totals;             // names to keep on the Node: totals.h
     Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
-    std::function<std::string()> not_published;  // by others; empty text: all is
-    std::vector<std::string> doors = {};         // that are open here: "dra", "slots"
-    // Waiting pods are woken by a touch of the Node when slices are free. Not where a control does it: a scheduler that
-    // tries before control's ledger knows finds no room, and sleeps on.
+    std::function<std::string()> not_published;  // why other objects are not published; empty text: they are
+    std::vector<std::string> doors = {};         // kubelet interfaces that are open: "dra", "slots"
+    // Update an annotation of the Node when slices become free, so that kube-scheduler requeues waiting pods. False
+    // where control does it: a scheduling attempt before control's ledger has the room would fail, and the pod would
+    // wait on.
     bool wakes = true;
-    // Resource names for which somebody's device plugin has registered, with its devices; unset: none.
+    // Resource names of other registered device plugins, with the number of their devices; unset: none.
     std::function<std::map<std::string, std::size_t>()> plugins;
-    // What the kubelet asks is answered: only then is an earlier agent's farewell taken back. Unset: at once.
+    // Whether the kubelet's calls are answered. Only then is a previous agent's leaving condition cleared. Unset: yes.
     std::function<bool()> serves = {};
-    std::uint64_t crashes = 0;  // of agents that this one follows (src/app/keeper): told on the Node
+    std::uint64_t crashes = 0;  // agents that crashed before this one (src/app/keeper): reported on the Node
   };
   NodeReport(std::string node, World world);
 
-  /// Asks the runtime, once, before anything is offered. At most some seconds.
+  /// Asks the container runtime about CDI. Call it once before anything is offered. Takes a few seconds at most.
   void ask_runtime();
-  /// Why nothing may start here; empty: it may. Any thread.
+  /// Why nothing may start on this node; empty: it may. Any thread.
   [[nodiscard]] std::string shut() const;
   void run_gpu_watch(const std::stop_token& stop) { gpus_.run_watch(stop); }
   void run_node_watch(const std::stop_token& stop) { status_.run_watch(stop); }
-  /// This agent is about to end: from the next look on the Node says so (codec::kAgentLeaving). Any thread.
+  /// Announces the end of this agent: the next step() writes it to the Node (codec::kAgentLeaving). Any thread.
   void leave() { leaving_ = true; }
-  /// The API server has taken that word. Any thread.
+  /// Whether the API server has accepted that condition. Any thread.
   [[nodiscard]] bool said_leaving() const { return told_ == Presence::kLeaving; }
-  /// Until `stop`.
+  /// Calls step() five times a second until `stop`.
   void run(const std::stop_token& stop);
-  /// One look.
+  /// One check.
   void step();
 
  private:
   enum class Presence : std::uint8_t { kComing, kServing, kLeaving };
-  void tell_presence(Clock::Time now);
-  void tell_crash();
-  void look_for_server(Clock::Time now);
+  void write_presence(Clock::Time now);
+  void report_crashes();
+  void check_api_server(Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
@@ -85,12 +86,12 @@ class NodeReport {
   PodClaims claims_;
   NodeTotals totals_;
   std::atomic<bool> leaving_ = false;
-  std::atomic<Presence> told_ = Presence::kComing;  // what the Node says of this agent
+  std::atomic<Presence> told_ = Presence::kComing;  // the state of this agent that the Node shows
   mutable std::mutex mutex_;
   RuntimeVerdict runtime_;
-  // The stepping thread's own.
+  // Only for the thread of step().
   Clock::Time next_runtime_{};
-  Clock::Time next_telling_{};
+  Clock::Time next_presence_{};
   Clock::Time next_full_{};
   Clock::Time not_before_{};  // after an error of the API server
   Clock::Duration back_off_{};
@@ -100,10 +101,10 @@ class NodeReport {
   bool open_ = true;
   Clock::Time next_server_{};
   std::optional<Clock::Time> away_since_;  // the API server
-  std::vector<ProgramError> program_errors_;  // not told yet
+  std::vector<ProgramError> program_errors_;  // not reported yet
   std::string gpu_error_;
   std::string status_error_;
-  std::set<std::string> unresolved_;  // "pod UID/container" that were seen; bounded
+  std::set<std::string> unresolved_;  // "pod UID/container" that were counted; bounded
   std::size_t unresolved_seen_ = 0;
 };
 

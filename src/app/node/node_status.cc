@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kNodes = "/api/v1/nodes";
 constexpr std::string_view kAlwaysTold = "RuntimeWithoutCDI";
 
-/// The totals that are an agent's when the wish has come true: those it names, and those that stand there still.
+/// The totals that belong to agents after the wish is written: those that it sets, and earlier ones that still exist.
 std::set<std::string> own_totals(const NodeWish& wish, const codec::NodeObject& node) {
   auto own = totals_set_on(node);
   std::erase_if(own, [&](const std::string& name) { return !node.capacity.contains(name); });
@@ -81,7 +81,7 @@ Result<void> NodeStatus::touch() {
   if (!touch_ || now < next_touch_) return {};
   next_touch_ = now + kTouchGap;
   touch_ = false;
-  // The number makes it another value even within one second.
+  // The nanoseconds make it a new value even within one second.
   const auto value = fmt::format("{} {}", doors::rfc3339(clock_.wall_now()),
                                  clock_.wall_now().time_since_epoch().count() % 1'000'000'000);
   const auto path = fmt::format("{}/{}", kNodes, node_);
@@ -155,7 +155,7 @@ Result<bool> NodeStatus::step(const NodeWish& wish) {
   const auto own = own_totals(wish, *node);
   const bool written_down = own == totals_set_on(*node);
   if ((!totals.empty() || !written_down) && due("totals")) {
-    // Before they are set, and after they are gone: what is there is always written down.
+    // The annotation is written before totals are set and after they are removed, so it names every total that exists.
     if (!written_down) CARVE_TRY_VOID(write_down(own));
     if (!totals.empty()) CARVE_TRY_VOID(patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(totals)));
   }

@@ -14,18 +14,18 @@
 
 namespace carve::node {
 
-/// What the Node should say.
+/// The wanted content of the Node.
 struct NodeWish {
   std::map<std::string, std::string> labels;
   bool labels_known = false;  // false: the cards are not known, labels stay as they are
   std::vector<codec::NodeCondition> conditions;
-  codec::NodeChanges totals;  // names of ours; nullopt: must not be there
+  codec::NodeChanges totals;  // by resource name; nullopt: must not exist
 };
 
-/// Keeps the own Node's labels, conditions and totals, and touches it when slices are free:
-/// kube-scheduler tries pods again that an extender refused when an annotation of a Node changes,
-/// and not before. Each kind is written at most once in kGap, the touch once in kTouchGap, the
-/// first at once. A condition is told when its trouble has lasted for kLasting, and heals at once.
+/// Keeps the labels, conditions and totals of this agent's Node. It also updates an annotation ("touches" the Node)
+/// when slices become free: only a changed annotation makes kube-scheduler requeue pods that an extender refused. Each
+/// kind is written immediately, and then at most once in kGap, the touch once in kTouchGap. A condition becomes True
+/// after its trouble has lasted for kLasting, and False immediately.
 class NodeStatus {
  public:
   static constexpr Clock::Duration kGap = std::chrono::seconds(2);
@@ -41,15 +41,15 @@ class NodeStatus {
   void change(const KubeChange& change);
   [[nodiscard]] std::optional<codec::NodeObject> seen() const;
 
-  /// Something of a card became free.
+  /// Requests a touch, because part of a card became free.
   void freed() { touch_ = true; }
-  /// The touch that is due, first of all: somebody waits for it.
+  /// Writes the touch if it is due. Call it before step(), because pods wait for it.
   Result<void> touch();
-  /// One condition at once, before its time and all others: somebody waits for it.
+  /// Writes one condition immediately, regardless of kGap, because pods wait for it.
   ///   errors  as step()
   Result<void> tell(const codec::NodeCondition& condition);
-  /// One comparison and its writes. True: something waits for its time.
-  ///   errors  the API server's; kUnavailable: the Node was not heard of yet
+  /// Compares once and writes what is due. True: a write is not due yet.
+  ///   errors  the API server's; kUnavailable: the Node is not known yet
   Result<bool> step(const NodeWish& wish);
 
  private:
@@ -65,7 +65,7 @@ class NodeStatus {
   const Clock& clock_;
   mutable std::mutex mutex_;
   std::optional<codec::NodeObject> seen_;
-  // The stepping thread's own.
+  // Only for the thread of step().
   bool touch_ = false;
   bool waiting_ = false;
   Clock::Time next_touch_{};

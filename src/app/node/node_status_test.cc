@@ -42,14 +42,14 @@ struct NodeStatusTest : ::testing::Test {
   std::size_t patches() { return kube.writes().size() - 1; }
 };
 
-TEST_F(NodeStatusTest, LabelsAreKeptAndForeignOnesLeft) {
+TEST_F(NodeStatusTest, KeepsItsLabelsAndLeavesOthersAlone) {
   ASSERT_TRUE(step());
   EXPECT_THAT(*kube.get(kPath, {}), HasSubstr(R"("elasticgpu.io/gpu.count":"2")"));
   EXPECT_THAT(*kube.get(kPath, {}), HasSubstr(R"("a":"b")"));
   ASSERT_TRUE(step());
   EXPECT_EQ(patches(), 1U);
   wish.labels = {};
-  wish.labels_known = false;  // the driver does not answer: what was true stays
+  wish.labels_known = false;  // the driver does not answer: the labels stay
   clock.advance(seconds(3));
   ASSERT_TRUE(step());
   EXPECT_EQ(patches(), 1U);
@@ -58,11 +58,11 @@ TEST_F(NodeStatusTest, LabelsAreKeptAndForeignOnesLeft) {
   EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr("gpu.count")));
 }
 
-TEST_F(NodeStatusTest, ATroubleIsToldWhenItLastsAndHealsAtOnce) {
+TEST_F(NodeStatusTest, SetsAConditionWhenATroubleLastsAndClearsItImmediately) {
   wish.labels = {};
   wish.conditions = {{"GPUArbiterAway", false, "ArbiterAnswers", ""}};
   ASSERT_TRUE(step());
-  EXPECT_EQ(patches(), 0U);  // nothing to say about what never was
+  EXPECT_EQ(patches(), 0U);  // a condition that never was True is not written
   wish.conditions[0] = {"GPUArbiterAway", true, "ArbiterAway", "m"};
   EXPECT_TRUE(*step());
   EXPECT_EQ(patches(), 0U);
@@ -75,7 +75,7 @@ TEST_F(NodeStatusTest, ATroubleIsToldWhenItLastsAndHealsAtOnce) {
   EXPECT_THAT(*kube.get(kPath, {}), HasSubstr(R"("status":"False")"));
 }
 
-TEST_F(NodeStatusTest, TheTouchComesAtOnceAndThenOnceASecond) {
+TEST_F(NodeStatusTest, TouchesImmediatelyAndThenOnceASecond) {
   ASSERT_TRUE(status.touch());
   EXPECT_EQ(patches(), 0U);
   for (int i = 0; i < 10; ++i) {
@@ -86,11 +86,11 @@ TEST_F(NodeStatusTest, TheTouchComesAtOnceAndThenOnceASecond) {
   EXPECT_EQ(patches(), 1U);
   clock.advance(seconds(1));
   ASSERT_TRUE(status.touch());
-  EXPECT_EQ(patches(), 2U);  // the nine others, together
+  EXPECT_EQ(patches(), 2U);  // one for the nine others
   clock.advance(seconds(2));
   ASSERT_TRUE(status.touch());
   EXPECT_EQ(patches(), 2U);
-  // A server that is away is told later.
+  // If the API server does not answer, the touch is retried.
   status.freed();
   kube.set_away(true);
   EXPECT_FALSE(status.touch());
@@ -101,13 +101,13 @@ TEST_F(NodeStatusTest, TheTouchComesAtOnceAndThenOnceASecond) {
   EXPECT_EQ(patches(), before + 1);
 }
 
-TEST_F(NodeStatusTest, TotalsAreAssertedAgainAndTakenAwayWhereAClassHasTheName) {
+TEST_F(NodeStatusTest, SetsTotalsOnceAndRemovesThoseThatAClassMaps) {
   wish.labels = {};
   wish.totals = {{"elasticgpu.io/gpu-core", "200"}};
   ASSERT_TRUE(step());
   EXPECT_THAT(*kube.get(kPath, {}), HasSubstr(R"("capacity":{"elasticgpu.io/gpu-core":"200"})"));
   ASSERT_TRUE(step());
-  EXPECT_EQ(patches(), 2U);  // one of them says that it is an agent's
+  EXPECT_EQ(patches(), 2U);  // the total, and the annotation that names it
   wish.totals = {{"elasticgpu.io/gpu-core", std::nullopt}};
   clock.advance(NodeStatus::kGap);
   ASSERT_TRUE(step());
@@ -117,7 +117,7 @@ TEST_F(NodeStatusTest, TotalsAreAssertedAgainAndTakenAwayWhereAClassHasTheName) 
   EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr("gpu-core")));
 }
 
-TEST_F(NodeStatusTest, WhatIsSetIsWrittenDownFirst) {
+TEST_F(NodeStatusTest, WritesTheAnnotationBeforeTheTotals) {
   wish.labels = {};
   wish.totals = {{"elasticgpu.io/gpu-core", "200"}};
   kube.fail_next({.verb = "patch", .path = "/status"});
@@ -130,7 +130,7 @@ TEST_F(NodeStatusTest, WhatIsSetIsWrittenDownFirst) {
   EXPECT_EQ(status.seen()->capacity.size(), 1U);
 }
 
-TEST_F(NodeStatusTest, TotalsUnderOthersNamesAreWrittenOnceToo) {
+TEST_F(NodeStatusTest, WritesTotalsOfOtherVendorsNamesOnceToo) {
   wish.labels = {};
   wish.totals = {{"nvidia.com/gpu", "2"}, {"aliyun.com/gpu-mem", "158"}};
   for (int i = 0; i < 3; ++i) {
@@ -143,7 +143,7 @@ TEST_F(NodeStatusTest, TotalsUnderOthersNamesAreWrittenOnceToo) {
   EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr(R"("nvidia.com/gpu":)")));
 }
 
-TEST(Conditions, EachTroubleIsOneConditionWithCauseAndFix) {
+TEST(Conditions, ReportEachTroubleAsOneConditionWithCauseAndFix) {
   NodeFacts facts;
   facts.troubles.gpu = GpuState::kHanging;
   facts.troubles.gpu_reason = "NVML did not answer within 1 s";
@@ -154,13 +154,13 @@ TEST(Conditions, EachTroubleIsOneConditionWithCauseAndFix) {
   EXPECT_TRUE(by_type.at("GPUDriverHanging").on);
   EXPECT_THAT(by_type.at("GPUDriverHanging").message, HasSubstr("within 1 s; "));
   EXPECT_FALSE(by_type.at("GPUDriverAbsent").on);
-  EXPECT_THAT(by_type.at("GPUDevicesUnresolved").message, HasSubstr("ml/p/main (3 seen"));
+  EXPECT_THAT(by_type.at("GPUDevicesUnresolved").message, HasSubstr("ml/p/main (3 since the agent started)"));
   int on = 0;
   for (const auto& [type, one] : by_type) on += one.on ? 1 : 0;
   EXPECT_EQ(on, 2);
 }
 
-TEST(RuntimeCdi, TheRuntimesOwnWordThenItsVersion) {
+TEST(RuntimeCdi, IsJudgedByTheRuntimesConfigurationThenByItsVersion) {
   const auto judge = [](RuntimeFacts facts) {
     return judge_runtime(Result<RuntimeFacts>(std::move(facts)), "", "/var/run/cdi").word;
   };
@@ -177,7 +177,7 @@ TEST(RuntimeCdi, TheRuntimesOwnWordThenItsVersion) {
   EXPECT_EQ(judge_runtime(away, "", "/var/run/cdi").word, Word::kUnknown);
 }
 
-TEST(Labels, MixedModelsAreCountedAndNotAveraged) {
+TEST(Labels, CountMixedModelsSeparately) {
   auto cards = doors::some_cards(3);
   cards.cards[2].model = "NVIDIA L4 (SIMULATED)";
   cards.cards[2].memory = Bytes::gib(24);

@@ -13,20 +13,20 @@ constexpr auto kAskClasses = std::chrono::seconds(10);
 
 }  // namespace
 
-/// What was known stays while the server does not answer.
-void NodeTotals::look_for_classes() {
+/// Reads the DeviceClasses. If the API server does not answer, the previous result stays.
+void NodeTotals::read_device_classes() {
   const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses");
   if (!classes && classes.error().code != Code::kNotFound) {
     classes_error_ = classes.error().what;
     return;
   }
   mapped_.emplace();
-  if (!classes) return;  // a server without the kind
+  if (!classes) return;  // the API server does not know the kind
   for (const auto& text : *classes) mapped_->insert(codec::mapped_name(text));
 }
 
-/// Set by an agent of other settings: nobody serves them now, and who came for one would start without a card. Where a
-/// plugin of somebody's has taken the name over the number is the kubelet's by now.
+/// Totals to remove, which an agent with other settings set. No agent serves them now, and a pod that requests one
+/// would start without a card. If another device plugin serves the name now, its number is the kubelet's.
 codec::NodeChanges NodeTotals::to_withdraw(const codec::NodeObject& node,
                                            const std::map<std::string, std::size_t>& plugins) const {
   codec::NodeChanges withdrawn;
@@ -45,11 +45,12 @@ codec::NodeChanges NodeTotals::wanted(const GpuInventory& cards, const std::opti
   const auto now = world_.clock.now();
   if (now >= next_classes_) {
     next_classes_ = now + kAskClasses;
-    look_for_classes();
+    read_device_classes();
   }
   if (!mapped_) {
-    // A pod that the scheduler sends here for a total of a mapped name would start without a device.
-    facts->withheld = "whether a DeviceClass maps one of the names is not known: " + classes_error_;
+    // kube-scheduler would bind a pod here for a total of a mapped name, and it would start without a device.
+    facts->withheld = "totals are not set, because it is not known whether a DeviceClass maps one of the names: " +
+                      classes_error_;
     return totals;
   }
   most_cards_ = std::max(most_cards_, cards.cards.size());
@@ -58,8 +59,8 @@ codec::NodeChanges NodeTotals::wanted(const GpuInventory& cards, const std::opti
       totals[name] = std::nullopt;
       facts->withheld += (facts->withheld.empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
     } else if (const auto other = plugins.find(name); other != plugins.end()) {
-      // The kubelet writes that plugin's number there, and fails pods that ask for more than it has, also while it
-      // waits for a plugin that went: the name is left to it, whatever we would say.
+      // The kubelet writes that plugin's number, and fails pods that request more, even while it waits for a removed
+      // plugin to return. So the name is left to the kubelet.
       facts->conflicting +=
           (facts->conflicting.empty() ? "" : "; ") + codec::conflict_words(name, other->second);
     } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {

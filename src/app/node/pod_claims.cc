@@ -16,16 +16,16 @@ using std::chrono::seconds;
 constexpr auto kAgain = seconds(10);
 constexpr auto kClassLasts = seconds(60);
 
-/// Whose refusal it is, for the Node's condition.
-std::string who(const std::pair<std::string, std::string>& claim) {
+/// The key of a claim's refusal in the Node's condition.
+std::string refusal_key(const std::pair<std::string, std::string>& claim) {
   return fmt::format("claim {}/{} without allocation", claim.first, claim.second);
 }
 
 }  // namespace
 
-/// A class is ours when what it says names our driver; its expressions are the scheduler's to
-/// evaluate.
-bool PodClaims::ours(const std::vector<std::string>& classes, Clock::Time now) {
+/// Whether one of the DeviceClasses is Carve's: its object contains the driver's name. Only kube-scheduler evaluates
+/// its expressions.
+bool PodClaims::is_of_carve(const std::vector<std::string>& classes, Clock::Time now) {
   for (const auto& name : classes) {
     auto found = classes_.find(name);
     if (found == classes_.end() || now >= found->second.second) {
@@ -38,7 +38,7 @@ bool PodClaims::ours(const std::vector<std::string>& classes, Clock::Time now) {
   return false;
 }
 
-void PodClaims::look(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now) {
+void PodClaims::read_claim(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now) {
   known->next = now + kAgain;
   const auto text = api_.get(fmt::format("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}",
                                          key.first, key.second));
@@ -48,14 +48,14 @@ void PodClaims::look(const codec::NodePod& pod, const Key& key, Known* known, Cl
   known->uid = claim->uid;
   known->settled = claim->allocated;
   names_[claim->uid] = {key.first, key.second};
-  if (claim->allocated) notices_.settled(who(key));
-  if (claim->allocated || !pod.pending || !ours(claim->classes, now)) return;
-  const auto cause = fmt::format("claim {} has no allocation: the pod came to node {} by spec.nodeName, past the "
-                                 "scheduler, and nobody else allocates; delete the pod and choose the node by "
+  if (claim->allocated) notices_.settled(refusal_key(key));
+  if (claim->allocated || !pod.pending || !is_of_carve(claim->classes, now)) return;
+  const auto cause = fmt::format("claim {} has no allocation: spec.nodeName bound the pod to node {} without the "
+                                 "scheduler, which alone allocates claims; delete the pod and select the node by "
                                  "nodeSelector kubernetes.io/hostname instead",
                                  key.second, pod.node);
   notices_.warn({"Pod", pod.space, pod.name, pod.uid, "ClaimNotAllocated", cause});
-  notices_.refused(who(key), fmt::format("pod {}/{}: {}", pod.space, pod.name, cause));
+  notices_.refused(refusal_key(key), fmt::format("pod {}/{}: {}", pod.space, pod.name, cause));
 }
 
 void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
@@ -65,7 +65,7 @@ void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
   }
   std::erase_if(known_, [&](const auto& entry) {
     if (used.contains(entry.first)) return false;
-    notices_.settled(who(entry.first));
+    notices_.settled(refusal_key(entry.first));
     return true;
   });
   std::erase_if(names_, [&](const auto& entry) {
@@ -76,8 +76,8 @@ void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
 bool PodClaims::step(const std::vector<codec::NodePod>& pods, const std::vector<HeldSlice>& holdings,
                      Clock::Time now) {
   forget(pods);
-  // A claim that was made anew under its old name shows as somebody whom nobody knows.
-  const bool strangers = std::any_of(holdings.begin(), holdings.end(), [&](const HeldSlice& holding) {
+  // A claim that was re-created under its old name appears as an unknown owner.
+  const bool unknown_owner = std::any_of(holdings.begin(), holdings.end(), [&](const HeldSlice& holding) {
     return holding.slice.owner.kind == OwnerKind::kClaim &&
            !names_.contains(holding.slice.owner.uid);
   });
@@ -88,11 +88,11 @@ bool PodClaims::step(const std::vector<codec::NodePod>& pods, const std::vector<
     for (const auto& use : pod.claims) {
       const Key key{pod.space, use.claim};
       auto& known = known_[key];
-      if (known.settled && !strangers) continue;
+      if (known.settled && !unknown_owner) continue;
       left = true;
       if (now < known.next || asked >= kAtOnce) continue;
       ++asked;
-      look(pod, key, &known, now);
+      read_claim(pod, key, &known, now);
     }
   }
   return left;

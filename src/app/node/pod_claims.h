@@ -13,14 +13,14 @@
 
 namespace carve::node {
 
-/// The claims of this node's pods: whose UID is whose, asked of the API server once each; and the
-/// pods that have a node and no allocation (spec.nodeName set by hand: no scheduler looked at
-/// them), which are told so, because the kubelet only says that it waits. One thread.
+/// The claims of this node's pods. It reads each claim once from the API server to learn its UID. It also writes an
+/// event for pods with a node but without an allocation (spec.nodeName set by hand, so no scheduler handled them),
+/// because the kubelet only reports that it waits. For one thread.
 class PodClaims {
  public:
   PodClaims(KubeApi& api, doors::EventRecorder& notices) : api_(api), notices_(notices) {}
 
-  /// Asks what is to be asked now, at most kAtOnce claims. True: something is left to ask.
+  /// Reads the claims that are due, at most kAtOnce. True: there are claims left to read.
   bool step(const std::vector<codec::NodePod>& pods, const std::vector<HeldSlice>& holdings,
             Clock::Time now);
   [[nodiscard]] const ClaimNames& names() const { return names_; }
@@ -33,15 +33,15 @@ class PodClaims {
     bool settled = false;  // allocated: nothing more to learn
     Clock::Time next{};
   };
-  void look(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now);
-  [[nodiscard]] bool ours(const std::vector<std::string>& classes, Clock::Time now);
+  void read_claim(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now);
+  [[nodiscard]] bool is_of_carve(const std::vector<std::string>& classes, Clock::Time now);
   void forget(const std::vector<codec::NodePod>& pods);
 
   KubeApi& api_;
   doors::EventRecorder& notices_;
   std::map<Key, Known> known_;
   ClaimNames names_;
-  std::map<std::string, std::pair<bool, Clock::Time>> classes_;  // of our driver; until then
+  std::map<std::string, std::pair<bool, Clock::Time>> classes_;  // whether it is Carve's, and until when that is known
 };
 
 }  // namespace carve::node

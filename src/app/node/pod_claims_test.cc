@@ -53,38 +53,38 @@ struct PodClaimsTest : ::testing::Test {
   }
 };
 
-TEST_F(PodClaimsTest, ANameIsAskedForOnce) {
+TEST_F(PodClaimsTest, ReadsAClaimOnce) {
   make_class("mine", "gpu.elasticgpu.io");
   const auto uid = make_claim(R"({"allocation":{"devices":{"results":[]}}})");
   EXPECT_TRUE(claims.step({pod}, {}, clock.now()));
   EXPECT_EQ(claims.names().at(uid).name, "c");
   EXPECT_FALSE(claims.step({pod}, {}, clock.now()));
   EXPECT_TRUE(events().empty());
-  // Made anew under its name: a holder whom nobody knows makes it look again.
+  // The claim is re-created under its name: the unknown owner of a slice causes another read.
   ASSERT_TRUE(kube.remove(std::string(kClaims) + "/c"));
   const auto next = make_claim(R"({"allocation":{"devices":{"results":[]}}})");
   HeldSlice held;
   held.slice.owner = {OwnerKind::kClaim, next};
   EXPECT_TRUE(claims.step({pod}, {held}, clock.now() + seconds(11)));
   EXPECT_EQ(claims.names().at(next).name, "c");
-  // The pod goes, and with it what was known.
+  // When the pod is deleted, its claims are forgotten.
   claims.step({}, {}, clock.now());
   EXPECT_TRUE(claims.names().empty());
 }
 
-TEST_F(PodClaimsTest, APodPastTheSchedulerIsTold) {
+TEST_F(PodClaimsTest, WritesAnEventForAPodThatBypassedTheScheduler) {
   make_class("mine", "gpu.elasticgpu.io");
   make_claim("{}");
   claims.step({pod}, {}, clock.now());
   ASSERT_EQ(events().size(), 1U);
   EXPECT_THAT(events()[0], HasSubstr("ClaimNotAllocated"));
   EXPECT_THAT(events()[0], HasSubstr("kubernetes.io/hostname"));
-  EXPECT_THAT(notices.refusals(), HasSubstr("pod ml/p: claim c has no allocation")) << "the Node says it, too";
+  EXPECT_THAT(notices.refusals(), HasSubstr("pod ml/p: claim c has no allocation")) << "the Node reports it, too";
   claims.step({}, {}, clock.now());
   EXPECT_EQ(notices.refusals(), "") << "the pod is gone";
 }
 
-TEST_F(PodClaimsTest, AnotherDriversClaimIsNotOurs) {
+TEST_F(PodClaimsTest, IgnoresClaimsOfOtherDrivers) {
   make_class("theirs", "gpu.example.com");
   make_claim("{}", "theirs");
   claims.step({pod}, {}, clock.now());

@@ -6,7 +6,7 @@
 #include "app/doors/testing/fake_node_slices.h"
 #include "app/node/testing/reported_node.h"
 
-// What the Node says of its agent: that it is about to end, and that the next one serves.
+// What the Node shows of its agent: that it is about to end, and that the next one serves.
 namespace carve::node {
 namespace {
 
@@ -25,7 +25,7 @@ class Presence : public ::testing::Test, protected ReportedNode {
     report.step();
     EXPECT_TRUE(!watch.joinable() || kube.wait_watches(1, 5s));
   }
-  /// "True", "False", or empty: it says nothing.
+  /// The condition's status: "True", "False", or empty if it does not exist.
   std::string said() const {
     const auto all = ReportedNode::said();
     const auto found = all.find(std::string(codec::kAgentLeaving));
@@ -46,13 +46,13 @@ class Presence : public ::testing::Test, protected ReportedNode {
   std::jthread watch;
 };
 
-TEST_F(Presence, WhoNeverLeftSaysNothing) {
+TEST_F(Presence, IsNotWrittenByAnAgentThatNeverLeft) {
   hear();
   step();
   EXPECT_EQ(said(), "");
 }
 
-TEST_F(Presence, TheWordIsSaidAtOnceAndThenItIsKnown) {
+TEST_F(Presence, IsWrittenImmediatelyAndThenReportedAsAccepted) {
   hear();
   step();
   EXPECT_FALSE(report.said_leaving());
@@ -60,11 +60,11 @@ TEST_F(Presence, TheWordIsSaidAtOnceAndThenItIsKnown) {
   step();
   EXPECT_EQ(said(), "True");
   EXPECT_TRUE(report.said_leaving());
-  for (int i = 0; i < 60; ++i) step();  // the whole comparison, too
+  for (int i = 0; i < 60; ++i) step();  // also through the full comparison
   EXPECT_EQ(said(), "True");
 }
 
-TEST_F(Presence, TheNextAgentTakesItBackWhenItServesAndNotBefore) {
+TEST_F(Presence, IsClearedByTheNextAgentOnlyWhenItServes) {
   an_earlier_agent_left();
   serves = false;
   hear();
@@ -75,7 +75,7 @@ TEST_F(Presence, TheNextAgentTakesItBackWhenItServesAndNotBefore) {
   EXPECT_EQ(said(), "False");
 }
 
-TEST_F(Presence, SomebodyElsesWordDoesNotStayWhileThisOneServes) {
+TEST_F(Presence, IsClearedAgainWhenAnotherWriterSetsItWhileThisAgentServes) {
   hear();
   step();
   an_earlier_agent_left();
@@ -84,7 +84,7 @@ TEST_F(Presence, SomebodyElsesWordDoesNotStayWhileThisOneServes) {
   EXPECT_EQ(said(), "False");
 }
 
-TEST_F(Presence, AnApiServerThatIsAwayIsAskedAgain) {
+TEST_F(Presence, IsRetriedWhenTheApiServerDoesNotAnswer) {
   hear();
   step();
   report.leave();
@@ -96,7 +96,7 @@ TEST_F(Presence, AnApiServerThatIsAwayIsAskedAgain) {
   EXPECT_EQ(said(), "True");
 }
 
-/// The events that were written: their bodies.
+/// The bodies of the events that were written.
 std::vector<std::string> events_of(const carve::testing::FakeKubeApi& kube) {
   std::vector<std::string> found;
   for (const auto& write : kube.writes()) {
@@ -105,7 +105,7 @@ std::vector<std::string> events_of(const carve::testing::FakeKubeApi& kube) {
   return found;
 }
 
-TEST_F(Presence, AnApiServerThatWasAwayIsOneEventThatIsCounted) {
+TEST_F(Presence, ReportsAnAbsenceOfTheApiServerAsOneCountedEvent) {
   kube.answer("/version", "{}");
   hear();
   step();
@@ -123,12 +123,12 @@ TEST_F(Presence, AnApiServerThatWasAwayIsOneEventThatIsCounted) {
     const auto events = events_of(kube);
     ASSERT_EQ(events.size(), static_cast<std::size_t>(time));
     EXPECT_THAT(events.back(), ::testing::HasSubstr(R"("kind":"Node","namespace":"","name":"n1")"));
-    EXPECT_THAT(events.back(), ::testing::ContainsRegex("API server was away for [45][0-9] s"));
+    EXPECT_THAT(events.back(), ::testing::ContainsRegex("API server did not answer this agent for [45][0-9] s"));
     EXPECT_THAT(events.back(), ::testing::HasSubstr(R"("count":)" + std::to_string(time)));
   }
 }
 
-TEST_F(Presence, OneThatStumblesIsNone) {
+TEST_F(Presence, ReportsNoShortFailureOfTheApiServer) {
   kube.answer("/version", "{}");
   hear();
   step();
@@ -138,7 +138,7 @@ TEST_F(Presence, OneThatStumblesIsNone) {
   EXPECT_EQ(events_of(kube).size(), 0U);
 }
 
-TEST_F(Presence, AnAgentThatFollowsOneThatCrashedSaysSoOnce) {
+TEST_F(Presence, ReportsCrashesOfPreviousAgentsOnce) {
   auto following = world(slices);
   following.crashes = 3;
   NodeReport next{"n1", std::move(following)};
@@ -156,10 +156,10 @@ TEST_F(Presence, AnAgentThatFollowsOneThatCrashedSaysSoOnce) {
   const auto events = events_of(kube);
   ASSERT_EQ(events.size(), 1U);
   EXPECT_THAT(events[0], ::testing::HasSubstr("AgentCrashed"));
-  EXPECT_THAT(events[0], ::testing::HasSubstr("for the 3. time"));
+  EXPECT_THAT(events[0], ::testing::HasSubstr("crashes since its pod started: 3;"));
 }
 
-TEST_F(Presence, ANodeThatWasNotHeardOfIsToldLater) {
+TEST_F(Presence, IsWrittenLaterWhenTheNodeIsNotKnownYet) {
   report.leave();
   step();
   EXPECT_FALSE(report.said_leaving());

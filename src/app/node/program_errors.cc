@@ -8,7 +8,7 @@
 namespace carve::node {
 namespace {
 
-/// "namespace/name" of those that hold something of it.
+/// "namespace/name" of the pods that hold slices of the card.
 std::set<std::string> pods_on(const CardId& card, const std::vector<codec::GpuObject>& gpus) {
   std::set<std::string> names;
   for (const auto& gpu : gpus) {
@@ -20,10 +20,10 @@ std::set<std::string> pods_on(const CardId& card, const std::vector<codec::GpuOb
 
 std::string words(const ProgramError& error, const std::string& node, std::size_t pods) {
   const std::string whose =
-      pods == 1 ? "by this pod, which alone has the card"
-                : fmt::format("by one of the {} pods on the card, of which the driver names none", pods);
-  return fmt::format("card {}: {}: an error of a program, {}; the card is fine. See which program ended with a CUDA "
-                     "error, or the kernel's log of node {}, which names its process",
+      pods == 1 ? "of this pod, the only pod on the card"
+                : fmt::format("of one of the {} pods on the card (the driver does not say which)", pods);
+  return fmt::format("card {}: {}: a program error {}; the card is healthy. Check which program ended with a CUDA "
+                     "error, or find its process in the kernel log of node {}",
                      error.card.str(), error.text, whose, node);
 }
 

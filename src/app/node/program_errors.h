@@ -9,8 +9,9 @@
 
 namespace carve::node {
 
-/// Events for the pods on a card of which the driver reported a program's own error. NVML names no process: with one
-/// pod on the card it was that one's program, with several each is told that it may be its. Pure.
+/// Events for the pods on a card for which the driver reported an error of a program. NVML does not name the process.
+/// With one pod on the card it was a program of that pod. With several pods each event says that it may be its program.
+/// Pure.
 ///   cost    O(errors × holders of the card × pods)
 [[nodiscard]] std::vector<codec::EventNote> program_error_notes(const std::vector<ProgramError>& errors,
                                                                 const std::vector<codec::GpuObject>& gpus,

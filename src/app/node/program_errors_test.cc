@@ -29,7 +29,7 @@ codec::GpuObject gpu(const std::string& card, const std::vector<std::string>& po
   return one;
 }
 
-TEST(ProgramErrors, AreToldToThePodsOnThatCardAndToNobodyElse) {
+TEST(ProgramErrors, AreReportedOnlyToThePodsOnThatCard) {
   const std::vector<codec::NodePod> pods = {pod("a"), pod("b"), pod("c")};
   const std::vector<codec::GpuObject> gpus = {gpu("GPU-0", {"a"}), gpu("GPU-1", {"b", "c", "b"}), gpu("GPU-2", {})};
   const auto alone = program_error_notes({{CardId("GPU-0"), "XID 31: MMU fault"}}, gpus, pods);
@@ -37,12 +37,12 @@ TEST(ProgramErrors, AreToldToThePodsOnThatCardAndToNobodyElse) {
   EXPECT_EQ(alone[0].uid, "u-a");
   EXPECT_EQ(alone[0].reason, "GPUProgramError");
   EXPECT_TRUE(alone[0].warning);
-  EXPECT_THAT(alone[0].message, HasSubstr("GPU-0: XID 31: MMU fault: an error of a program, by this pod"));
+  EXPECT_THAT(alone[0].message, HasSubstr("GPU-0: XID 31: MMU fault: a program error of this pod"));
   const auto shared = program_error_notes({{CardId("GPU-1"), "XID 13"}}, gpus, pods);
   ASSERT_EQ(shared.size(), 2U);
   EXPECT_EQ(shared[0].uid, "u-b");
   EXPECT_EQ(shared[1].uid, "u-c");
-  EXPECT_THAT(shared[1].message, HasSubstr("by one of the 2 pods on the card"));
+  EXPECT_THAT(shared[1].message, HasSubstr("of one of the 2 pods on the card"));
   EXPECT_TRUE(program_error_notes({{CardId("GPU-2"), "XID 13"}, {CardId("GPU-9"), "XID 13"}}, gpus, pods).empty());
 }
 

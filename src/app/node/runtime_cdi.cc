@@ -32,7 +32,7 @@ bool older(Version version, int major, int minor) {
   return version.major < major || (version.major == major && version.minor < minor);
 }
 
-/// /run and /var/run are one folder on every host that Kubernetes runs on.
+/// The folder in one spelling. /run and /var/run are the same folder on every host that Kubernetes runs on.
 std::string plain_folder(std::string path) {
   if (path.starts_with("/var/run/")) path.erase(0, 4);
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -45,29 +45,29 @@ RuntimeVerdict without(std::string reason, std::string message) {
 
 RuntimeVerdict by_version(const std::string& name, const std::string& text) {
   const auto version = version_of(text);
-  const auto told = name + " " + text;
+  const auto runtime = name + " " + text;
   const bool containerd = name == "containerd";
   if ((!containerd && name != "cri-o") || version.major < 0)
     return {Word::kUnknown, "RuntimeNotKnown",
             fmt::format(
-                "whether {} injects CDI devices is not known; containerd 1.7 and CRI-O 1.24 and "
+                "it is not known whether {} injects CDI devices; containerd 1.7 and CRI-O 1.24 and "
                 "later do",
-                told)};
+                runtime)};
   if (older(version, 1, containerd ? 7 : 24)) {
     return without(
         "RuntimeTooOld",
-        fmt::format("{} knows no CDI devices, so no slice would reach a container; update it to "
+        fmt::format("{} does not support CDI devices, so no container would get its slice; update it to "
                     "{} or later",
-                    told, containerd ? "containerd 2.0" : "CRI-O 1.24"));
+                    runtime, containerd ? "containerd 2.0" : "CRI-O 1.24"));
   }
   if (containerd && version.major < 2) {
     return {Word::kUnknown, "RuntimeDidNotTell",
             fmt::format(
-                "{} injects CDI devices only with enable_cdi = true in its configuration, and it "
-                "could not be asked",
-                told)};
+                "{} injects CDI devices only with enable_cdi = true in its configuration, which the agent "
+                "cannot read because the runtime does not answer",
+                runtime)};
   }
-  return {Word::kWith, "RuntimeWithCDI", told + " injects CDI devices"};
+  return {Word::kWith, "RuntimeWithCDI", runtime + " injects CDI devices"};
 }
 
 }  // namespace
@@ -84,12 +84,12 @@ RuntimeVerdict judge_runtime(const Result<RuntimeFacts>& facts, const std::strin
     version = node_runtime.substr(colon + 3);
   } else {
     return {Word::kUnknown, "RuntimeNotAsked",
-            "the container runtime could not be asked: " + facts.error().what};
+            "the container runtime does not answer: " + facts.error().what};
   }
   if (facts && facts->cdi && !*facts->cdi) {
     return without(
         "DisabledInConfiguration",
-        fmt::format("{} {} has CDI devices disabled, so no slice would reach a container; set "
+        fmt::format("{} {} has CDI devices disabled, so no container would get its slice; set "
                     "enable_cdi = true in its configuration and restart it",
                     name, version));
   }
@@ -100,8 +100,8 @@ RuntimeVerdict judge_runtime(const Result<RuntimeFacts>& facts, const std::strin
     if (!looks) {
       return without(
           "OtherFolders",
-          fmt::format("{} {} looks for CDI files in {}, the agent writes them to {}; add that "
-                      "folder to cdi_spec_dirs in its configuration, or set the agent's --cdi-dir",
+          fmt::format("{} {} reads CDI files from {}, but the agent writes them to {}; add that "
+                      "folder to cdi_spec_dirs in its configuration, or change the agent's --cdi-dir",
                       name, version, fmt::join(facts->cdi_dirs, ", "), cdi_dir));
     }
   }

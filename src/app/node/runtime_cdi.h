@@ -7,7 +7,7 @@
 
 namespace carve::node {
 
-/// Whether the runtime puts our devices into containers.
+/// Whether the container runtime injects CDI devices into containers.
 struct RuntimeVerdict {
   enum class Word : std::uint8_t { kWith, kWithout, kUnknown } word = Word::kUnknown;
   std::string reason;   // CamelCase
@@ -15,12 +15,11 @@ struct RuntimeVerdict {
   friend bool operator==(const RuntimeVerdict&, const RuntimeVerdict&) = default;
 };
 
-/// From the runtime's own configuration where it tells; else by its version: containerd has CDI
-/// since 1.7 (there only where the configuration says enable_cdi, on by default since 2.0), CRI-O
-/// since 1.24. Pure.
-///   node_runtime  "containerd://2.3.7", the kubelet's word; used when the runtime itself cannot be
-///   asked cdi_dir       where our files are written source  the CDI project and both runtimes'
-///   release notes
+/// Judges the runtime by its own configuration if it reports that, else by its version: containerd supports CDI since
+/// 1.7 (with enable_cdi in its configuration, which is the default since 2.0), CRI-O since 1.24. Pure.
+///   node_runtime  "containerd://2.3.7", as the kubelet reports it; used if the runtime does not answer
+///   cdi_dir       the folder of the agent's CDI files
+///   source        the CDI project and both runtimes' release notes
 [[nodiscard]] RuntimeVerdict judge_runtime(const Result<RuntimeFacts>& facts,
                                            const std::string& node_runtime,
                                            const std::string& cdi_dir);

@@ -34,7 +34,7 @@ Result<const Total*> find(std::string_view name) {
   const auto* const found =
       std::find_if(kTotals.begin(), kTotals.end(), [&](const Total& total) { return total.name == name; });
   if (found != kTotals.end()) return found;
-  return fail(Code::kInvalidArgument, fmt::format("totals: \"{}\" is no resource that Carve counts; legal are {}",
+  return fail(Code::kInvalidArgument, fmt::format("totals: \"{}\" is not a resource of Carve's totals; legal are {}",
                                                   name.substr(0, 64), fmt::join(known_totals(), ", ")));
 }
 
@@ -67,7 +67,7 @@ std::set<std::string> totals_set_on(const codec::NodeObject& node) {
   const auto there = node.annotations.find(kTotalsSet);
   if (there == node.annotations.end()) return {};
   const auto names = total_names(there->second);
-  if (!names) return {};  // none of an agent's
+  if (!names) return {};  // not written by an agent
   return {names->begin(), names->end()};
 }
 

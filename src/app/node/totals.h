@@ -12,21 +12,21 @@
 
 namespace carve::node {
 
-/// Extended resources that a Node shows, so that schedulers, autoscalers and quotas see how much there is at most:
-/// totals of the cards, never what is free. The names are those in which pods ask.
+/// The names of the extended resources that a Node shows for schedulers, autoscalers and quotas: totals of its cards,
+/// never free amounts. Pods request resources by these names.
 [[nodiscard]] std::vector<std::string_view> known_totals();
 
-/// What a Node with these cards shows under the name, in the name's own unit: cards, hundredths of a card, MiB, or, for
-/// aliyun.com/gpu-mem, `gpushare_unit`, of each card rounded down (as whoever asks in it can use it).
-///   errors  kInvalidArgument: an unknown name; it says which are known
+/// The total of these cards under the name, in its own unit: cards, hundredths of a card, MiB, or, for
+/// aliyun.com/gpu-mem, `gpushare_unit`, rounded down for each card (as its pods can use it).
+///   errors  kInvalidArgument: an unknown name; the text lists the known ones
 [[nodiscard]] Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards, Bytes gpushare_unit);
 
 /// "elasticgpu.io/gpu,elasticgpu.io/gpu-core" → the names; empty: none.
 ///   errors  kInvalidArgument: an unknown name
 [[nodiscard]] Result<std::vector<std::string>> total_names(const std::string& words);
 
-/// An annotation of the Node: the totals that an agent has set there. What was set and is not wanted any more is taken
-/// away; a number that anybody else set is not.
+/// The Node's annotation that names the totals that agents have set. Only these are removed when they are not wanted
+/// any more; numbers of other writers stay.
 inline constexpr const char* kTotalsSet = "elasticgpu.io/totals-set";
 [[nodiscard]] std::set<std::string> totals_set_on(const codec::NodeObject& node);
 

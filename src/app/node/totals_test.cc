@@ -16,7 +16,7 @@ std::vector<Card> two_kinds() {
   return {small, large};
 }
 
-TEST(Totals, EachNameInItsOwnUnit) {
+TEST(Totals, AreInTheUnitOfTheirName) {
   const auto cards = two_kinds();
   const auto total = [&](std::string_view name) { return *total_of(name, cards, Bytes::gib(1)); };
   EXPECT_EQ(total("elasticgpu.io/gpu"), "2");
@@ -26,17 +26,17 @@ TEST(Totals, EachNameInItsOwnUnit) {
   EXPECT_EQ(total("aliyun.com/gpu-count"), "2");
 }
 
-TEST(Totals, GpushareCountsWhatEachCardHasNotTheFirstOne) {  // R5-8: 15 and 140, not 2 x 15
+TEST(Totals, AddUpTheMemoryOfEachCardForGpushare) {  // R5-8: 15 and 140, not 2 x 15
   EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::gib(1)), "155");
   EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::mib(1)), "159931");
 }
 
-TEST(Totals, OnlyNamesThatAreTotals) {
+TEST(Totals, RefuseUnknownNames) {
   EXPECT_EQ(total_names("elasticgpu.io/gpu,aliyun.com/gpu-mem")->size(), 2U);
   EXPECT_TRUE(total_names("")->empty());
   const auto slot = total_names("elasticgpu.io/slot");
   ASSERT_FALSE(slot);
-  EXPECT_THAT(slot.error().what, HasSubstr("\"elasticgpu.io/slot\" is no resource that Carve counts; legal are"));
+  EXPECT_THAT(slot.error().what, HasSubstr("\"elasticgpu.io/slot\" is not a resource of Carve's totals; legal are"));
   EXPECT_FALSE(total_of("amd.com/gpu", {}, Bytes::gib(1)));
 }
 

@@ -5,7 +5,7 @@
 #include "codec/admission/answer.h"
 #include "codec/admission/review.h"
 
-// Whatever a caller sends: a review or an error, and every text of it can be answered.
+// For any input: a review or an error, and an answer can be written with each of its texts.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;

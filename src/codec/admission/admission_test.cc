@@ -22,7 +22,7 @@ std::string call(const std::string& object, const std::string& rest = "") {
          object + rest + "}}";
 }
 
-TEST(Review, ReadsWhatAPodSays) {
+TEST(Review, ReadsTheContentsOfAPod) {
   const auto review =
       parse_review(call(R"({"metadata":{"name":"p","annotations":{"a":"b","n":3}},"spec":{
     "schedulerName":"default-scheduler","nodeName":"n1",
@@ -55,7 +55,7 @@ TEST(Review, ReadsWhatAPodSays) {
   EXPECT_EQ(review->pod.containers.size(), 3U);
 }
 
-TEST(Review, WhatCannotBeAnsweredIsAnErrorAndWhatCannotBeReadIsSaid) {
+TEST(Review, AnUnanswerableCallIsAnErrorAndAnUnreadableObjectIsReported) {
   EXPECT_FALSE(parse_review("{"));
   EXPECT_FALSE(parse_review("{}"));
   EXPECT_THAT(parse_review(R"({"apiVersion":"admission.k8s.io/v1beta1"})").error().what,
@@ -67,10 +67,10 @@ TEST(Review, WhatCannotBeAnsweredIsAnErrorAndWhatCannotBeReadIsSaid) {
   EXPECT_THAT(nameless->unreadable.what, HasSubstr("without a name"));
   const auto empty = parse_review(call("null"));
   ASSERT_TRUE(empty);
-  EXPECT_THAT(empty->unreadable.what, HasSubstr("without request.object"));
+  EXPECT_THAT(empty->unreadable.what, HasSubstr("request.object is missing"));
 }
 
-TEST(Review, WhatIsDoneToWhat) {
+TEST(Review, ReadsTheOperationAndTheResource) {
   const auto review = parse_review(
       R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":"CREATE","resource":{"resource":"pods"},)"
       R"("subResource":"ephemeralcontainers","userInfo":{"username":"ann"},"object":{"spec":{}}}})");
@@ -79,7 +79,7 @@ TEST(Review, WhatIsDoneToWhat) {
             "CREATE pods/ephemeralcontainers ann");
 }
 
-TEST(Review, OnlyWhereAPodIsMadeOrChangedItsObjectIsMissed) {
+TEST(Review, AMissingObjectIsAFaultOnlyForCreateAndUpdate) {
   const auto missed = [](const std::string& operation, const std::string& resource) {
     const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" +
                                      operation + R"(","resource":{"resource":")" + resource + R"("},"object":null}})");
@@ -128,7 +128,7 @@ std::vector<std::string> warnings_of(std::vector<std::string> warnings) {
   return shown;
 }
 
-TEST(Answer, AWarningIsCutWhereTheServerWouldAndNeverWithinACharacter) {
+TEST(Answer, AWarningIsTruncatedLikeInTheServerButNeverWithinACharacter) {
   EXPECT_THAT(warnings_of({std::string(256, 'w')}), ElementsAre(std::string(256, 'w')));
   EXPECT_THAT(warnings_of({std::string(257, 'w')}), ElementsAre(std::string(253, 'w') + "..."));
   const std::string character = "\xe2\x82\xac";  // three bytes
@@ -141,7 +141,7 @@ TEST(Answer, AWarningIsCutWhereTheServerWouldAndNeverWithinACharacter) {
   }
 }
 
-TEST(Answer, WarningsStopWhereTheServerStopsReading) {
+TEST(Answer, WarningsEndAtTheServersTotalLimit) {
   EXPECT_EQ(warnings_of(std::vector<std::string>(16, std::string(256, 'w'))).size(), 16U);
   EXPECT_EQ(warnings_of(std::vector<std::string>(17, std::string(256, 'w'))).size(), 16U);
   EXPECT_TRUE(warnings_of({}).empty());
@@ -163,7 +163,7 @@ TEST(Review, AnotherVersionIsQuotedUpToALimit) {
   EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 64);
 }
 
-TEST(Review, WhoseCardsAContainerAsksFor) {
+TEST(Review, DetectsRequestsForCardsOfOtherPlugins) {
   const auto asks_others = [](const std::string& resources) {
     const auto review = parse_review(
         call(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":)" + resources + "}]}}"));
@@ -179,7 +179,7 @@ TEST(Review, WhoseCardsAContainerAsksFor) {
     EXPECT_FALSE(asks_others(R"({"limits":{")" + std::string(name) + R"(":"1"}})")) << name;
 }
 
-TEST(Review, WhatAContainerHas) {
+TEST(Review, ReadsWhichMapsAContainerHas) {
   const auto one = [](const std::string& rest) {
     const auto review =
         parse_review(call(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c")" + rest + "}]}}"));

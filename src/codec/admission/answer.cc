@@ -9,7 +9,7 @@ namespace {
 
 namespace json = boost::json;
 
-// The API server cuts each at 256 characters and stops after 4,096 in all.
+// The API server truncates each warning to 256 characters and passes on at most 4,096 characters in total.
 constexpr std::size_t kMaxWarning = 256;
 constexpr std::size_t kMaxWarnings = 4096;
 constexpr int kUnprocessable = 422;
@@ -25,7 +25,7 @@ std::string patch_text(const std::vector<PatchStep>& patch) {
   return out + "]";
 }
 
-/// At most so many bytes, and no character in half.
+/// Truncates the text to at most `most` bytes without splitting a character.
 std::string cut(const std::string& text, std::size_t most) {
   if (text.size() <= most) return text;
   std::size_t end = most - 3;

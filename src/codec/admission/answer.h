@@ -15,22 +15,20 @@ struct PatchStep {
   friend bool operator==(const PatchStep&, const PatchStep&) = default;
 };
 
-/// What is answered to a review.
+/// The answer to a review.
 struct ReviewAnswer {
   std::string uid;
   std::string refusal;  // empty: allowed
   std::vector<std::string> warnings;
-  std::vector<PatchStep>
-      patch;  // only of a mutating webhook: the API server refuses one from a validating webhook
+  std::vector<PatchStep> patch;  // mutating webhooks only: the API server refuses a patch from a validating webhook
 };
 
-/// The AdmissionReview that carries the answer, on one line. Warnings are cut to what the API
-/// server passes on.
+/// The AdmissionReview with the answer, on one line. Warnings are shortened to what the API server passes on.
 [[nodiscard]] std::string to_json(const ReviewAnswer& answer);
 
-/// A member's name as it stands in a JSON pointer (RFC 6901): / is ~1, ~ is ~0.
+/// A member's name as it is written in a JSON pointer (RFC 6901): / is ~1, ~ is ~0.
 [[nodiscard]] std::string pointer_word(std::string_view name);
-/// Text as JSON.
+/// A text as a JSON string.
 [[nodiscard]] std::string json_text(std::string_view text);
 
 }  // namespace carve::codec

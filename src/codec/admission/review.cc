@@ -15,8 +15,8 @@ using json_read::text;
 
 constexpr std::string_view kVersion = "admission.k8s.io/v1";
 
-// Names in which NVIDIA's device plugin, and what is made like it, give cards: nvidia.com/gpu, gpu.shared, mig-1g.5gb.
-// Not all of nvidia.com/: its network operator's names are no cards.
+// Resource names under which NVIDIA's device plugin and compatible ones serve cards: nvidia.com/gpu, gpu.shared,
+// mig-1g.5gb. Not all of nvidia.com/: the names of NVIDIA's network operator are not cards.
 constexpr std::array<std::string_view, 2> kCardNames = {"nvidia.com/gpu", "nvidia.com/mig-"};
 
 const json::object* object_at(const json::value& value, std::string_view path) {
@@ -24,10 +24,10 @@ const json::object* object_at(const json::value& value, std::string_view path) {
   return found == nullptr ? nullptr : found->if_object();
 }
 
-/// Cards that are given by the variable itself: such a plugin sets it in its answer to the kubelet. Claims are none of
-/// these, whoever's they are: a DRA driver speaks by CDI, whose edits the runtime applies after the container's own
-/// environment, so that what a driver of cards sets there (Carve's and NVIDIA's set "void") wins over anything that
-/// stands here; and a claim may be for no card at all.
+/// True: the container requests cards that the variable itself provides, because their device plugin sets it in its
+/// answer to the kubelet. Claims do not count, regardless of their driver. A DRA driver uses CDI, and the runtime
+/// applies CDI edits after the container's own environment: the value that a driver of cards sets (Carve's and NVIDIA's
+/// set "void") overrides the value here. A claim may also be for other devices than cards.
 bool asks_others(const json::value& container) {
   const auto* limits = object_at(container, "resources.limits");
   if (limits == nullptr) return false;
@@ -74,7 +74,7 @@ void read_containers(const json::value& pod, const char* list, bool ephemeral, R
   }
 }
 
-/// A label or annotation that is no text: the API server refuses it too, but says less.
+/// Finds labels and annotations that are not strings. The API server refuses them too, but with a less helpful message.
 void read_odd(const json::value& pod, const char* path, Review* review) {
   const auto* all = object_at(pod, path);
   if (all == nullptr) return;
@@ -106,13 +106,13 @@ Result<Review> parse_review(std::string_view call) {
   CARVE_TRY(const auto value, json_read::parse(call, "AdmissionReview"));
   if (const auto version = text(value, "apiVersion"); version != kVersion) {
     return fail(Code::kInvalidArgument, "AdmissionReview: apiVersion is \"" +
-                                            version.substr(0, 64) + "\"; legal is " +
+                                            version.substr(0, 64) + "\"; legal: " +
                                             std::string(kVersion));
   }
   Review review;
   review.uid = text(value, "request.uid");
   if (review.uid.empty())
-    return fail(Code::kInvalidArgument, "AdmissionReview: without request.uid");
+    return fail(Code::kInvalidArgument, "AdmissionReview: request.uid is missing");
   review.operation = text(value, "request.operation");
   review.resource = text(value, "request.resource.resource");
   review.subresource = text(value, "request.subResource");
@@ -122,7 +122,7 @@ Result<Review> parse_review(std::string_view call) {
       object != nullptr && object->is_object()) {
     read_pod(*object, &review);
   } else if (review.operation == "CREATE" || review.operation == "UPDATE") {
-    review.unreadable = {Code::kInvalidArgument, "AdmissionReview: without request.object"};
+    review.unreadable = {Code::kInvalidArgument, "AdmissionReview: request.object is missing"};
   }
   return review;
 }

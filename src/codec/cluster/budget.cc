@@ -28,7 +28,7 @@ Result<Budget> parse_budget(std::string_view text) {
   Budget budget;
   budget.space = read::text(value, "metadata.namespace");
   budget.name = read::text(value, "metadata.name");
-  if (budget.name.empty()) return fail(Code::kInvalidArgument, "PodDisruptionBudget: without metadata.name");
+  if (budget.name.empty()) return fail(Code::kInvalidArgument, "PodDisruptionBudget: metadata.name is missing");
   budget.allowed = read::number(value, "status.disruptionsAllowed");
   const auto* selector = read::at(value, "spec.selector");
   budget.selects = selector != nullptr && selector->is_object();

@@ -22,7 +22,7 @@ PodAsk pod(const std::map<std::string, std::string>& labels, const std::string& 
   return made;
 }
 
-TEST(Budget, CoversWhatItsSelectorTakes) {
+TEST(Budget, CoversThePodsThatItsSelectorMatches) {
   const auto both = budget(R"({"matchLabels":{"app":"x"},"matchExpressions":[{"key":"tier","operator":"NotIn",)"
                            R"("values":["test"]}]})",
                            "2");
@@ -44,10 +44,10 @@ TEST(Budget, CoversWhatItsSelectorTakes) {
   EXPECT_TRUE(covers(rule("Exists"), pod({{"k", ""}})));
   EXPECT_FALSE(covers(rule("Exists"), pod({})));
   EXPECT_FALSE(covers(rule("DoesNotExist"), pod({{"k", ""}})));
-  EXPECT_TRUE(covers(rule("Unheard"), pod({}))) << "what is not known protects";
+  EXPECT_TRUE(covers(rule("Unheard"), pod({}))) << "an unknown operator covers the pod";
 }
 
-TEST(Budget, AnEmptySelectorTakesAllAndNoneTakesNobody) {
+TEST(Budget, AnEmptySelectorCoversAllPodsAndAMissingOneNone) {
   EXPECT_TRUE(covers(budget("{}"), pod({})));
   EXPECT_FALSE(covers(budget("null"), pod({})));
   const auto fresh = parse_budget(R"({"metadata":{"name":"b"},"spec":{}})");
@@ -57,7 +57,7 @@ TEST(Budget, AnEmptySelectorTakesAllAndNoneTakesNobody) {
   EXPECT_FALSE(parse_budget("["));
 }
 
-TEST(Eviction, NamesThisVeryPod) {
+TEST(Eviction, NamesExactlyThisPod) {
   ClusterPod pod;
   pod.ask.space = "s";
   pod.ask.name = "p";

@@ -16,7 +16,7 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
   CARVE_TRY(const auto value, read::parse_in(memory, text, "Node"));
   ClusterNode node;
   node.name = read::text(value, "metadata.name");
-  if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: without metadata.name");
+  if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: metadata.name is missing");
   const auto* labels = read::at(value, "metadata.labels");
   if (labels != nullptr && labels->is_object()) {
     for (const auto& [key, label] : labels->get_object()) node.labels[std::string(key)] = read::text_of(&label);

@@ -9,19 +9,19 @@
 
 namespace carve::codec {
 
-/// A Node, what control needs of it.
+/// The parts of a Node that control needs.
 struct ClusterNode {
   std::string name;
   std::map<std::string, std::string> labels;
-  std::string address = {};  // by which the cluster reaches it: its InternalIP; empty: it tells none
+  std::string address = {};  // its InternalIP, by which the cluster reaches it; empty: not reported
   std::uint64_t slots = 0;  // allocatable elasticgpu.io/slot
-  bool leaving = false;     // its agent says that it is about to end (kAgentLeaving)
-  std::vector<std::string> of_others = {};  // names that another device plugin serves there (kConflictingPlugin)
+  bool leaving = false;     // its agent reports that it is about to end (kAgentLeaving)
+  std::vector<std::string> of_others = {};  // names that another device plugin serves on the node (kConflictingPlugin)
   friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 
 /// Tolerant.
-///   errors  kInvalidArgument: no JSON, or without a name
+///   errors  kInvalidArgument: not JSON, or without a name
 [[nodiscard]] Result<ClusterNode> parse_cluster_node(std::string_view text);
 
 }  // namespace carve::codec

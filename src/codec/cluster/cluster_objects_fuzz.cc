@@ -10,7 +10,7 @@
 #include "codec/cluster/installation.h"
 #include "codec/cluster/lease.h"
 
-// Whatever an object says: an answer or an error, and what was read can be written to.
+// For any object: a value or an error, and bodies for a parsed object can be written.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!again || *again != *lease) __builtin_trap();
   }
   if (const auto pod = parse_cluster_pod(text)) {
-    // Once more in a text that is read whole, for a name beyond ASCII.
+    // Again in a text that is parsed completely, because of a non-ASCII name.
     const auto brace = text.find('{');
     const auto rest = text.substr(brace + 1);
     const auto whole = parse_cluster_pod("{\"\xc3\xa9\":0," + std::string(rest));

@@ -13,10 +13,10 @@ constexpr char kPod[] =
     R"("schedulerName":"carve-scheduler","containers":[{"name":"c"}]},"status":{"phase":"Running",)"
     R"("nominatedNodeName":"n2","containerStatuses":[{"name":"c","state":{"running":{}}}]}})";
 
-/// The same Pod in a text that is read whole: its first member has a name beyond ASCII.
+/// The same Pod in a text that is parsed completely: the name of its first member is not ASCII.
 std::string spelled(const std::string& pod) { return "{\"\xc3\xa9\":0," + pod.substr(1); }
 
-TEST(ClusterPod, WhatIsLeftOutOfTheTextIsNotWhatIsRead) {
+TEST(ClusterPod, SkippingMembersDoesNotChangeTheResult) {
   const std::string text =
       R"({"kind":"Pod","metadata":{"name":"p","namespace":"s","uid":"u","resourceVersion":"7",)"
       R"("labels":{"l":"1"},"annotations":{"carve.elasticgpu.io/record":"r","a\"b":"c\u003cd"},)"
@@ -53,7 +53,7 @@ TEST(ClusterPod, WhatIsLeftOutOfTheTextIsNotWhatIsRead) {
     EXPECT_FALSE(parse_cluster_pod(odd)) << odd;
 }
 
-TEST(ClusterPod, IsReadAsFarAsControlNeedsIt) {
+TEST(ClusterPod, ReadsThePartsThatControlNeeds) {
   const auto pod = parse_cluster_pod(kPod);
   ASSERT_TRUE(pod) << pod.error().what;
   EXPECT_EQ(pod->ask.uid, "u-1");
@@ -67,7 +67,7 @@ TEST(ClusterPod, IsReadAsFarAsControlNeedsIt) {
   EXPECT_FALSE(pod->gated);
 }
 
-TEST(ClusterPod, EndingsAndGates) {
+TEST(ClusterPod, ReadsEndingsAndSchedulingGates) {
   const auto pod = parse_cluster_pod(
       R"({"metadata":{"name":"p","uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},)"
       R"("spec":{"schedulingGates":[{"name":"x"}]},"status":{"phase":"Failed"}})");
@@ -79,7 +79,7 @@ TEST(ClusterPod, EndingsAndGates) {
   EXPECT_FALSE(parse_cluster_pod("7"));
 }
 
-TEST(ClusterPod, WritesNameThisVeryPod) {
+TEST(ClusterPod, BodiesNameExactlyThisPod) {
   const auto pod = parse_cluster_pod(kPod);
   ASSERT_TRUE(pod);
   EXPECT_EQ(binding_body(*pod, "n9", {{"k", "v\"w"}}),
@@ -89,7 +89,7 @@ TEST(ClusterPod, WritesNameThisVeryPod) {
             R"({"metadata":{"uid":"u-1","resourceVersion":"7","annotations":{"k":"v"}}})");
 }
 
-TEST(ClusterPod, WhatDecidesAboutItsGoing) {
+TEST(ClusterPod, ReadsTheFieldsThatDecideAboutItsEviction) {
   const auto pod = parse_cluster_pod(
       R"({"metadata":{"name":"p","uid":"u","annotations":{"kubernetes.io/config.mirror":"x"}},)"
       R"("spec":{"preemptionPolicy":"Never","terminationGracePeriodSeconds":5},"status":{"phase":"Pending",)"
@@ -107,7 +107,7 @@ TEST(ClusterPod, WhatDecidesAboutItsGoing) {
   EXPECT_EQ(other->grace, 30);
 }
 
-TEST(ClusterPod, EveryPhaseAndWhatItMeans) {
+TEST(ClusterPod, EveryPhaseHasItsMeaning) {
   for (const auto& [phase, ended] : {std::pair<std::string, bool>{"Pending", false},
                                      {"Running", false},
                                      {"Unknown", false},
@@ -120,7 +120,7 @@ TEST(ClusterPod, EveryPhaseAndWhatItMeans) {
   }
 }
 
-TEST(ClusterPod, OnlyTheSchedulersOwnWordIsARefusal) {
+TEST(ClusterPod, OnlyTheSchedulersOwnConditionIsARefusal) {
   const auto refused = [](const std::string& type, const std::string& status, const std::string& reason) {
     return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"conditions":[{"type":"Ready"},)"
                              R"({"type":")" +
@@ -147,7 +147,7 @@ TEST(ClusterPod, AContainerThatEverRanHasStarted) {
   }
 }
 
-TEST(ClusterNode, LabelsAndSlots) {
+TEST(ClusterNode, ReadsLabelsAndSlots) {
   const auto node = parse_cluster_node(
       R"({"metadata":{"name":"n","labels":{"pool":"a"}},"status":{"allocatable":{"elasticgpu.io/slot":"128"}}})");
   ASSERT_TRUE(node);
@@ -156,14 +156,14 @@ TEST(ClusterNode, LabelsAndSlots) {
   EXPECT_FALSE(parse_cluster_node("{}"));
 }
 
-TEST(ClusterNode, ItsAddressIsTheOneWithinTheCluster) {
+TEST(ClusterNode, ItsAddressIsTheInternalIp) {
   const std::string outside = R"({"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"n"})";
   const std::string two = R"(,{"type":"InternalIP","address":"10.0.0.1"},{"type":"InternalIP","address":"fd00::1"}]}})";
   EXPECT_EQ(parse_cluster_node(outside + two)->address, "10.0.0.1");
   EXPECT_EQ(parse_cluster_node(outside + "]}}")->address, "");
 }
 
-TEST(ClusterNode, WhichNamesAnotherPluginServes) {
+TEST(ClusterNode, ReadsTheNamesThatAnotherPluginServes) {
   const auto others = [](const std::string& status) {
     return parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"ConflictingPlugin",)"
                               R"("message":"another device plugin serves nvidia.com/gpu on this node (8 devices); p",)"
@@ -173,7 +173,7 @@ TEST(ClusterNode, WhichNamesAnotherPluginServes) {
   EXPECT_TRUE(others("False").empty());
 }
 
-TEST(ClusterNode, WhetherItsAgentIsLeaving) {
+TEST(ClusterNode, ReadsWhetherItsAgentIsLeaving) {
   const auto leaving = [](const std::string& status) {
     return parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready","status":"True"},)"
                               R"({"type":"GPUAgentLeaving","status":")" + status + R"("}]}})")->leaving;
@@ -184,7 +184,7 @@ TEST(ClusterNode, WhetherItsAgentIsLeaving) {
   EXPECT_FALSE(parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready"}]}})")->leaving);
 }
 
-TEST(ClusterPod, NumbersAreKeptWithinWhatCanBeUsed) {
+TEST(ClusterPod, NumbersAreLimitedToTheUsableRange) {
   using Read = std::pair<std::int64_t, std::int64_t>;
   const auto read = [](const std::string& priority, const std::string& grace) {
     const auto pod = parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"spec":{"priority":)" + priority +
@@ -196,20 +196,20 @@ TEST(ClusterPod, NumbersAreKeptWithinWhatCanBeUsed) {
   EXPECT_EQ(read("2147483648", "86401"), (Read{INT32_MAX, 86'400}));
   EXPECT_EQ(read("-2147483648", "0"), (Read{INT32_MIN, 0}));
   EXPECT_EQ(read("-2147483649", "-1"), (Read{INT32_MIN, 0}));
-  EXPECT_EQ(read("\"7\"", "\"7\""), (Read{0, 0})) << "no numbers";
+  EXPECT_EQ(read("\"7\"", "\"7\""), (Read{0, 0})) << "not numbers";
 }
 
-TEST(ClusterPod, WhenItStartedIsReadToTheSecond) {
+TEST(ClusterPod, TheStartTimeIsReadToTheSecond) {
   const auto started = [](const std::string& time) {
     return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"startTime":")" + time + R"("}})")
         ->started_at;
   };
   EXPECT_EQ(started("2026-01-09T09:08:07Z"), 20260109090807);
-  EXPECT_EQ(started("2026-01-09T09:08:07.654321Z"), 20260109090807) << "fractions are left away";
+  EXPECT_EQ(started("2026-01-09T09:08:07.654321Z"), 20260109090807) << "fractions are dropped";
   EXPECT_EQ(started(""), 0);
 }
 
-TEST(ClusterPod, BothItsNameAndItsUidAreNeeded) {
+TEST(ClusterPod, ItsNameAndItsUidAreRequired) {
   EXPECT_TRUE(parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"}})"));
   EXPECT_FALSE(parse_cluster_pod(R"({"metadata":{"name":"p","uid":""}})"));
   EXPECT_FALSE(parse_cluster_pod(R"({"metadata":{"name":"","uid":"u"}})"));

@@ -16,7 +16,7 @@ namespace {
 namespace json = boost::json;
 namespace read = json_read;
 
-/// Half of a Pod's text is managedFields, volumes, probes and the like. These members are read below.
+/// The members that are read below. Half of a Pod's text is managedFields, volumes, probes and others that are not.
 constexpr std::array<std::string_view, 7> kMetadata = {"name",        "namespace",       "uid", "labels",
                                                        "annotations", "resourceVersion", "deletionTimestamp"};
 constexpr std::array<std::string_view, 8> kSpec = {
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 8> kSpec = {
 constexpr std::array<std::string_view, 6> kStatus = {"nominatedNodeName",     "startTime", "conditions", "phase",
                                                      "initContainerStatuses", "containerStatuses"};
 
-/// The object that begins here, with those of its members alone.
+/// The object at the current position, reduced to these members.
 template <std::size_t kCount>
 bool keep(JsonWalk& walk, const std::array<std::string_view, kCount>& wanted, std::string* out) {
   char before = '{';
@@ -41,7 +41,7 @@ bool keep(JsonWalk& walk, const std::array<std::string_view, kCount>& wanted, st
   return whole;
 }
 
-/// The Pod with those members alone; nullopt: the text is not as the API server writes it, and is read whole.
+/// The Pod reduced to these members; nullopt: the text is not in the API server's form, and is parsed completely.
 std::optional<std::string> what_is_read(std::string_view text) {
   JsonWalk walk(text);
   std::string out;
@@ -77,7 +77,7 @@ bool any_started(const json::value& pod) {
   return false;
 }
 
-/// The digits of "2026-01-01T23:59:59Z".
+/// The digits of "2026-01-01T23:59:59Z" as one number.
 std::int64_t moment(const std::string& rfc3339) {
   std::int64_t number = 0;
   for (const char c : rfc3339.substr(0, 19)) {
@@ -104,7 +104,7 @@ Result<ClusterPod> parse_cluster_pod(std::string_view text) {
   ClusterPod pod;
   CARVE_TRY(pod.ask, pod_ask_from(value));
   if (pod.ask.name.empty() || pod.ask.uid.empty())
-    return fail(Code::kInvalidArgument, "Pod: without metadata.name or metadata.uid");
+    return fail(Code::kInvalidArgument, "Pod: metadata.name or metadata.uid is missing");
   pod.version = read::text(value, "metadata.resourceVersion");
   pod.record = read::text_named(read::at(value, "metadata.annotations"), kRecordAnnotation);
   pod.node = read::text(value, "spec.nodeName");

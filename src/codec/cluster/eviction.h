@@ -7,11 +7,12 @@
 
 namespace carve::codec {
 
-/// The body of POST pods/<name>/eviction: of this very pod (its UID is a precondition). `dry`: asks only whether it
-/// would be allowed.
+/// The body of POST pods/<name>/eviction for this pod (its UID is a precondition). `dry`: only asks whether the
+/// eviction would be allowed.
 [[nodiscard]] std::string eviction_body(const ClusterPod& pod, bool dry);
 
-/// A merge patch of pods/<name>/status of this very pod: others go on that node for it; empty: nobody does.
+/// A merge patch of pods/<name>/status of this pod: it nominates `node`, on which victims are evicted for it; empty: no
+/// node.
 [[nodiscard]] std::string nomination_patch(const ClusterPod& pod, std::string_view node);
 
 }  // namespace carve::codec

@@ -14,7 +14,7 @@ Result<Workload> parse_workload(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "workload"));
   Workload workload;
   workload.name = read::text(value, "metadata.name");
-  if (workload.name.empty()) return fail(Code::kInvalidArgument, "workload: without metadata.name");
+  if (workload.name.empty()) return fail(Code::kInvalidArgument, "workload: metadata.name is missing");
   const bool everywhere = read::at(value, "status.desiredNumberScheduled") != nullptr;
   workload.wanted = read::number(value, everywhere ? "status.desiredNumberScheduled" : "spec.replicas");
   workload.ready = read::number(value, everywhere ? "status.numberReady" : "status.readyReplicas");
@@ -65,7 +65,7 @@ ServerVersion parse_server_version(std::string_view text) {
   if (!value) return {};
   ServerVersion version;
   version.text = read::text(*value, "gitVersion");
-  const auto minor = read::text(*value, "minor");  // "36", of some vendors "36+"
+  const auto minor = read::text(*value, "minor");  // "36"; some vendors write "36+"
   int number = -1;
   if (std::from_chars(minor.data(), minor.data() + minor.size(), number).ec == std::errc()) version.minor = number;
   return version;

@@ -6,33 +6,33 @@
 
 #include "base/result.h"
 
-// What a doctor reads of an installation's own objects. Tolerant: what is missing reads as nothing.
+// The objects of an installation that `carve doctor` reads. Tolerant: what is missing reads as empty.
 namespace carve::codec {
 
-/// A Deployment or a DaemonSet: how many pods it wants, and how many are ready.
+/// A Deployment or a DaemonSet: the number of desired pods and of ready pods.
 struct Workload {
   std::string name;
   std::int64_t wanted = 0;
   std::int64_t ready = 0;
-  std::int64_t updated = 0;  // as its template is now
+  std::int64_t updated = 0;  // pods with the current template
 };
 
-///   errors  kInvalidArgument: no JSON, or without a name
+///   errors  kInvalidArgument: not JSON, or without a name
 [[nodiscard]] Result<Workload> parse_workload(std::string_view text);
 
-/// Of a Pod or a Node: its condition Ready is True.
+/// For a Pod or a Node: true when its condition Ready is True.
 [[nodiscard]] bool is_ready(std::string_view text);
 
-/// Of a Node: status.allocatable of a resource, as the API server writes it; empty: none.
+/// For a Node: status.allocatable of a resource, as the API server writes it; empty: none.
 [[nodiscard]] std::string allocatable_of(std::string_view node, std::string_view resource);
 
-/// Of a Node: a label says that it has NVIDIA's cards, of Carve's own or of those that others put on nodes.
+/// For a Node: true when a label, Carve's or another tool's, says that it has NVIDIA cards.
 [[nodiscard]] bool labelled_with_cards(std::string_view node);
 
-/// Of a webhook configuration: every webhook of it has a caBundle (and there is one).
+/// For a webhook configuration: true when it has webhooks and each of them has a caBundle.
 [[nodiscard]] bool has_authority(std::string_view webhook_configuration);
 
-/// Of GET /version: "1.36.3", and the minor, -1 when it cannot be read.
+/// For GET /version: "1.36.3", and its minor version, -1 when it cannot be read.
 struct ServerVersion {
   std::string text;
   int minor = -1;

@@ -8,7 +8,7 @@
 namespace carve::codec {
 namespace {
 
-TEST(Installation, ADeploymentAndADaemonSetSayHowManyAreReady) {
+TEST(Installation, ReadsTheReadyPodsOfADeploymentAndADaemonSet) {
   const auto deployment = parse_workload(
       R"({"metadata":{"name":"carve-control"},"spec":{"replicas":2},)"
       R"("status":{"readyReplicas":1,"updatedReplicas":2}})");
@@ -43,7 +43,7 @@ TEST(Installation, AResourcesNameHasDotsAndASlash) {
   EXPECT_EQ(allocatable_of("{", "amd.com/gpu"), "");
 }
 
-TEST(Installation, WhoHasCardsByALabelOfAnybody) {
+TEST(Installation, ALabelOfAnyToolShowsThatANodeHasCards) {
   const auto labelled = [](const std::string& label) {
     return labelled_with_cards(R"({"metadata":{"labels":{"kubernetes.io/os":"linux",)" + label + "}}}");
   };
@@ -60,14 +60,14 @@ TEST(Installation, WhoHasCardsByALabelOfAnybody) {
   EXPECT_FALSE(labelled_with_cards("{"));
 }
 
-TEST(Installation, EveryWebhookNeedsItsAuthority) {
+TEST(Installation, EveryWebhookNeedsACaBundle) {
   EXPECT_TRUE(has_authority(R"({"webhooks":[{"clientConfig":{"caBundle":"QQ=="}}]})"));
   EXPECT_FALSE(has_authority(R"({"webhooks":[{"clientConfig":{"caBundle":"QQ=="}},{"clientConfig":{}}]})"));
   EXPECT_FALSE(has_authority(R"({"webhooks":[]})"));
   EXPECT_FALSE(has_authority("{"));
 }
 
-TEST(Installation, TheServersVersionAlsoAsVendorsWriteIt) {
+TEST(Installation, ReadsTheServersVersionAlsoInVendorsForms) {
   EXPECT_EQ(parse_server_version(R"({"major":"1","minor":"36","gitVersion":"v1.36.3"})").minor, 36);
   EXPECT_EQ(parse_server_version(R"({"minor":"30+","gitVersion":"v1.30.4-gke.1"})").minor, 30);
   EXPECT_EQ(parse_server_version(R"({"minor":"30+","gitVersion":"v1.30.4-gke.1"})").text, "v1.30.4-gke.1");
@@ -89,7 +89,7 @@ TEST(Lease, IsReadBackAsWritten) {
   EXPECT_FALSE(parse_lease("{"));
 }
 
-TEST(Lease, NumbersAreKeptWithinWhatCanBeUsed) {
+TEST(Lease, NumbersAreLimitedToTheUsableRange) {
   const auto read = [](const std::string& seconds, const std::string& transitions) {
     const auto lease = parse_lease(R"({"metadata":{"name":"l"},"spec":{"leaseDurationSeconds":)" + seconds +
                                    R"(,"leaseTransitions":)" + transitions + "}}");
@@ -100,7 +100,7 @@ TEST(Lease, NumbersAreKeptWithinWhatCanBeUsed) {
   EXPECT_EQ(read("-1", "-1"), std::pair(std::int64_t{0}, std::int64_t{0}));
 }
 
-TEST(Notes, WhatIsReadOfAnObject) {
+TEST(Notes, ReadsTheIdentityOfAnObject) {
   EXPECT_EQ(config_map_value(R"({"data":{"policy.conf":"x"}})", "policy.conf"), "x");
   EXPECT_EQ(config_map_value(R"({"data":{"policy.conf":"x"}})", "other"), "");
   EXPECT_EQ(config_map_value("{", "x"), "");
@@ -109,7 +109,7 @@ TEST(Notes, WhatIsReadOfAnObject) {
   EXPECT_EQ(read_object_name("{").name, "");
 }
 
-TEST(Notes, TheSchedulersLastWordIsTheNewestOfItsEvents) {
+TEST(Notes, TheSchedulersLastMessageIsTheNewestOfItsEvents) {
   const auto event = [](const std::string& reason, const std::string& times, const std::string& message) {
     return R"({"reason":")" + reason + R"(",)" + times + R"(,"message":")" + message + R"("})";
   };
@@ -130,7 +130,7 @@ TEST(Notes, TheSchedulersLastWordIsTheNewestOfItsEvents) {
   EXPECT_EQ(scheduler_word({pulled}), "");
 }
 
-TEST(Installation, HowOldALeaseIs) {
+TEST(Installation, ReadsTheAgeOfALease) {
   Lease lease;
   EXPECT_EQ(seconds_since_renewal(lease, 0), std::nullopt);
   lease.renewed = "2026-11-21T10:00:00.123456Z";

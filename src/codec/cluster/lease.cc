@@ -14,7 +14,7 @@ Result<Lease> parse_lease(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "Lease"));
   Lease lease;
   lease.name = read::text(value, "metadata.name");
-  if (lease.name.empty()) return fail(Code::kInvalidArgument, "Lease: without metadata.name");
+  if (lease.name.empty()) return fail(Code::kInvalidArgument, "Lease: metadata.name is missing");
   lease.space = read::text(value, "metadata.namespace");
   lease.version = read::text(value, "metadata.resourceVersion");
   lease.holder = read::text(value, "spec.holderIdentity");

@@ -9,12 +9,12 @@
 
 namespace carve::codec {
 
-/// A Lease (coordination.k8s.io/v1): who leads.
+/// A coordination.k8s.io/v1 Lease: which replica leads.
 struct Lease {
   std::string space;
   std::string name;
-  std::string version;  // resourceVersion; empty: to be made
-  std::string holder;   // empty: nobody
+  std::string version;  // resourceVersion; empty: to be created
+  std::string holder;   // empty: no holder
   std::int64_t seconds = 0;
   std::string acquired;  // RFC 3339 with microseconds
   std::string renewed;
@@ -23,11 +23,11 @@ struct Lease {
 };
 
 /// Tolerant.
-///   errors  kInvalidArgument: no JSON, or without a name
+///   errors  kInvalidArgument: not JSON, or without a name
 [[nodiscard]] Result<Lease> parse_lease(std::string_view text);
-/// Seconds since it was renewed, by a clock that may differ from the writer's; nullopt: never, or not a time.
+/// Seconds since its renewal, by a clock that may differ from the writer's; nullopt: never renewed, or not a time.
 [[nodiscard]] std::optional<std::int64_t> seconds_since_renewal(const Lease& lease, std::int64_t now_unix_s);
-/// For create and replace; with `version` the server refuses when somebody else wrote meanwhile.
+/// For create and replace. With `version`, the server refuses when another client has written meanwhile.
 [[nodiscard]] std::string encode_lease(const Lease& lease);
 
 }  // namespace carve::codec

@@ -9,7 +9,7 @@ namespace {
 
 namespace read = json_read;
 
-/// RFC 3339 in UTC sorts as text. New events carry eventTime, old ones lastTimestamp, counted ones series.
+/// RFC 3339 in UTC sorts as text. New events have eventTime, old ones lastTimestamp, and repeated ones series.
 std::string time_of(const boost::json::value& event) {
   return std::max({read::text(event, "series.lastObservedTime"), read::text(event, "lastTimestamp"),
                    read::text(event, "eventTime")});

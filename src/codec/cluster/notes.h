@@ -6,20 +6,20 @@
 
 namespace carve::codec {
 
-/// A ConfigMap's value of that key; empty: there is none.
+/// The value of that key in a ConfigMap; empty: there is none.
 [[nodiscard]] std::string config_map_value(std::string_view text, std::string_view key);
 
-/// Which object a text is, for an event about it.
+/// The identity of an object, for an event about it.
 struct ObjectName {
   std::string space;
   std::string name;
   std::string uid;
   std::string version;  // resourceVersion
 };
-/// Empty where it is no JSON.
+/// Empty where the text is not JSON.
 [[nodiscard]] ObjectName read_object_name(std::string_view text);
 
-/// What a scheduler said last among a pod's Events: the newest FailedScheduling or Scheduled; empty: nothing.
+/// The last message of a scheduler among a pod's Events: the newest FailedScheduling or Scheduled; empty: none.
 [[nodiscard]] std::string scheduler_word(const std::vector<std::string>& events);
 
 }  // namespace carve::codec

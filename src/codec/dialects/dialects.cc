@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 1> kGpushare = {"aliyun.com/gpu-mem"};
 constexpr std::array<std::string_view, 1> kGpushareCounts = {"aliyun.com/gpu-count"};
 constexpr std::array<std::string_view, 1> kNvidia = {"nvidia.com/gpu"};
 
-// What an extender of gpushare writes when it binds, and what the inspect tools of the field read.
+// What the gpushare extender writes when it binds, and what its inspect tools read.
 constexpr std::array<std::string_view, 6> kGpushareShown = {
     "ALIYUN_COM_GPU_MEM_IDX",         "ALIYUN_COM_GPU_MEM_DEV",
     "ALIYUN_COM_GPU_MEM_POD",         "ALIYUN_COM_GPU_MEM_ASSIGNED",
@@ -33,7 +33,7 @@ constexpr std::array<Dialect, 3> kDialects = {{
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
 
-/// 4096 and 4Ki are one amount; the API server keeps both spellings.
+/// True for equal amounts with different spellings, such as 4096 and 4Ki; the API server keeps both.
 bool same_amount(const std::string& a, const std::string& b) {
   if (a == b) return true;
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
@@ -42,8 +42,8 @@ bool same_amount(const std::string& a, const std::string& b) {
   return x && y && *x == *y;
 }
 
-/// The value of a resource name that is written as the API server wants extended resources: limits,
-/// and requests, if any, equal. nullopt: not written.
+/// The value of a resource name, which must be set as the API server requires it for extended resources: in limits, and
+/// with an equal value in requests, if any. nullopt: not set.
 std::optional<std::string> value_of(const ContainerAsk& container, std::string_view name,
                                     std::vector<Error>* errors) {
   const std::string key(name);
@@ -54,21 +54,21 @@ std::optional<std::string> value_of(const ContainerAsk& container, std::string_v
     errors->push_back(
         {Code::kInvalidArgument,
          fmt::format(
-             "{}: \"{}\" stands in requests only; write it in limits (requests may repeat it)",
+             "{}: \"{}\" is set only in requests; set it in limits (requests may repeat it)",
              name, request->second.substr(0, 64))});
     return std::nullopt;
   }
   if (request != container.requests.end() && !same_amount(request->second, limit->second)) {
     errors->push_back(
         {Code::kInvalidArgument,
-         fmt::format("{}: requests say \"{}\", limits \"{}\"; they have to be equal", name,
+         fmt::format("{}: requests has \"{}\", limits has \"{}\"; they must be equal", name,
                      request->second.substr(0, 64), limit->second.substr(0, 64))});
     return std::nullopt;
   }
   return limit->second;
 }
 
-/// Zero of everything is the same as not asking: charts write it as a default.
+/// Zero for all names equals no request: charts set it as a default.
 bool asks(const std::map<std::string_view, std::string>& values) {
   for (const auto& [name, value] : values) {
     if (value != "0") return true;
@@ -76,14 +76,14 @@ bool asks(const std::map<std::string_view, std::string>& values) {
   return false;
 }
 
-/// The tenant's preferences, for all containers alike.
+/// Applies the tenant's preferences, which are the same for all containers.
 void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   if (const auto share = pod.annotations.find(std::string(kShareAnnotation));
       share != pod.annotations.end()) {
     const auto read = share_class_from(share->second);
     if (!read) {
       errors->push_back({Code::kInvalidArgument,
-                         fmt::format("{}: \"{}\" is no class; legal are {}", kShareAnnotation,
+                         fmt::format("{}: \"{}\" is not a class; legal: {}", kShareAnnotation,
                                      share->second.substr(0, 64), kShareClassWords)});
     } else if (!request->whole) {
       request->share = *read;
@@ -96,23 +96,23 @@ void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
       request->priority = *read;
     } else {
       errors->push_back({Code::kInvalidArgument,
-                         fmt::format("{}: \"{}\" is no class; legal are {}", kPriorityAnnotation,
+                         fmt::format("{}: \"{}\" is not a class; legal: {}", kPriorityAnnotation,
                                      first->second.substr(0, 64), kPriorityClassWords)});
     }
   }
 }
 
-/// What one container asks for, and where it must stand.
-struct Spoken {
+/// A container's request, and whether it must share its cards with the others.
+struct ContainerRequest {
   Request request;
   bool together = false;
 };
 
-/// One container; nullopt: nothing of ours.
-std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk& pod,
-                                      const DialectSettings& settings, std::vector<Error>* errors) {
-  std::optional<Spoken> found;
-  const Dialect* spoken = nullptr;
+/// Reads one container; nullopt: it requests nothing of Carve's.
+std::optional<ContainerRequest> read_container(const ContainerAsk& container, const PodAsk& pod,
+                                               const DialectSettings& settings, std::vector<Error>* errors) {
+  std::optional<ContainerRequest> found;
+  const Dialect* used = nullptr;
   for (const Dialect& dialect : kDialects) {
     if (dialect.read == read_nvidia && !settings.nvidia_by_slots) continue;
     std::map<std::string_view, std::string> values;
@@ -120,13 +120,13 @@ std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk
       if (auto value = value_of(container, name, errors)) values[name] = std::move(*value);
     }
     if (!asks(values)) continue;
-    if (spoken != nullptr) {
+    if (used != nullptr) {
       errors->push_back({Code::kInvalidArgument,
-                         fmt::format("{} beside {}: one container asks in one spelling",
-                                     dialect.resources.front(), spoken->resources.front())});
+                         fmt::format("{} together with {}: one container must use one dialect",
+                                     dialect.resources.front(), used->resources.front())});
       continue;
     }
-    spoken = &dialect;
+    used = &dialect;
     auto request = dialect.read(Words(std::move(values)), pod, settings);
     if (!request) {
       errors->push_back(request.error());
@@ -136,7 +136,7 @@ std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk
     prefer(pod, &*request, errors);
     const std::vector<Error> illegal = validate(*request);
     errors->insert(errors->end(), illegal.begin(), illegal.end());
-    found = Spoken{std::move(*request), dialect.together};
+    found = ContainerRequest{std::move(*request), dialect.together};
   }
   return found;
 }
@@ -182,13 +182,13 @@ Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSet
   std::vector<Error> all;
   for (const ContainerAsk& container : pod.containers) {
     std::vector<Error> errors;
-    auto spoken = read_container(container, pod, settings, &errors);
+    auto read = read_container(container, pod, settings, &errors);
     for (Error& error : errors) error.what = "container " + container.name + ": " + error.what;
     all.insert(all.end(), errors.begin(), errors.end());
-    if (!spoken || !errors.empty()) continue;
+    if (!read || !errors.empty()) continue;
     const Phase phase = container.kind == ContainerKind::kInit ? Phase::kInit : Phase::kRun;
-    const std::string group = spoken->together ? spoken->request.dialect : "";
-    parts.push_back({container.name, phase, std::move(spoken->request), group});
+    const std::string group = read->together ? read->request.dialect : "";
+    parts.push_back({container.name, phase, std::move(read->request), group});
   }
   CARVE_TRY_VOID(joined(all));
   return parts;

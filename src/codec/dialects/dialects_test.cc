@@ -30,7 +30,7 @@ std::string meaning(const PodAsk& pod, const DialectSettings& settings = {}) {
   return text;
 }
 
-TEST(Dialects, EverySpellingHasItsMeaning) {
+TEST(Dialects, EveryDialectHasItsMeaning) {
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu-memory", "4096"}, {"elasticgpu.io/gpu-core", "30"}})),
             "c=4 GiB, compute 30, burst");
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu-memory", "256"}})), "c=256 MiB, besteffort");
@@ -39,28 +39,28 @@ TEST(Dialects, EverySpellingHasItsMeaning) {
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu", "2"}, {"elasticgpu.io/gpu-core", "30"}})),
             "c=2 cards × (30% of the memory, compute 30, burst)");
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu-memory", "4k"}})), "c=3.9 GiB, besteffort")
-      << "what the API server makes of 4000";
+      << "the API server's form of 4000";
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "3"}})), "c=3 GiB, besteffort");
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "512"}}), {Bytes::mib(1), true}),
             "c=512 MiB, besteffort");
   EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "2"}})), "c=2 whole cards");
   EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "2"}}), {Bytes::gib(1), false}), "")
-      << "another's on this installation";
+      << "another plugin serves it in this installation";
   EXPECT_EQ(meaning(pod({{"cpu", "2"}, {"memory", "1Gi"}})), "");
-  EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "0"}})), "") << "zero is what charts write for none";
+  EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "0"}})), "") << "charts write zero for none";
 }
 
-TEST(Dialects, GpushareSpreadsOverTheCardsOfItsLabel) {
+TEST(Dialects, GpushareSpreadsOverTheNumberOfCardsInItsLabel) {
   PodAsk many = pod({{"aliyun.com/gpu-mem", "8"}});
   many.labels["aliyun.com/gpu-count"] = "2";
   EXPECT_EQ(meaning(many), "c=2 cards × (4 GiB, besteffort)");
   many.containers[0].limits["aliyun.com/gpu-mem"] = "9";
   EXPECT_EQ(meaning(many),
-            "container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are "
+            "container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal: "
             "multiples of 2");
 }
 
-TEST(Dialects, EveryContainerIsReadForItself) {
+TEST(Dialects, EveryContainerIsReadSeparately) {
   PodAsk two = pod({{"nvidia.com/gpu", "2"}});
   two.containers.push_back({"d", ContainerKind::kMain, {}, {{"aliyun.com/gpu-mem", "1"}}});
   two.containers.push_back({"plain", ContainerKind::kMain, {}, {}});
@@ -74,42 +74,42 @@ TEST(Dialects, EveryContainerIsReadForItself) {
   EXPECT_EQ((*parts)[0].together, "");
   EXPECT_EQ((*parts)[1].together, "gpushare") << "its containers share one card";
   EXPECT_EQ((*parts)[2].phase, Phase::kInit);
-  EXPECT_EQ((*parts)[3].phase, Phase::kRun) << "a sidecar runs beside the others";
+  EXPECT_EQ((*parts)[3].phase, Phase::kRun) << "a sidecar runs concurrently with the others";
 }
 
-TEST(Dialects, NonsenseIsRefusedWithFieldValueUnitAndWhatIsLegal) {
+TEST(Dialects, IllegalRequestsAreRefusedWithFieldValueUnitAndLegalValues) {
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "10G"}})),
-            "container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal are 1 to "
+            "container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal: 1 to "
             "4096 GiB");
   EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5500m"}})), HasSubstr("is not a whole number"))
-      << "what the API server makes of 5.5";
+      << "the API server's form of 5.5";
   EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5.5"}})),
               HasSubstr("\"5.5\" is not a whole number"));
   EXPECT_THAT(meaning(pod({{"elasticgpu.io/gpu-core", "150"}})), HasSubstr("150"));
   EXPECT_THAT(
       meaning(pod({{"elasticgpu.io/gpu-core", "200"}, {"elasticgpu.io/gpu-memory", "4096"}})),
-      HasSubstr("stands alone"));
+      HasSubstr("cannot be combined"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "17"}})), HasSubstr("1 to 16 whole cards"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "-1"}})), HasSubstr("nvidia.com/gpu"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "3"}})),
-              HasSubstr("one spelling"));
+              HasSubstr("one dialect"));
 }
 
-TEST(Dialects, RequestsAloneAndRequestsThatDifferAreRefused) {
+TEST(Dialects, RequestsWithoutLimitsOrDifferentFromThemAreRefused) {
   PodAsk one = of({"c", ContainerKind::kMain, {{"nvidia.com/gpu", "1"}}, {}});
   EXPECT_EQ(meaning(one),
-            "container c: nvidia.com/gpu: \"1\" stands in requests only; write it in limits "
+            "container c: nvidia.com/gpu: \"1\" is set only in requests; set it in limits "
             "(requests may repeat it)");
   one.containers[0].limits["nvidia.com/gpu"] = "2";
   EXPECT_EQ(meaning(one),
-            "container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be equal");
+            "container c: nvidia.com/gpu: requests has \"1\", limits has \"2\"; they must be equal");
   PodAsk twice = of({"c", ContainerKind::kMain, {{"aliyun.com/gpu-mem", "1024"}}, {{"aliyun.com/gpu-mem", "1Ki"}}});
-  EXPECT_EQ(meaning(twice), "c=1 TiB, besteffort") << "equal is what is equal, not what is spelled the same";
+  EXPECT_EQ(meaning(twice), "c=1 TiB, besteffort") << "amounts are compared, not spellings";
   one.containers[0].requests["nvidia.com/gpu"] = "2";
   EXPECT_EQ(meaning(one), "c=2 whole cards");
 }
 
-TEST(Dialects, PreferencesAreAnnotationsWithKnownWords) {
+TEST(Dialects, PreferencesAreAnnotationsWithLegalValues) {
   PodAsk one = pod({{"elasticgpu.io/gpu-memory", "4096"}, {"elasticgpu.io/gpu-core", "30"}});
   one.annotations = {{"elasticgpu.io/share-class", "fixed"},
                      {"elasticgpu.io/priority-class", "online"}};
@@ -120,13 +120,13 @@ TEST(Dialects, PreferencesAreAnnotationsWithKnownWords) {
   one.annotations = {{"elasticgpu.io/share-class", "most"},
                      {"elasticgpu.io/priority-class", "first"}};
   EXPECT_EQ(meaning(one),
-            "container c: elasticgpu.io/share-class: \"most\" is no class; legal are fixed, burst "
+            "container c: elasticgpu.io/share-class: \"most\" is not a class; legal: fixed, burst "
             "or besteffort; "
-            "container c: elasticgpu.io/priority-class: \"first\" is no class; legal are online, "
+            "container c: elasticgpu.io/priority-class: \"first\" is not a class; legal: online, "
             "standard or offline");
 }
 
-TEST(Dialects, OnlyAPodWithSlotsAsksCarve) {
+TEST(Dialects, OnlyAPodWithSlotsRequestsCardsOfCarve) {
   const auto asks = [](const Amounts& limits) { return requests_by_slots(pod(limits), {}); };
   const Amounts whole{{"nvidia.com/gpu", "2"}};
   const auto with = [](Amounts limits, const std::string& slots) {
@@ -142,10 +142,10 @@ TEST(Dialects, OnlyAPodWithSlotsAsksCarve) {
   EXPECT_FALSE(asks(with({{"nvidia.com/gpu", "two"}}, "1")));
 }
 
-TEST(Dialects, ANameIsWhoseNodesShowItOrPodsAskInIt) {
+TEST(Dialects, ANameBelongsToTheDialectOfRequestsOrNodes) {
   EXPECT_EQ(dialect_of("elasticgpu.io/gpu-core")->name, "native");
   EXPECT_EQ(dialect_of("aliyun.com/gpu-mem")->name, "gpushare");
-  EXPECT_EQ(dialect_of("aliyun.com/gpu-count")->name, "gpushare") << "nobody asks in it; who serves it is that plugin";
+  EXPECT_EQ(dialect_of("aliyun.com/gpu-count")->name, "gpushare") << "not requested; its plugin is gpushare";
   EXPECT_EQ(dialect_of("nvidia.com/gpu")->name, "nvidia");
   EXPECT_EQ(dialect_of("elasticgpu.io/slot"), nullptr);
 }
@@ -168,14 +168,14 @@ TEST(PodAskJson, IsReadAsTheApiServerWritesIt) {
   EXPECT_TRUE(parse_pod_ask("{}"));
 }
 
-TEST(Dialects, WhatIsWrongIsQuotedUpToALimit) {
+TEST(Dialects, AFaultyValueIsQuotedUpToALimit) {
   const std::string longest(100, 'z');
   const auto quoted = [](const PodAsk& ask) {
     const std::string what = meaning(ask);
     return std::count(what.begin(), what.end(), 'z');
   };
   const std::string memory = "elasticgpu.io/gpu-memory";
-  EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, longest}}, {}})), 64) << "in requests only";
+  EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, longest}}, {}})), 64) << "only in requests";
   EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, longest}}, {{memory, "4096"}}})), 64);
   EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, "4096"}}, {{memory, longest}}})), 64);
   for (const char* annotation : {"elasticgpu.io/share-class", "elasticgpu.io/priority-class"}) {
@@ -185,7 +185,7 @@ TEST(Dialects, WhatIsWrongIsQuotedUpToALimit) {
   }
 }
 
-TEST(Dialects, AnAmountOfGpushareIsThatOfTheLargestCardAtMost) {
+TEST(Dialects, AGpushareAmountIsAtMostTheLargestCard) {
   const auto amount = [](std::uint64_t gib, const std::string& cards) {
     PodAsk ask = pod({{"aliyun.com/gpu-mem", std::to_string(gib)}});
     ask.labels["aliyun.com/gpu-count"] = cards;
@@ -197,10 +197,10 @@ TEST(Dialects, AnAmountOfGpushareIsThatOfTheLargestCardAtMost) {
   EXPECT_FALSE(amount(2 * 4096 + 2, "2"));
   EXPECT_TRUE(amount(16, "16"));
   EXPECT_FALSE(amount(17, "17"));
-  EXPECT_FALSE(amount(17, "2")) << "not in equal parts";
+  EXPECT_FALSE(amount(17, "2")) << "not divisible into equal parts";
 }
 
-TEST(Dialects, AnAmountOfNativeMemoryIsAtMostFourTebibytes) {
+TEST(Dialects, ANativeAmountOfMemoryIsAtMostFourTebibytes) {
   const auto reads = [](const std::string& name, const std::string& amount) {
     return requests_of(pod({{name, amount}}), {}).has_value();
   };

@@ -6,8 +6,8 @@
 #include "codec/dialects/projection.h"
 #include "codec/quantity.h"
 
-// aliyun.com/gpu-mem in the installation's unit, memory alone: compute is what the neighbours
-// leave, as it is there. The label aliyun.com/gpu-count spreads the amount over so many cards.
+// aliyun.com/gpu-mem in the installation's unit, memory only: compute is what the neighbours leave, as with gpushare
+// itself. The label aliyun.com/gpu-count spreads the amount over that number of cards.
 namespace carve::codec {
 namespace {
 
@@ -15,15 +15,13 @@ constexpr std::string_view kMemory = "aliyun.com/gpu-mem";
 constexpr std::string_view kCount = "aliyun.com/gpu-count";
 constexpr Bytes kMostOfACard = Bytes::gib(4096);
 
-/// What the pod's gpushare parts come to on its cards, in the order of the record, in the dialect's
-/// unit.
+/// The sums of the pod's gpushare parts on its cards, in the order of the record, in the dialect's unit.
 struct Totals {
   std::vector<const CountedCard*> cards;
   std::uint64_t pod = 0;
 };
 
-/// On each card the larger of any init container and the sum of the others, as the ledger counts
-/// it.
+/// On each card the larger of the largest init container and the sum of the others, as in the ledger.
 Totals totals_of(const Shown& shown) {
   Totals totals;
   const Bytes unit = shown.settings.gpushare_unit;
@@ -50,8 +48,7 @@ Totals totals_of(const Shown& shown) {
   return totals;
 }
 
-/// {"<container>":{"<card>":<amount>}}: by the indexes of both, as the newer tools of the field
-/// read it.
+/// {"<container>":{"<card>":<amount>}}, by the indexes of both, as gpushare's newer tools read it.
 std::string allocation_of(const Shown& shown) {
   std::string out;
   for (std::size_t i = 0; i < shown.containers.size(); ++i) {
@@ -71,10 +68,10 @@ std::string allocation_of(const Shown& shown) {
   return out.empty() ? out : "{" + out + "}";
 }
 
-/// Index, size and share of the one card, or what can be said of several.
+/// Writes index, size and share of a single card, or what can be written for several.
 void put_common(const Shown& shown, const Totals& totals, Texts* texts) {
   const CountedCard& first = *totals.cards.front();
-  // Readers take it for one number: for several cards there is none.
+  // Readers expect a single number, which does not exist for several cards.
   if (totals.cards.size() == 1 && first.index >= 0)
     (*texts)["ALIYUN_COM_GPU_MEM_IDX"] = std::to_string(first.index);
   (*texts)["ALIYUN_COM_GPU_MEM_DEV"] =
@@ -84,8 +81,8 @@ void put_common(const Shown& shown, const Totals& totals, Texts* texts) {
 
 }  // namespace
 
-/// ASSIGNED is true from the start: with the Binding the decision is made, and no plugin has to
-/// find the pod by its size.
+/// ASSIGNED is true from the start: the decision is final with the Binding, and no plugin needs to find the pod by its
+/// size.
 Texts show_gpushare(const Shown& shown) {
   Texts texts;
   const Totals totals = totals_of(shown);
@@ -99,9 +96,8 @@ Texts show_gpushare(const Shown& shown) {
   return texts;
 }
 
-/// Plain whole numbers in one unit: programs compute CONTAINER / DEV. The card itself stands in
-/// ALIYUN_COM_GPU_VISIBLE_DEVICES by its UUID, since NVIDIA_VISIBLE_DEVICES would be obeyed by
-/// another runtime.
+/// Plain whole numbers in one unit: programs compute CONTAINER / DEV. The card's UUID is in
+/// ALIYUN_COM_GPU_VISIBLE_DEVICES, because another runtime would act on NVIDIA_VISIBLE_DEVICES.
 Texts environment_of_gpushare(const Shown& shown, const RecordPart& part) {
   Texts texts;
   const Totals totals = totals_of(shown);
@@ -134,7 +130,7 @@ Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
   if (amount && *amount % cards != 0) {
     errors.push_back(
         {Code::kInvalidArgument,
-         fmt::format("{}: {} {} cannot be divided among {} cards; legal are multiples of {}",
+         fmt::format("{}: {} {} cannot be divided among {} cards; legal: multiples of {}",
                      kMemory, *amount, unit, cards, cards)});
   }
   CARVE_TRY_VOID(joined(errors));

@@ -1,4 +1,4 @@
-// What users of gpushare have, through the engine: whether it fits, on which card, and what every container holds.
+// What users of gpushare get, through the engine: whether a pod fits, on which card, and what every container holds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ class Gpushare : public testing::Test {
     for (int i = 0; i < 2; ++i) {
       Card card;
       card.id = CardId("GPU-" + std::to_string(i));
-      card.memory = Bytes::mib(16160);  // 15 GiB and a rest that the dialect cannot name
+      card.memory = Bytes::mib(16160);  // 15 GiB and a remainder that the dialect cannot express
       ASSERT_TRUE(ledger.put_card(card));
       cards.push_back({card.id, i, card.memory});
     }
@@ -30,7 +30,7 @@ class Gpushare : public testing::Test {
     }
     return ask;
   }
-  /// As control binds it; what it refuses is the text.
+  /// Places the pod as control binds it; returns the error text if it is refused.
   std::string place(const PodAsk& ask, const PolicyRow& policy = kPolicies[0]) {
     const auto parts = requests_of(ask, {});
     if (!parts) return parts.error().what;
@@ -45,19 +45,19 @@ class Gpushare : public testing::Test {
   Record record;
 };
 
-TEST_F(Gpushare, TheStatefulSetOfTheFieldPacksOnOneCard) {  // R5-2
+TEST_F(Gpushare, APublishedStatefulSetPacksOnOneCard) {  // R5-2
   for (const char* replica : {"binpack-0", "binpack-1", "binpack-2"}) EXPECT_EQ(place(pod(replica, {"3"})), "0");
-  EXPECT_EQ(place(pod("seven", {"7"})), "1") << "6 are left on the first";
+  EXPECT_EQ(place(pod("seven", {"7"})), "1") << "6 GiB are left on the first card";
   EXPECT_EQ(place(pod("six", {"6"})), "0");
 }
 
-TEST_F(Gpushare, ContainersOfOnePodShareItsCardAndHoldTheirOwn) {  // R5-4
+TEST_F(Gpushare, TheContainersOfAPodShareItsCardWithSeparateLimits) {  // R5-4
   EXPECT_EQ(place(pod("a", {"13"})), "0");
   EXPECT_EQ(place(pod("b", {"14"})), "1");
   EXPECT_EQ(place(pod("c", {"1", "2"})),
             "parts c0, c1 on the same cards: no room for 3 GiB, besteffort: 2 cards: "
             "largest free slice 2.7 GiB < 3 GiB")
-      << "apart they would fit; there they may not be";
+      << "they would fit on separate cards, which is not allowed";
   EXPECT_EQ(ledger.remove_owner({OwnerKind::kPod, "b"}), 1U);
   EXPECT_EQ(place(pod("c", {"1", "2"})), "1");
   EXPECT_EQ(environment(record, "c0", cards, {})["ALIYUN_COM_GPU_MEM_CONTAINER"], "1");
@@ -66,14 +66,14 @@ TEST_F(Gpushare, ContainersOfOnePodShareItsCardAndHoldTheirOwn) {  // R5-4
   EXPECT_EQ(ledger.find(CardId("GPU-1"))->slices.at(1).memory, Bytes::gib(2));
 }
 
-TEST_F(Gpushare, MemoryNeverGoesBelowZero) {  // what its own extender loses count of
+TEST_F(Gpushare, MemoryNeverGoesBelowZero) {  // its own extender loses track of this
   EXPECT_EQ(place(pod("a", {"15"})), "0");
   EXPECT_EQ(place(pod("b", {"15"})), "1");
   EXPECT_THAT(place(pod("c", {"1"})), HasSubstr("no room for 1 GiB"));
   EXPECT_TRUE(ledger.audit());
 }
 
-TEST_F(Gpushare, TheSameNameAgainIsAnotherPod) {  // R5-13: deleted and made again at once
+TEST_F(Gpushare, APodWithTheSameNameIsAnotherPod) {  // R5-13: deleted and immediately re-created
   EXPECT_EQ(place(pod("first-uid", {"15"})), "0");
   EXPECT_EQ(ledger.remove_owner({OwnerKind::kPod, "first-uid"}), 1U);
   EXPECT_EQ(place(pod("second-uid", {"15"})), "0");

@@ -8,7 +8,7 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::uint64_t kHighest = 1023;  // no machine has more cards
+constexpr std::uint64_t kHighest = 1023;  // no machine has that many cards
 constexpr std::string_view kBlanks = " \t\r\n";
 
 }  // namespace
@@ -25,7 +25,7 @@ Result<std::set<int>> parse_unhealthy_gpus(std::string_view text) {
   while (!text.empty()) {
     const auto comma = text.find(',');
     const auto read = parse_count(kUnhealthyGpusKey, trimmed(text.substr(0, comma), kBlanks), 0, kHighest,
-                                  "(place of a card in the driver's list)");
+                                  "(position of a card in the driver's list)");
     if (!read) return tl::unexpected(read.error());
     indexes.insert(static_cast<int>(*read));
     if (comma == std::string_view::npos) break;

@@ -4,12 +4,13 @@
 #include "codec/dialects/run_request.h"
 
 // elasticgpu.io/gpu-memory (MiB of each card), elasticgpu.io/gpu-core (hundredths of each card),
-// elasticgpu.io/gpu (how many cards): the same three words as `carve run --memory --cores --cards`,
-// so they mean the same.
+// elasticgpu.io/gpu (number of cards): the three quantities of `carve run --memory --cores --cards`, with the same
+// meaning.
 namespace carve::codec {
 namespace {
 
-// 4 TiB: no card has that, and who writes bytes or a suffix by mistake is told at once instead of waiting for ever.
+// 4 TiB: no card has that much. A user who writes bytes or a suffix by mistake gets an error instead of a pod that
+// waits forever.
 constexpr std::uint64_t kMostMib = 1ULL << 22;
 
 }  // namespace

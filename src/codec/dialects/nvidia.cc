@@ -1,6 +1,6 @@
 #include "codec/dialects/dialect.h"
 
-// nvidia.com/gpu: whole cards, as NVIDIA's own device plugin gives them.
+// nvidia.com/gpu: whole cards, as NVIDIA's own device plugin serves them.
 namespace carve::codec {
 
 Result<Request> read_nvidia(const Words& words, const PodAsk&, const DialectSettings&) {

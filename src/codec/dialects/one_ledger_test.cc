@@ -1,5 +1,4 @@
-// Pods of all three dialects, mixed and at random, on one node: what comes of them is added up here once more, from the
-// slices alone.
+// Random mixes of pods of all three dialects on one node. This test adds up the results again, from the slices alone.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +14,7 @@ namespace {
 constexpr int kCards = 4;
 constexpr std::uint64_t kGib = 16;
 
-/// What one container of some dialect asks for.
+/// The request of one container in some dialect.
 ContainerAsk arbitrary(const std::string& name, std::mt19937& dice) {
   const auto up_to = [&dice](unsigned most) { return std::to_string(1 + dice() % most); };
   ContainerAsk ask{name, ContainerKind::kMain, {}, {}};
@@ -34,7 +33,7 @@ struct Sum {
   std::uint64_t bytes = 0;
   std::uint64_t guaranteed = 0;
   std::size_t holders = 0;
-  bool alone = false;  // somebody has the whole card
+  bool alone = false;  // one owner has the whole card
 };
 
 std::map<std::string, Sum> added_up(const std::map<std::string, std::vector<Slice>>& held) {
@@ -51,7 +50,7 @@ std::map<std::string, Sum> added_up(const std::map<std::string, std::vector<Slic
   return cards;
 }
 
-TEST(OneLedger, NoMixOfDialectsGivesACardAwayTwice) {
+TEST(OneLedger, NoMixOfDialectsOvercommitsACard) {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     std::mt19937 dice(seed);
     Ledger ledger;
@@ -77,7 +76,7 @@ TEST(OneLedger, NoMixOfDialectsGivesACardAwayTwice) {
       const Owner owner{OwnerKind::kPod, pod.uid};
       const auto& policy = kPolicies[dice() % kPolicies.size()];
       if (const auto placed = place_pod(ledger, links, owner, *parts, policy)) {
-        ASSERT_TRUE(ledger.add(*placed)) << "what was offered is booked";
+        ASSERT_TRUE(ledger.add(*placed)) << "a placement is accepted by the ledger";
         held[pod.uid] = *placed;
         ++placed_count;
       } else {

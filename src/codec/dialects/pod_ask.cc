@@ -11,7 +11,7 @@ namespace {
 namespace json = boost::json;
 using Texts = std::map<std::string, std::string>;
 
-/// Numbers as they would be written: a quantity 4 is "4".
+/// A number as text: a quantity 4 is "4".
 std::string text_of(const json::value& value) {
   return value.is_number() ? json::serialize(value) : json_read::text_of(&value);
 }
@@ -31,7 +31,7 @@ Result<void> add_containers(const json::value& pod_value, const std::string& pat
     ContainerAsk container;
     container.name = json_read::text(item, "name");
     if (container.name.empty())
-      return fail(Code::kInvalidArgument, "Pod: " + path + ": one without a name");
+      return fail(Code::kInvalidArgument, "Pod: " + path + ": an entry without a name");
     const bool stays = json_read::text(item, "restartPolicy") == "Always";
     container.kind = kind == ContainerKind::kInit && stays ? ContainerKind::kSidecar : kind;
     container.requests = texts(item, "resources.requests");
@@ -44,7 +44,7 @@ Result<void> add_containers(const json::value& pod_value, const std::string& pat
 }  // namespace
 
 Result<PodAsk> pod_ask_from(const json::value& value) {
-  if (!value.is_object()) return fail(Code::kInvalidArgument, "Pod: no JSON object");
+  if (!value.is_object()) return fail(Code::kInvalidArgument, "Pod: not a JSON object");
   PodAsk pod;
   pod.space = json_read::text(value, "metadata.namespace");
   pod.name = json_read::text(value, "metadata.name");

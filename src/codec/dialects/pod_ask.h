@@ -10,11 +10,11 @@
 
 namespace carve::codec {
 
-/// When a container runs: one at a time before all others, beside them from the start, or as one of
-/// them.
+/// When a container runs: kInit one at a time before all others, kSidecar concurrently with them from the start, kMain
+/// as one of them.
 enum class ContainerKind : std::uint8_t { kInit, kSidecar, kMain };
 
-/// One container, what its immutable spec says of resources: the quantities as they are written.
+/// The resources in the immutable spec of one container: the quantities as they are written.
 struct ContainerAsk {
   std::string name;
   ContainerKind kind = ContainerKind::kMain;
@@ -22,21 +22,19 @@ struct ContainerAsk {
   std::map<std::string, std::string> limits;
 };
 
-/// A Pod, what a dialect may read. Labels and annotations are a tenant's: they state preferences,
-/// or how many cards the amount of a container is spread over; they never say what is free or
-/// whose.
+/// The parts of a Pod that a dialect may read. Tenants write labels and annotations: these state preferences, or over
+/// how many cards the amount of a container is spread. They never decide what is free, or which pod owns it.
 struct PodAsk {
   std::string space;
   std::string name;
   std::string uid;
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
-  std::vector<ContainerAsk>
-      containers;  // ordinary init containers and sidecars first, as the spec lists them
+  std::vector<ContainerAsk> containers;  // ordinary init containers and sidecars first, in spec order
 };
 
-/// A Pod's JSON. Tolerant: what is missing is empty; a quantity may be a string or a number.
-///   errors  kInvalidArgument: no JSON object, or a container without a name
+/// Parses a Pod's JSON. Tolerant: what is missing is empty; a quantity may be a string or a number.
+///   errors  kInvalidArgument: not a JSON object, or a container without a name
 [[nodiscard]] Result<PodAsk> parse_pod_ask(std::string_view text);
 
 }  // namespace carve::codec

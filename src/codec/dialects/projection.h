@@ -9,33 +9,33 @@
 #include "core/model/card.h"
 #include "core/model/record.h"
 
-// What programs of the field expect to find on a placed pod and inside its containers. All of it is
-// a projection of the record: written by Carve, never read back by it.
+// What existing third-party programs expect on a placed pod and inside its containers. All of it is a projection of the
+// record: Carve writes it and never reads it back.
 namespace carve::codec {
 
-/// A card of the node that a pod is on, as the dialects of the field count it.
+/// A card of the pod's node, as other dialects number it.
 struct CountedCard {
   CardId id;
-  int index = -1;  // on its node, as the driver lists them; -1: not known
+  int index = -1;  // its position in the driver's list of the node; -1: unknown
   Bytes memory;
 };
 
-/// What a projection is made of.
+/// The inputs of a projection.
 struct Shown {
   const Record& record;
-  const std::vector<CountedCard>& cards;  // of the node; at least those of the record
+  const std::vector<CountedCard>& cards;  // all of the node; at least those of the record
   const DialectSettings& settings;
-  std::vector<std::string> containers;  // names of spec.containers in their order; empty: not known
+  std::vector<std::string> containers;  // the names of spec.containers in their order; empty: unknown
   std::uint64_t now = 0;                // nanoseconds since 1970
 };
 
-/// The annotations that stand beside the record in the Binding: those of each dialect that a part
-/// of the record is written in. Empty for native and nvidia.com/gpu.
+/// The annotations that are written along with the record in the Binding: those of each dialect that a part of the
+/// record uses. Empty for native and nvidia.com/gpu.
 [[nodiscard]] Texts projections(const PodAsk& pod, const Record& record,
                                 const std::vector<CountedCard>& cards,
                                 const DialectSettings& settings, std::uint64_t now_ns);
 
-/// The variables that its dialect promises inside the container `part`, besides
+/// The variables that the dialect of the part promises inside the container `part`, in addition to
 /// NVIDIA_VISIBLE_DEVICES (which is void). Empty for a part that the record does not have.
 [[nodiscard]] Texts environment(const Record& record, const std::string& part,
                                 const std::vector<CountedCard>& cards,

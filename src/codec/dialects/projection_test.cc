@@ -41,7 +41,7 @@ std::string lines(const Texts& texts) {
   return out;
 }
 
-TEST(Projection, GpushareShowsWhatItsToolsRead) {  // R5-1
+TEST(Projection, GpushareShowsTheAnnotationsOfItsTools) {  // R5-1
   const Record record{
       7, {OwnerKind::kPod, "u"}, {part("c", {{CardId("GPU-a"), Bytes::gib(3), CoreShare()}})}};
   EXPECT_EQ(lines(projections(pod_of(record), record, kCards, {}, kNow)),
@@ -60,7 +60,7 @@ TEST(Projection, GpushareShowsWhatItsToolsRead) {  // R5-1
 }
 
 TEST(Projection,
-     EveryCardHasItsOwnSizeInTheInstallationsUnit) {  // R5-8: not the first card's for all
+     EveryCardHasItsOwnSizeInTheInstallationsUnit) {  // R5-8: not the first card's size for all
   const Record record{
       7, {OwnerKind::kPod, "u"}, {part("c", {{CardId("GPU-b"), Bytes::mib(2048), CoreShare()}})}};
   const auto gib = environment(record, "c", kCards, {});
@@ -71,7 +71,7 @@ TEST(Projection,
   EXPECT_EQ(mib.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "2048");
 }
 
-TEST(Projection, EachContainerIsToldItsOwnAndThePodsSum) {  // R5-4
+TEST(Projection, EachContainerGetsItsOwnAmountAndThePodsSum) {  // R5-4
   Record record{7,
                 {OwnerKind::kPod, "u"},
                 {part("i", {{CardId("GPU-a"), Bytes::gib(2), CoreShare()}}),
@@ -89,7 +89,7 @@ TEST(Projection, EachContainerIsToldItsOwnAndThePodsSum) {  // R5-4
   EXPECT_EQ(environment(record, "d", kCards, {}).at("ALIYUN_COM_GPU_MEM_POD"), "4") << "the larger of both";
 }
 
-TEST(Projection, SeveralCardsHaveNoOneIndex) {
+TEST(Projection, SeveralCardsHaveNoSingleIndex) {
   const Record record{7,
                       {OwnerKind::kPod, "u"},
                       {part("c", {{CardId("GPU-a"), Bytes::gib(4), CoreShare()},
@@ -112,7 +112,7 @@ TEST(Projection, OtherDialectsShowNothing) {
   EXPECT_THAT(environment(record, "nobody", kCards, {}), IsEmpty());
 }
 
-TEST(Projection, WhatIsShownIsWhatIsGuarded) {
+TEST(Projection, AllShownAnnotationsAreProtected) {
   const Record record{
       7, {OwnerKind::kPod, "u"}, {part("c", {{CardId("GPU-a"), Bytes::gib(3), CoreShare()}})}};
   for (const auto& [key, value] : projections(pod_of(record), record, kCards, {}, kNow)) {

@@ -9,7 +9,7 @@
 namespace carve::codec {
 namespace {
 
-/// The words that were written, read one by one; what is wrong with any of them is collected.
+/// The given arguments, parsed one by one, with the faults of all of them.
 struct Parsed {
   std::optional<MemoryAsk> memory;
   std::optional<CoresAsk> cores;
@@ -46,7 +46,7 @@ Parsed parse(const RunWords& words) {
     out.share = share_class_from(*words.share);
     if (!out.share) {
       out.errors.push_back(
-          {Code::kInvalidArgument, fmt::format("share: \"{}\" is no class; legal are {}",
+          {Code::kInvalidArgument, fmt::format("share: \"{}\" is not a class; legal: {}",
                                                cut(*words.share), kShareClassWords)});
     }
   }
@@ -54,7 +54,7 @@ Parsed parse(const RunWords& words) {
     const auto priority = priority_class_from(*words.priority);
     if (!priority) {
       out.errors.push_back(
-          {Code::kInvalidArgument, fmt::format("priority: \"{}\" is no class; legal are {}",
+          {Code::kInvalidArgument, fmt::format("priority: \"{}\" is not a class; legal: {}",
                                                cut(*words.priority), kPriorityClassWords)});
     }
     out.priority = priority.value_or(PriorityClass::kStandard);
@@ -62,24 +62,24 @@ Parsed parse(const RunWords& words) {
   return out;
 }
 
-/// Amounts and count; the words are legal one by one here.
+/// Combines the amounts and the count. Each argument is legal by itself here.
 Result<Request> amounts(const RunWords& words, const Parsed& parsed) {
   const bool many = parsed.cores && parsed.cores->whole_cards > 1;
   if (many && (parsed.memory || parsed.cards)) {
     return fail(Code::kInvalidArgument,
-                fmt::format("cores: {} is {} whole cards and stands alone; beside memory or cards "
-                            "legal are 1 to 100 hundredths of each card",
+                fmt::format("cores: {} is {} whole cards and cannot be combined with memory or cards; "
+                            "legal with these: 1 to 100 hundredths of each card",
                             *words.cores, parsed.cores->whole_cards));
   }
   if (!parsed.memory && !parsed.cores && !parsed.cards) {
     return fail(Code::kInvalidArgument,
-                "nothing is asked for: say memory (4Gi, 50%), cores (1 to 100) or cards (1 to 16)");
+                "nothing is requested: specify memory (4Gi, 50%), cores (1 to 100) or cards (1 to 16)");
   }
   const bool whole = !parsed.memory && (!parsed.cores || parsed.cores->share == CoreShare::whole());
   if (whole) {
     if (parsed.share == ShareClass::kBestEffort) {
       return fail(Code::kInvalidArgument,
-                  "share: besteffort guarantees nothing, a whole card everything; say memory too");
+                  "share: besteffort guarantees nothing, a whole card everything; specify memory too");
     }
     return whole_cards(many ? parsed.cores->whole_cards : parsed.cards.value_or(1));
   }
@@ -102,7 +102,7 @@ Result<Request> request_from(const RunWords& words) {
   Parsed parsed = parse(words);
   std::optional<Request> request;
   if (parsed.errors.empty()) keep(request, amounts(words, parsed), parsed.errors);
-  // The constraints are checked even when the amounts are wrong, so that all errors come at once.
+  // The constraints are checked even when the amounts are illegal, so that all errors are reported at once.
   Request checked = request.value_or(whole_cards(1));
   if (parsed.share && request) checked.share = *parsed.share;
   checked.priority = parsed.priority;

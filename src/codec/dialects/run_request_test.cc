@@ -25,7 +25,7 @@ std::string meaning(const RunWords& w) {
   return request ? to_human(*request) : request.error().what;
 }
 
-TEST(RunRequest, NativeMeanings) {
+TEST(RunRequest, ArgumentsHaveTheirNativeMeaning) {
   EXPECT_EQ(meaning(words("4Gi", "30")), "4 GiB, compute 30, burst");
   EXPECT_EQ(meaning(words("4Gi", {})), "4 GiB, besteffort");
   EXPECT_EQ(meaning(words({}, "30")), "30% of the memory, compute 30, burst");
@@ -40,17 +40,17 @@ TEST(RunRequest, NativeMeanings) {
   EXPECT_EQ(meaning(words("4Gi", {}, {}, "besteffort")), "4 GiB, besteffort");
 }
 
-TEST(RunRequest, AmbiguousOrEmptyWordsAreRefused) {
-  EXPECT_THAT(meaning({}), HasSubstr("nothing is asked for"));
-  EXPECT_THAT(meaning(words("4Gi", "200")), HasSubstr("200 is 2 whole cards and stands alone"));
-  EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("stands alone"));
+TEST(RunRequest, AmbiguousOrMissingArgumentsAreRefused) {
+  EXPECT_THAT(meaning({}), HasSubstr("nothing is requested"));
+  EXPECT_THAT(meaning(words("4Gi", "200")), HasSubstr("200 is 2 whole cards and cannot be combined"));
+  EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("cannot be combined"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "burst")), HasSubstr("share class burst guarantees"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "fixed")), HasSubstr("share class fixed guarantees"));
   EXPECT_THAT(meaning(words({}, "100", {}, "besteffort")),
               HasSubstr("besteffort guarantees nothing"));
 }
 
-TEST(RunRequest, AllErrorsComeAtOnce) {
+TEST(RunRequest, AllErrorsAreReportedAtOnce) {
   RunWords w = words("4GB", "150", "17", "greedy");
   w.priority = "urgent";
   w.card = {"GPU 1"};
@@ -58,13 +58,13 @@ TEST(RunRequest, AllErrorsComeAtOnce) {
   ASSERT_FALSE(request);
   EXPECT_EQ(request.error().code, Code::kInvalidArgument);
   for (const char* part : {"memory: \"4GB\"", "cores: \"150\"", "cards: \"17\"",
-                           "share: \"greedy\" is no class; legal are fixed, burst or besteffort",
+                           "share: \"greedy\" is not a class; legal: fixed, burst or besteffort",
                            "priority: \"urgent\"", "card: a UUID has"}) {
     EXPECT_THAT(request.error().what, HasSubstr(part));
   }
 }
 
-TEST(RunRequest, ConstraintsAreTaken) {
+TEST(RunRequest, ConstraintsAreRead) {
   RunWords w = words("4Gi", "30");
   w.model = "H200";
   w.card = {"GPU-1", "GPU-2"};
@@ -77,13 +77,13 @@ TEST(RunRequest, ConstraintsAreTaken) {
   EXPECT_TRUE(request->constraints.exclusive);
   EXPECT_EQ(request->priority, PriorityClass::kOnline);
   w.cards = "3";
-  EXPECT_THAT(meaning(w), HasSubstr("2 named, but 3 cards are asked for"));
+  EXPECT_THAT(meaning(w), HasSubstr("2 named, but the request is for 3 cards"));
   w.cards = "1";
   w.card = {"GPU-1", "GPU-1"};
   EXPECT_THAT(meaning(w), HasSubstr("GPU-1 is named twice"));
 }
 
-TEST(RunRequest, AWrongWordIsQuotedUpToALimit) {
+TEST(RunRequest, AFaultyArgumentIsQuotedUpToALimit) {
   for (const auto word : {&RunWords::share, &RunWords::priority}) {
     RunWords wrong = words("4Gi", "30");
     wrong.*word = std::string(100, 'z');

@@ -10,7 +10,7 @@ namespace {
 namespace json = boost::json;
 namespace read = json_read;
 
-/// A quantity may come as a string or, from a careless writer, as a number.
+/// A quantity is a string or, from a careless writer, a number.
 std::string quantity(const json::value& value) {
   if (const auto* text = value.if_string()) return {text->data(), text->size()};
   return value.is_number() ? json::serialize(value) : std::string();
@@ -50,7 +50,7 @@ Result<Claim> parse_claim(std::string_view text) {
   claim.name = read::text(value, "metadata.name");
   claim.uid = read::text(value, "metadata.uid");
   if (claim.name.empty() || claim.uid.empty())
-    return fail(Code::kInvalidArgument, "ResourceClaim: without metadata.name or metadata.uid");
+    return fail(Code::kInvalidArgument, "ResourceClaim: metadata.name or metadata.uid is missing");
   for (const auto& request : read::list(value, "spec.devices.requests")) {
     claim.classes.push_back(read::text(request, "exactly.deviceClassName"));
     for (const auto& one : read::list(request, "firstAvailable"))

@@ -15,11 +15,11 @@ struct ClaimResult {
   std::string driver;
   std::string pool;
   std::string device;
-  std::string share;                            // of a device that several claims share; else empty
+  std::string share;                            // the ID of the share, when several claims share the device; else empty
   std::map<std::string, std::string> consumed;  // capacity name as published → quantity
 };
 
-/// One opaque configuration that came with the allocation.
+/// One opaque configuration that is part of the allocation.
 struct ClaimConfig {
   bool from_class = false;
   std::vector<std::string> requests;  // empty: all
@@ -33,25 +33,24 @@ struct ClaimUser {
   std::string uid;
 };
 
-/// A ResourceClaim (resource.k8s.io/v1), what a node's driver needs of it.
+/// The parts of a ResourceClaim (resource.k8s.io/v1) that a node's driver needs.
 struct Claim {
   std::string space;
   std::string name;
   std::string uid;
   bool allocated = false;
   std::vector<ClaimResult> results;
-  std::vector<ClaimConfig>
-      configs;  // class before claim, as the API server lists them: the later one wins
+  std::vector<ClaimConfig> configs;  // of the class before the claim's, in the API server's order: the later one wins
   std::vector<ClaimUser> users;      // reservedFor
-  std::vector<std::string> classes;  // that its requests name
-  std::vector<std::string> ready;    // "pool/device/share" that its status calls Ready already
+  std::vector<std::string> classes;  // named by its requests
+  std::vector<std::string> ready;    // "pool/device/share" of the devices that its status already reports as Ready
 };
 
-/// Reads it tolerantly: members that are not needed may be anything.
-///   errors  kInvalidArgument: no JSON object, or without name or UID
+/// Tolerant: members that are not needed may have any value.
+///   errors  kInvalidArgument: not a JSON object, or without name or UID
 [[nodiscard]] Result<Claim> parse_claim(std::string_view text);
 
-/// One line of status.devices of a claim.
+/// One entry of status.devices of a claim.
 struct DeviceStatus {
   std::string driver;
   std::string pool;
@@ -63,8 +62,8 @@ struct DeviceStatus {
   std::string data;  // a JSON object's text, or empty
 };
 
-/// The server-side apply body for the claim's status subresource: our devices only. Its UID is in
-/// it, so that a namesake is not written to (the server answers with a conflict).
+/// The server-side apply body for the claim's status subresource, with Carve's devices only. It contains the UID, so
+/// that a claim of the same name is not changed (the server answers with a conflict).
 [[nodiscard]] std::string claim_status_body(const Claim& claim,
                                             const std::vector<DeviceStatus>& devices,
                                             std::string_view now_rfc3339);

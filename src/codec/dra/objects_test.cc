@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Claim, WhatADriverNeedsOfIt) {
+TEST(Claim, ReadsThePartsThatADriverNeeds) {
   const auto claim = parse_claim(
       R"({"metadata":{"namespace":"ml","name":"c","uid":"u-1","managedFields":[{"x":{"f:a":{}}}]},
     "spec":{"devices":{"requests":[{"name":"g"}]}},
@@ -43,7 +43,7 @@ TEST(Claim, WhatADriverNeedsOfIt) {
   EXPECT_EQ(claim->ready, std::vector<std::string>{"n1/gpu-1/s-1"});
 }
 
-TEST(Claim, TheClassesOfItsRequestsAndOfTheirAlternatives) {
+TEST(Claim, ReadsTheClassesOfItsRequestsAndOfTheirAlternatives) {
   const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"spec":{"devices":{"requests":[
     {"exactly":{"deviceClassName":"a"}},{"firstAvailable":[{"deviceClassName":"b"},{"deviceClassName":"c"}]},{}]}}})");
   ASSERT_TRUE(claim);
@@ -68,7 +68,7 @@ TEST(Claim, WithoutAnAllocationItIsNotAllocated) {
   EXPECT_FALSE(parse_claim("{"));
 }
 
-TEST(Claim, StatusSpeaksOfTheSameUid) {
+TEST(Claim, TheStatusHasTheSameUid) {
   Claim claim;
   claim.space = "ml";
   claim.name = "c";
@@ -85,14 +85,14 @@ TEST(Claim, StatusSpeaksOfTheSameUid) {
       R"("reason":"Prepared","message":"4 GiB","lastTransitionTime":"2026-01-01T00:00:00Z"}],"data":{"a":1}}]}})");
 }
 
-TEST(Claim, StatusOfADeviceThatIsSharedAndNotReady) {
+TEST(Claim, WritesTheStatusOfASharedDeviceThatIsNotReady) {
   Claim claim;
   claim.name = "c";
   const auto body = claim_status_body(
       claim, {{"d", "n1", "gpu-1", "s-1", false, "R", "m", "no object"}, {"d", "n1", "g", "", true, "R", "", "[1]"}},
       "t");
   EXPECT_THAT(body, HasSubstr(R"("device":"gpu-1","shareID":"s-1","conditions":[{"type":"Ready","status":"False")"));
-  EXPECT_THAT(body, testing::Not(HasSubstr("\"data\""))) << "what is no object is left out";
+  EXPECT_THAT(body, testing::Not(HasSubstr("\"data\""))) << "data that is not an object is left out";
 }
 
 TEST(ResourceSlice, Golden) {
@@ -172,7 +172,7 @@ TEST(Event, Golden) {
   EXPECT_THAT(text, HasSubstr("\"" + std::string(1024, 'x') + "\""));
 }
 
-TEST(Event, TheUidOfAnObject) {
+TEST(Event, ReadsTheUidOfAnObject) {
   EXPECT_EQ(uid_of(R"({"metadata":{"uid":"u"}})"), "u");
   EXPECT_EQ(uid_of("{"), "");
   EXPECT_EQ(uid_of("{}"), "");

@@ -104,7 +104,7 @@ Result<PublishedSlice> parse_slice(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "ResourceSlice"));
   PublishedSlice slice;
   slice.name = read::text(value, "metadata.name");
-  if (slice.name.empty()) return fail(Code::kInvalidArgument, "ResourceSlice: without metadata.name");
+  if (slice.name.empty()) return fail(Code::kInvalidArgument, "ResourceSlice: metadata.name is missing");
   slice.version = read::text(value, "metadata.resourceVersion");
   slice.driver = read::text(value, "spec.driver");
   slice.node = read::text(value, "spec.nodeName");

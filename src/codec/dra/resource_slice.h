@@ -11,15 +11,15 @@
 
 namespace carve::codec {
 
-/// A semantic version attribute ("580.65.6"), told apart from a plain string.
+/// A semantic version attribute ("580.65.6"), as distinct from a plain string.
 struct AttributeVersion {
   std::string text;
   friend bool operator==(const AttributeVersion&, const AttributeVersion&) = default;
 };
 using DeviceAttribute = std::variant<std::string, std::int64_t, bool, AttributeVersion>;
 
-/// A consumable capacity: what is there, what a claim takes that says nothing, the smallest amount and the
-/// grain. Canonical quantities ("80Gi", "100"), so that what is read back compares equal.
+/// A consumable capacity: the total, what a claim consumes that requests no amount, the smallest amount and the step.
+/// Canonical quantities ("80Gi", "100"), so that values that are read back compare equal.
 struct DeviceCapacity {
   std::string value;
   std::string standard;  // requestPolicy.default
@@ -32,13 +32,13 @@ struct DeviceTaint {
   std::string key;
   std::string value;
   std::string effect;
-  std::string added;  // timeAdded: the server's; not compared, but kept
+  std::string added;  // timeAdded: set by the server; not compared, but kept
   friend bool operator==(const DeviceTaint& a, const DeviceTaint& b) {
     return a.key == b.key && a.value == b.value && a.effect == b.effect;
   }
 };
 
-/// A device that many claims may hold at once.
+/// A device that many claims may share.
 struct PublishedDevice {
   std::string name;
   std::map<std::string, DeviceAttribute> attributes;
@@ -59,11 +59,11 @@ struct PublishedSlice {
   std::vector<PublishedDevice> devices;
 };
 
-/// The whole object. `node_uid` makes the Node its owner, so that it goes with the node; empty: none.
+/// The whole object. `node_uid` makes the Node its owner, so that it is deleted with the Node; empty: no owner.
 [[nodiscard]] std::string encode_slice(const PublishedSlice& slice, std::string_view node_uid);
 
-/// Reads what the server has, ours or changed by others. Tolerant.
-///   errors  kInvalidArgument: no JSON, no name
+/// Reads a slice from the server, Carve's own or one that another client changed. Tolerant.
+///   errors  kInvalidArgument: not JSON, no name
 [[nodiscard]] Result<PublishedSlice> parse_slice(std::string_view text);
 
 }  // namespace carve::codec

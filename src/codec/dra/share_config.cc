@@ -23,7 +23,7 @@ std::optional<E> word(std::string_view key, const json::value& value,
                       std::vector<std::string>* wrong) {
   const auto* text = value.if_string();
   const auto got = text == nullptr ? std::nullopt : from(view(*text));
-  if (!got) wrong->push_back(fmt::format("{}: {} is no class; legal are {}", key, shown(value), legal));
+  if (!got) wrong->push_back(fmt::format("{}: {} is not a class; legal: {}", key, shown(value), legal));
   return got;
 }
 
@@ -32,18 +32,18 @@ std::optional<E> word(std::string_view key, const json::value& value,
 Result<ShareConfig> parse_share_config(std::string_view text) {
   if (text.size() > kMaxText)
     return fail(Code::kInvalidArgument,
-                fmt::format("ShareConfig: {} bytes; at most {} are legal", text.size(), kMaxText));
+                fmt::format("ShareConfig: {} bytes; legal: at most {}", text.size(), kMaxText));
   json::parse_options options;
   options.max_depth = 4;
   json::error_code error;
   const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "ShareConfig: no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, "ShareConfig: not JSON: " + error.message());
   const auto* object = value.if_object();
-  if (object == nullptr) return fail(Code::kInvalidArgument, "ShareConfig: no object");
+  if (object == nullptr) return fail(Code::kInvalidArgument, "ShareConfig: not a JSON object");
   const auto* version = object->if_contains("apiVersion");
   if (version == nullptr || !version->is_string() || view(version->get_string()) != kShareConfigVersion) {
     return fail(Code::kUnimplemented,
-                fmt::format("apiVersion: {} is not known here; this agent reads \"{}\"",
+                fmt::format("apiVersion: {} is unknown; this agent reads \"{}\"",
                             version == nullptr ? "none" : shown(*version), kShareConfigVersion));
   }
   ShareConfig config;
@@ -58,7 +58,7 @@ Result<ShareConfig> parse_share_config(std::string_view text) {
     } else if (key == "priorityClass") {
       config.priority = word(key, item.value(), priority_class_from, kPriorityClassWords, &wrong);
     } else if (key != "apiVersion") {
-      wrong.push_back(fmt::format("{}: unknown; legal are shareClass and priorityClass", key.substr(0, 64)));
+      wrong.push_back(fmt::format("{}: unknown member; legal: shareClass and priorityClass", key.substr(0, 64)));
     }
   }
   if (!kind) wrong.insert(wrong.begin(), fmt::format("kind: must be \"{}\"", kShareConfigKind));

@@ -6,6 +6,6 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto got = carve::codec::parse_share_config({reinterpret_cast<const char*>(data), size});
-  if (!got && got.error().what.empty()) std::abort();  // every refusal says why
+  if (!got && got.error().what.empty()) std::abort();  // every refusal has a text
   return 0;
 }

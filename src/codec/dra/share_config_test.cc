@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(ShareConfig, WhatMayBeSaid) {
+TEST(ShareConfig, ReadsAllLegalMembers) {
   EXPECT_EQ(*parse_share_config(R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"ShareConfig"})"),
             ShareConfig{});
   EXPECT_EQ(*parse_share_config(R"({"kind":"ShareConfig","shareClass":"fixed","priorityClass":"offline",
@@ -18,7 +18,7 @@ TEST(ShareConfig, WhatMayBeSaid) {
             (ShareConfig{ShareClass::kFixed, PriorityClass::kOffline}));
 }
 
-TEST(ShareConfig, EverythingWrongIsNamed) {
+TEST(ShareConfig, AllFaultsAreReported) {
   const auto got = parse_share_config(
       R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"GpuConfig","shareClass":"turbo",
           "priorityClass":3,"memory":"4Gi"})");
@@ -39,7 +39,7 @@ TEST(ShareConfig, AnotherVersionIsRefused) {
   }
 }
 
-TEST(ShareConfig, NoObject) {
+TEST(ShareConfig, TextThatIsNotAnObjectIsRefused) {
   for (const char* text : {"", "[]", "null", "{", "[[[[[[[["}) EXPECT_FALSE(parse_share_config(text)) << text;
   EXPECT_FALSE(parse_share_config(std::string(11 * 1024, ' ')));
 }
@@ -54,7 +54,7 @@ TEST(ShareConfig, IsReadUpToItsLimits) {
     return std::count(what.begin(), what.end(), 'z');
   };
   const std::string longest(100, 'z');
-  EXPECT_EQ(quoted(R"(,"shareClass":")" + longest + "\""), 63) << "behind its quote";
+  EXPECT_EQ(quoted(R"(,"shareClass":")" + longest + "\""), 63) << "after its quote";
   EXPECT_EQ(quoted(",\"" + longest + "\":1"), 64);
 }
 

@@ -23,7 +23,7 @@ bool same_word(std::string_view a, std::string_view b) {
   });
 }
 
-/// In any case; null reads as nothing.
+/// The member with this name in any case; null counts as missing.
 const json::value* field(const json::value& value, std::string_view key) {
   const auto* object = value.if_object();
   if (object == nullptr) return nullptr;
@@ -34,7 +34,7 @@ const json::value* field(const json::value& value, std::string_view key) {
   return nullptr;
 }
 
-/// Names, or whole objects when the scheduler was told that we keep none ourselves.
+/// Reads names, or whole objects when the scheduler is configured for an extender without a node cache.
 bool take_nodes(const json::value& value, ExtenderArgs* args) {
   const auto spelled = std::make_shared<std::list<std::string>>();
   args->spelled = spelled;
@@ -58,27 +58,27 @@ bool take_nodes(const json::value& value, ExtenderArgs* args) {
 /// The Pod of a call, and its priority.
 Result<PodAsk> take_pod(const json::value& pod, std::int32_t* priority) {
   CARVE_TRY(auto ask, pod_ask_from(pod));
-  if (ask.uid.empty()) return fail(Code::kInvalidArgument, "extender call: Pod without metadata.uid");
+  if (ask.uid.empty()) return fail(Code::kInvalidArgument, "extender call: metadata.uid of the Pod is missing");
   *priority = static_cast<std::int32_t>(
       std::clamp<std::int64_t>(json_read::number(pod, "spec.priority"), INT32_MIN, INT32_MAX));
   return ask;
 }
 
-/// The parts of a call as kube-scheduler writes it, with names that need no spelling.
+/// The parts of a call in the form that kube-scheduler writes, with names without escapes.
 struct CallTexts {
   std::string_view pod;
   bool names_there = false;
   std::vector<std::string_view> names;
 };
 
-/// nullopt: it is another kind of call, or none.
+/// nullopt: the text has another form, or is not a call.
 std::optional<CallTexts> walk_call(std::string_view text) {
   JsonWalk walk(text);
   CallTexts call;
   const bool whole = walk.object([&](std::string_view name) {
     if (same_word(name, "Pod")) {
       const auto pod = walk.value();
-      if (!pod || !call.pod.empty()) return false;  // of two, the document's reader says which counts
+      if (!pod || !call.pod.empty()) return false;  // of two Pods, the document parser decides which one counts
       call.pod = *pod;
       return true;
     }
@@ -94,7 +94,7 @@ std::optional<CallTexts> walk_call(std::string_view text) {
   return whole && walk.over() && call.names_there && !call.pod.empty() ? std::optional(std::move(call)) : std::nullopt;
 }
 
-/// A JSON string. Node names and our own reasons need no escaping, so that most are copied as they are.
+/// Writes a JSON string. Node names and Carve's own reasons need no escapes, so most texts are copied.
 void put_text(std::string_view text, std::string* out) {
   const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
@@ -128,7 +128,7 @@ void put_refused(const std::vector<FilterAnswer::Refused>& refused, std::string*
   *out += '}';
 }
 
-/// The objects of those nodes, as they came.
+/// Writes the objects of these nodes as they were received.
 void put_nodes(const std::vector<std::string_view>& names,
                const std::map<std::string, std::string, std::less<>>& nodes, std::string* out) {
   *out += R"({"metadata":{},"items":[)";
@@ -156,13 +156,13 @@ Result<ExtenderArgs> parse_extender_args(std::string_view text) {
     json_read::Memory memory(text);
     CARVE_TRY(const auto value, json_read::parse_in(memory, text, "extender call", kDepth));
     const auto* pod = field(value, "Pod");
-    if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
+    if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: Pod is missing");
     CARVE_TRY(args.pod, take_pod(*pod, &args.priority));
     args.nominated = json_read::text(*pod, "status.nominatedNodeName");
     if (!take_nodes(value, &args))
-      return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
+      return fail(Code::kInvalidArgument, "extender call: NodeNames and Nodes are missing");
     if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())
-      return fail(Code::kInvalidArgument, "extender call: a node without a name");
+      return fail(Code::kInvalidArgument, "extender call: a node has no name");
   }
   return args;
 }
@@ -202,12 +202,12 @@ Result<PreemptionArgs> parse_preemption_args(std::string_view text) {
   CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
   PreemptionArgs args;
   const auto* pod = field(value, "Pod");
-  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
+  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: Pod is missing");
   CARVE_TRY(args.pod, take_pod(*pod, &args.priority));
   const auto* whole = field(value, "NodeNameToVictims");
   const auto* all = whole != nullptr ? whole : field(value, "NodeNameToMetaVictims");
   if (all == nullptr || !all->is_object())
-    return fail(Code::kInvalidArgument, "extender preempt: neither NodeNameToMetaVictims nor NodeNameToVictims");
+    return fail(Code::kInvalidArgument, "extender preempt: NodeNameToMetaVictims and NodeNameToVictims are missing");
   for (const auto& [node, proposed] : all->get_object()) {
     auto& victims = args.nodes[std::string(node)];
     if (const auto* count = field(proposed, "NumPDBViolations"); count != nullptr && count->is_int64())
@@ -217,7 +217,7 @@ Result<PreemptionArgs> parse_preemption_args(std::string_view text) {
     for (const json::value& victim : pods->get_array()) {
       auto uid =
           whole != nullptr ? json_read::text(victim, "metadata.uid") : json_read::text_of(field(victim, "UID"));
-      if (uid.empty()) return fail(Code::kInvalidArgument, "extender preempt: a victim without a UID");
+      if (uid.empty()) return fail(Code::kInvalidArgument, "extender preempt: a victim has no UID");
       victims.uids.push_back(std::move(uid));
     }
   }
@@ -243,7 +243,7 @@ Result<UnschedulablePodsNote> parse_turned_away(std::string_view text) {
   CARVE_TRY(const auto value, json_read::parse(text, "turned-away"));
   UnschedulablePodsNote note;
   note.uid = json_read::text(value, "PodUID");
-  if (note.uid.empty()) return fail(Code::kInvalidArgument, "turned-away: without PodUID");
+  if (note.uid.empty()) return fail(Code::kInvalidArgument, "turned-away: PodUID is missing");
   for (const auto& name : json_read::list(value, "NodeNames")) note.nodes.push_back(json_read::text_of(&name));
   return note;
 }
@@ -258,7 +258,7 @@ Result<BindingArgs> parse_binding_args(std::string_view text) {
                                 {"Node", &args.node}}) {
     *to = json_read::text_of(field(value, key));
     if (to->empty())
-      return fail(Code::kInvalidArgument, std::string("extender bind: without ") + key);
+      return fail(Code::kInvalidArgument, std::string("extender bind: missing ") + key);
   }
   args.wish = json_read::text_of(field(value, "CarveWish"));
   args.why = json_read::text_of(field(value, "CarveWhy"));

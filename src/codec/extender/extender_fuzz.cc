@@ -6,7 +6,7 @@
 #include "codec/dialects/dialect.h"
 #include "codec/extender/extender.h"
 
-// Whatever a caller sends: an answer or an error, and what was read can be written.
+// For any input: a call or an error, and the answer to a parsed call can be written.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;

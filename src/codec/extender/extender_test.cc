@@ -14,10 +14,10 @@ constexpr char kPod[] =
 
 std::string call(const std::string& rest) { return std::string(R"({"Pod":)") + kPod + rest + "}"; }
 
-TEST(Extender, NamesAreReadInAnyCaseAndAnsweredInGos) {
+TEST(Extender, KeysAreReadInAnyCaseAndWrittenAsGoNames) {
   for (const char* names : {R"(,"NodeNames":["b","a"],"Nodes":null)", R"(,"nodenames":["b","a"])",
                             R"(,"nodeNames":["b","a"])"}) {
-    const std::string text = call(names);  // its names are read where they stand
+    const std::string text = call(names);  // its names refer to this text
     const auto args = parse_extender_args(text);
     ASSERT_TRUE(args) << args.error().what;
     EXPECT_TRUE(args->cache_capable);
@@ -30,7 +30,7 @@ TEST(Extender, NamesAreReadInAnyCaseAndAnsweredInGos) {
   }
 }
 
-TEST(Extender, WholeNodesComeBackWhole) {
+TEST(Extender, WholeNodesAreReturnedWhole) {
   const std::string text =
       call(R"(,"Nodes":{"items":[{"metadata":{"name":"a","labels":{"x":"1"}}},{"metadata":{"name":"b"}}]})");
   const auto args = parse_extender_args(text);
@@ -45,7 +45,7 @@ TEST(Extender, WholeNodesComeBackWhole) {
             R"("FailedAndUnresolvableNodes":{},"Error":"e"})");
 }
 
-TEST(Extender, WhatNeedsEscapingIsEscaped) {
+TEST(Extender, TextsAreEscaped) {
   const std::string text = call(R"(,"NodeNames":["a"])");
   const auto args = parse_extender_args(text);
   EXPECT_EQ(to_json(FilterAnswer{{"q\"\\"}, {{"b", "line\nbreak"}, {"c", "x"}}, {{"d", "…"}}, "\x01"}, *args),
@@ -53,7 +53,7 @@ TEST(Extender, WhatNeedsEscapingIsEscaped) {
             R"("FailedAndUnresolvableNodes":{"d":"…"},"Error":"\u0001"})");
 }
 
-TEST(Extender, NonsenseIsRefusedWithWhatIsMissing) {
+TEST(Extender, AFaultyCallIsRefusedWithTheMissingField) {
   EXPECT_FALSE(parse_extender_args("{"));
   EXPECT_FALSE(parse_extender_args(R"({"NodeNames":["a"]})"));
   EXPECT_FALSE(parse_extender_args(call("")));
@@ -76,8 +76,8 @@ TEST(Extender, APodsPriorityAndNominationAreRead) {
   EXPECT_EQ(parse_extender_args(large)->priority, INT32_MAX);
 }
 
-// Boost.JSON takes the last of two members with the same name. The walk must not take another one.
-TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
+// Boost.JSON uses the last of two members with the same name. The walk must not use another one.
+TEST(Extender, RepeatedMembersAreReadLikeInTheDocumentParser) {
   const std::string pods =
       std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";
   const auto of_two = parse_extender_args(pods);
@@ -92,7 +92,7 @@ TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
   EXPECT_FALSE(parse_extender_args(R"({"Pod":tru,"NodeNames":["a"]})"));
 }
 
-TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {
+TEST(Extender, VictimsAreReadInBothFormsAndWrittenByUid) {
   const std::string pod = R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"priority":7}},)";
   const auto whole = parse_preemption_args(
       pod + R"("NodeNameToVictims":{"n1":{"Pods":[{"metadata":{"name":"v","uid":"v1"}}],"NumPDBViolations":1}}})");
@@ -111,7 +111,7 @@ TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {
   EXPECT_FALSE(parse_preemption_args(R"({"NodeNameToMetaVictims":{}})"));
 }
 
-TEST(Extender, APodThatWasUnschedulablePodsIsToldToAnotherReplica) {
+TEST(Extender, AnUnschedulablePodIsReportedToAnotherReplica) {
   const auto note = parse_turned_away(encode_turned_away({"u", {"a", "b"}}));
   ASSERT_TRUE(note);
   EXPECT_EQ(note->uid, "u");
@@ -119,7 +119,7 @@ TEST(Extender, APodThatWasUnschedulablePodsIsToldToAnotherReplica) {
   EXPECT_FALSE(parse_turned_away("{}"));
 }
 
-TEST(Extender, BindingAndScores) {
+TEST(Extender, ReadsBindingsAndWritesScores) {
   const auto args =
       parse_binding_args(R"({"PodName":"p","podNamespace":"s","PodUID":"u","Node":"n"})");
   ASSERT_TRUE(args);

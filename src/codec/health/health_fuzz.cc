@@ -1,5 +1,5 @@
-// Any bytes as an XID policy and as remembered cards: never a crash; what is taken is legal, and what is remembered
-// can be written and read again as the same.
+// Any bytes as an XID policy and as stored cards: no crash; an accepted value is legal, and stored cards that are
+// written and parsed again are equal.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

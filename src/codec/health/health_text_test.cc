@@ -11,7 +11,7 @@ namespace {
 
 Result<XidPolicy> parse(std::string_view text) { return parse_xid_policy("p", text, built_in_xid_policy()); }
 
-TEST(XidPolicyText, LinesChangeRowsAndTheRestStays) {
+TEST(XidPolicyText, LinesReplaceRowsAndTheOthersStay) {
   const auto policy = parse(
       "# what we saw on our cards\n"
       "xid 109 ignore   # the vendor's plugin does so too\n"
@@ -20,7 +20,7 @@ TEST(XidPolicyText, LinesChangeRowsAndTheRestStays) {
       "xid other reset\n");
   ASSERT_TRUE(policy) << policy.error().what;
   EXPECT_EQ(policy->row(109).action, XidAction::kIgnore);
-  EXPECT_EQ(policy->row(109).meaning, "context switch timeout") << "the built-in words stay";
+  EXPECT_EQ(policy->row(109).meaning, "context switch timeout") << "the built-in meaning stays";
   EXPECT_EQ(policy->row(97).action, XidAction::kUnhealthy);
   EXPECT_EQ(policy->row(97).heal_after, std::chrono::minutes(5));
   EXPECT_EQ(policy->row(13).meaning, "our own");
@@ -29,7 +29,7 @@ TEST(XidPolicyText, LinesChangeRowsAndTheRestStays) {
   EXPECT_EQ(*parse(""), built_in_xid_policy());
 }
 
-TEST(XidPolicyText, EveryWrongLineIsNamedWithWhatIsLegal) {
+TEST(XidPolicyText, AllFaultyLinesAreReportedWithLegalValues) {
   const auto policy = parse(
       "xid 0 ignore\n"
       "xid 13 harmless\n"
@@ -47,8 +47,8 @@ TEST(XidPolicyText, EveryWrongLineIsNamedWithWhatIsLegal) {
   const std::string& what = policy.error().what;
   for (const char* part :
        {"p:1: codes: \"0\"", "numbers from 1 to 999", "p:2: action: \"harmless\"", "application, unhealthy, reset and",
-        "p:3: heal-after: means something for `unhealthy` only", "p:4: heal-after: \"2d\"", "1s to 24h", "p:5: ",
-        "p:6: \"gpu\"", "p:7: codes: \"9-3\"", "p:8: meaning: a quote has no end", "p:9: codes: \"1000\"",
+        "p:3: heal-after: applies only to `unhealthy`", "p:4: heal-after: \"2d\"", "1s to 24h", "p:5: ",
+        "p:6: \"gpu\"", "p:7: codes: \"9-3\"", "p:8: meaning: the closing quote is missing", "p:9: codes: \"1000\"",
         "p:10: \"really\""})
     EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
   EXPECT_EQ(what.find("p:11"), std::string::npos);
@@ -82,7 +82,7 @@ TEST(XidPolicyText, IsReadUpToItsLimits) {
     EXPECT_FALSE(healed(after)) << after;
 }
 
-TEST(XidPolicyText, TwentyProblemsAreNamedAndTheRestCounted) {
+TEST(XidPolicyText, TwentyFaultsAreListedAndTheRestCounted) {
   std::string text;
   for (int i = 0; i < 20; ++i) text += "nonsense\n";
   EXPECT_EQ(parse(text).error().what.find(" more"), std::string::npos);
@@ -121,7 +121,7 @@ TEST(KnownCardsText, IsReadBackAsWritten) {
   EXPECT_EQ(*again, two_cards());
 }
 
-TEST(KnownCardsText, WhatIsBrokenIsRefused) {
+TEST(KnownCardsText, FaultyTextIsRefused) {
   const std::string good = encode_known_cards(two_cards());
   for (std::size_t cut = 0; cut + 2 < good.size(); ++cut)
     EXPECT_FALSE(parse_known_cards(std::string_view(good).substr(0, cut))) << cut;
@@ -130,7 +130,7 @@ TEST(KnownCardsText, WhatIsBrokenIsRefused) {
     return text.replace(text.find(from), from.size(), to);
   };
   EXPECT_EQ(parse_known_cards(changed("\"version\":1", "\"version\":2")).error().code, Code::kUnimplemented);
-  EXPECT_FALSE(parse_known_cards(changed("GPU-1", "GPU-0"))) << "twice";
+  EXPECT_FALSE(parse_known_cards(changed("GPU-1", "GPU-0"))) << "the card is listed twice";
   EXPECT_FALSE(parse_known_cards(changed("\"xid\":48", "\"xid\":0")));
   EXPECT_FALSE(parse_known_cards(changed("\"memory\":150323855360", "\"memory\":0")));
 }
@@ -164,7 +164,7 @@ TEST(KnownCardsText, NumbersAndTextsAreReadUpToTheirLimits) {
   EXPECT_FALSE(read_back(many(kMaxKnownCards + 1)));
 }
 
-TEST(KnownCardsText, IsReadEightDeep) {
+TEST(KnownCardsText, IsReadUpToEightLevelsDeep) {
   const auto reads = [](std::size_t depth) {
     std::string text = encode_known_cards(two_cards());
     text.insert(1, R"("x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + ",");
@@ -174,7 +174,7 @@ TEST(KnownCardsText, IsReadEightDeep) {
   EXPECT_FALSE(reads(9));
 }
 
-TEST(KnownCardsText, EveryMemberIsNeeded) {
+TEST(KnownCardsText, EveryMemberIsRequired) {
   const std::string good = encode_known_cards(two_cards());
   ASSERT_TRUE(parse_known_cards(good));
   for (const std::string member : {"version", "boot", "driver", "cuda", "files", "nvml", "cards", "uuid", "vendor",
@@ -188,7 +188,7 @@ TEST(KnownCardsText, EveryMemberIsNeeded) {
   }
 }
 
-TEST(XidPolicyText, AWordIsShownUpToFortyLettersAndPrintable) {
+TEST(XidPolicyText, AWordIsQuotedUpToFortyPrintableCharacters) {
   const auto count = [](const std::string& text) {
     const std::string what = parse(text).error().what;
     return std::count(what.begin(), what.end(), 'z');

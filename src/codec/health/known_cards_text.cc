@@ -20,7 +20,7 @@ tl::unexpected<Error> broken(const std::string& what) {
 Result<std::string> text_of(const json::object& object, const char* key) {
   const auto* value = object.if_contains(key);
   const auto* text = value != nullptr ? value->if_string() : nullptr;
-  if (text == nullptr || text->size() > kMaxWord) return broken(fmt::format("{}: no text", key));
+  if (text == nullptr || text->size() > kMaxWord) return broken(fmt::format("{}: not a string", key));
   return std::string(text->data(), text->size());
 }
 
@@ -29,7 +29,7 @@ Result<std::int64_t> number_of(const json::object& object, const char* key, std:
   const auto* value = object.if_contains(key);
   const auto* number = value != nullptr ? value->if_int64() : nullptr;
   if (number == nullptr || *number < low || *number > high)
-    return broken(fmt::format("{}: no number from {} to {}", key, low, high));
+    return broken(fmt::format("{}: not a number from {} to {}", key, low, high));
   return *number;
 }
 
@@ -50,7 +50,7 @@ json::object encode(const KnownCard& known) {
 
 Result<KnownCard> card_of(const json::value& value) {
   const auto* object = value.if_object();
-  if (object == nullptr) return broken("a card that is no object");
+  if (object == nullptr) return broken("a card is not an object");
   KnownCard known;
   CARVE_TRY(const auto uuid, text_of(*object, "uuid"));
   if (uuid.empty()) return broken("uuid: empty");
@@ -94,24 +94,24 @@ Result<KnownCards> parse_known_cards(std::string_view text) {
   options.max_depth = 8;
   json::error_code error;
   const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return broken("no JSON: " + error.message());
+  if (error) return broken("not JSON: " + error.message());
   const auto* object = value.if_object();
-  if (object == nullptr) return broken("no object");
+  if (object == nullptr) return broken("not an object");
   CARVE_TRY(const auto version, number_of(*object, "version", 1, std::numeric_limits<int>::max()));
   if (version != kKnownCardsVersion)
-    return fail(Code::kUnimplemented, fmt::format("known cards: version {}; this agent reads {}", version,
+    return fail(Code::kUnimplemented, fmt::format("known cards: version {} is unknown; this agent reads {}", version,
                                                   kKnownCardsVersion));
   KnownCards known;
   CARVE_TRY(known.boot_id, text_of(*object, "boot"));
   CARVE_TRY(known.driver_version, text_of(*object, "driver"));
   CARVE_TRY(known.cuda_version, text_of(*object, "cuda"));
   const auto* files = object->if_contains("files");
-  if (files == nullptr || !files->is_object()) return broken("files: no object");
+  if (files == nullptr || !files->is_object()) return broken("files: not an object");
   CARVE_TRY(known.cuda_file, text_of(files->get_object(), "cuda"));
   CARVE_TRY(known.nvml_file, text_of(files->get_object(), "nvml"));
   const auto* cards = object->if_contains("cards");
   if (cards == nullptr || !cards->is_array() || cards->get_array().size() > kMaxKnownCards)
-    return broken("cards: no list of at most 1024");
+    return broken("cards: not a list of at most 1024 cards");
   std::set<std::string> seen;
   for (const auto& item : cards->get_array()) {
     CARVE_TRY(auto card, card_of(item));

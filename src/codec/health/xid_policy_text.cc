@@ -22,7 +22,7 @@ std::string shown(std::string_view word) {
   return "\"" + out + "\"";
 }
 
-/// Words parted by blanks; "…" is one of them, with its quotes.
+/// Words separated by blanks; a quoted text is one word, including its quotes.
 Result<std::vector<std::string_view>> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (true) {
@@ -32,7 +32,7 @@ Result<std::vector<std::string_view>> words_of(std::string_view line) {
     std::size_t end = line.find_first_of(" \t\r");
     if (line.front() == '"') {
       end = line.find('"', 1);
-      if (end == std::string_view::npos) return fail(Code::kInvalidArgument, "meaning: a quote has no end");
+      if (end == std::string_view::npos) return fail(Code::kInvalidArgument, "meaning: the closing quote is missing");
       ++end;
     }
     end = std::min(end, line.size());
@@ -54,7 +54,7 @@ Result<std::vector<std::uint32_t>> codes_of(std::string_view text) {
   std::vector<std::uint32_t> codes;
   const auto wrong = [](std::string_view word) {
     return fail(Code::kInvalidArgument,
-                fmt::format("codes: {} is none; legal are numbers from 1 to {}, ranges such as 96-105, both parted by "
+                fmt::format("codes: {} is illegal; legal: numbers from 1 to {} and ranges such as 96-105, separated by "
                             "commas, or `other`",
                             shown(word), kMostXid));
   };
@@ -79,7 +79,7 @@ Result<XidAction> action_of(std::string_view word) {
     if (word == to_string(action)) return action;
   }
   return fail(Code::kInvalidArgument,
-              fmt::format("action: {} is none; legal are ignore, application, unhealthy, reset and lost", shown(word)));
+              fmt::format("action: {} is unknown; legal: ignore, application, unhealthy, reset and lost", shown(word)));
 }
 
 Result<Clock::Duration> duration_of(std::string_view text) {
@@ -95,7 +95,7 @@ Result<Clock::Duration> duration_of(std::string_view text) {
       return Clock::Duration(std::chrono::seconds(std::uint64_t{*count} * unit.seconds));
   }
   return fail(Code::kInvalidArgument,
-              fmt::format("heal-after: {} is no duration; legal are 1s to 24h, with s, m or h", shown(text)));
+              fmt::format("heal-after: {} is not a duration; legal: 1s to 24h, with s, m or h", shown(text)));
 }
 
 Result<std::string> meaning_of(std::string_view quoted) {
@@ -103,14 +103,14 @@ Result<std::string> meaning_of(std::string_view quoted) {
   const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
   if (text.empty() || text.size() > kMaxMeaning || !plain)
     return fail(Code::kInvalidArgument,
-                fmt::format("meaning: {}; legal are 1 to {} printable ASCII characters", shown(text), kMaxMeaning));
+                fmt::format("meaning: {}; legal: 1 to {} printable ASCII characters", shown(text), kMaxMeaning));
   return std::string(text);
 }
 
 Result<void> apply_line(const std::vector<std::string_view>& words, XidPolicy* policy) {
   if (words[0] != "xid" || words.size() < 3)
     return fail(Code::kInvalidArgument,
-                fmt::format("{}: legal is xid <codes> <action> [heal-after=<duration>] [\"<meaning>\"]",
+                fmt::format("{}: not a rule; legal: xid <codes> <action> [heal-after=<duration>] [\"<meaning>\"]",
                             shown(words[0])));
   const bool other = words[1] == "other";
   std::vector<std::uint32_t> codes;
@@ -128,13 +128,13 @@ Result<void> apply_line(const std::vector<std::string_view>& words, XidPolicy* p
       CARVE_TRY(heal_after, duration_of(words[i].substr(kHealAfter.size())));
     } else {
       return fail(Code::kInvalidArgument,
-                  fmt::format("{}: legal after the action are heal-after=<duration> and \"<meaning>\"",
+                  fmt::format("{}: unknown word; legal after the action: heal-after=<duration> and \"<meaning>\"",
                               shown(words[i])));
     }
   }
   if (heal_after && action != XidAction::kUnhealthy)
     return fail(Code::kInvalidArgument,
-                fmt::format("heal-after: means something for `unhealthy` only, not for `{}`", to_string(action)));
+                fmt::format("heal-after: applies only to `unhealthy`, not to `{}`", to_string(action)));
   const auto change = [&](XidRow* row) {
     row->action = action;
     row->heal_after = heal_after.value_or(XidRow().heal_after);
@@ -149,7 +149,7 @@ Result<void> apply_line(const std::vector<std::string_view>& words, XidPolicy* p
 
 Result<XidPolicy> parse_xid_policy(std::string_view name, std::string_view text, const XidPolicy& base) {
   if (text.size() > kMaxText)
-    return fail(Code::kInvalidArgument, fmt::format("{}: {} bytes; legal are {}", name, text.size(), kMaxText));
+    return fail(Code::kInvalidArgument, fmt::format("{}: {} bytes; legal: at most {}", name, text.size(), kMaxText));
   XidPolicy policy = base;
   std::string problems;
   std::size_t wrong = 0;

@@ -18,7 +18,7 @@ void add_paths(const YAML::Node& edits, CdiSpec* spec) {
     if (!items || !items.IsSequence()) continue;
     for (const auto& item : items) {
       if (!item.IsMap()) continue;
-      // A device node's path inside is also its path on the host, unless that one is said. A hook's is the host's.
+      // A device node's path is also its host path, unless hostPath is set. A hook's path is a host path.
       auto path = text_of(item["hostPath"]);
       if (path.empty()) path = text_of(item["path"]);
       if (!path.empty()) spec->host_paths.push_back(std::move(path));
@@ -27,11 +27,11 @@ void add_paths(const YAML::Node& edits, CdiSpec* spec) {
 }
 
 Result<CdiSpec> read(const YAML::Node& root) {
-  if (!root.IsMap()) return fail(Code::kInvalidArgument, "CDI spec: no object");
+  if (!root.IsMap()) return fail(Code::kInvalidArgument, "CDI spec: not an object");
   CdiSpec spec{text_of(root["cdiVersion"]), text_of(root["kind"]), {}, {}};
   const auto devices = root["devices"];
   if (spec.kind.empty() || !devices || !devices.IsSequence())
-    return fail(Code::kInvalidArgument, "CDI spec: without kind or devices");
+    return fail(Code::kInvalidArgument, "CDI spec: kind or devices are missing");
   add_paths(root["containerEdits"], &spec);
   for (const auto& device : devices) {
     if (!device.IsMap()) continue;

@@ -8,17 +8,16 @@
 
 namespace carve::codec {
 
-/// Anybody's CDI file, what a doctor looks at.
+/// The parts of any CDI file that `carve doctor` checks.
 struct CdiSpec {
   std::string version;
   std::string kind;                  // vendor/class
-  std::vector<std::string> devices;  // their names
-  std::vector<std::string>
-      host_paths;  // of mounts, device nodes and hooks, all devices and the common edits
+  std::vector<std::string> devices;  // the names of the devices
+  std::vector<std::string> host_paths;  // of mounts, device nodes and hooks, of all devices and the common edits
 };
 
 /// JSON or YAML.
-///   errors  kInvalidArgument: neither, or without kind or devices
+///   errors  kInvalidArgument: neither of them, or without kind or devices
 [[nodiscard]] Result<CdiSpec> parse_cdi_spec(std::string_view text);
 
 }  // namespace carve::codec

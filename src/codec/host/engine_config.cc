@@ -28,7 +28,7 @@ Result<DockerConfig> parse_docker_config(std::string_view text) {
   json::error_code error;
   const auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error || !value.is_object())
-    return fail(Code::kInvalidArgument, "daemon.json: no JSON object");
+    return fail(Code::kInvalidArgument, "daemon.json: not a JSON object");
   DockerConfig config;
   config.default_runtime = json_read::text(value, "default-runtime");
   if (const auto* runtimes = json_read::member(value, "runtimes");

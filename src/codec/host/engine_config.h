@@ -16,12 +16,11 @@ struct DockerConfig {
   std::vector<std::string> runtimes;
   std::optional<bool> cdi;  // features.cdi
 };
-///   errors  kInvalidArgument: no JSON object
+///   errors  kInvalidArgument: not a JSON object
 [[nodiscard]] Result<DockerConfig> parse_docker_config(std::string_view text);
 
-/// `key = value` lines of a TOML file, whatever table they stand in, values without their quotes;
-/// the last one of a name wins. That is all that is needed of containerd's and the NVIDIA runtime's
-/// files, and it never fails: what is not such a line is passed over.
+/// The `key = value` lines of a TOML file in any table, values without their quotes; the last line of a name wins.
+/// containerd's and the NVIDIA runtime's files need no more. It never fails: all other lines are skipped.
 [[nodiscard]] std::map<std::string, std::string> toml_settings(std::string_view text);
 
 /// Installed packages of dpkg's status file: name → version.

@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(CdiSpec, JsonAndYamlReadAlike) {
+TEST(CdiSpec, JsonAndYamlGiveTheSameResult) {
   const auto from_json = parse_cdi_spec(
       R"({"cdiVersion":"0.3.0","kind":"v/c","containerEdits":{"mounts":[{"hostPath":"/m","containerPath":"/x"}]},
           "devices":[{"name":"d","containerEdits":{"deviceNodes":[
@@ -29,7 +29,7 @@ TEST(CdiSpec, JsonAndYamlReadAlike) {
   }
 }
 
-TEST(CdiSpec, AHookIsAFileOfTheHostToo) {
+TEST(CdiSpec, TheHostPathsIncludeHooks) {
   const auto spec = parse_cdi_spec(
       R"({"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"d","containerEdits":{"hooks":[
           {"hookName":"createContainer","path":"/lib/hook","args":["hook"]}]}}]})");
@@ -37,14 +37,14 @@ TEST(CdiSpec, AHookIsAFileOfTheHostToo) {
   EXPECT_THAT(spec->host_paths, ElementsAre("/lib/hook"));
 }
 
-TEST(CdiSpec, NonsenseIsAnError) {
+TEST(CdiSpec, TextThatIsNotACdiSpecIsAnError) {
   for (const char* text : {"", "[]", "{", "kind: a/b", "devices: []",
                            "{\"kind\": [1], \"devices\": {}}", "a: [", "\t- x"}) {
     EXPECT_FALSE(parse_cdi_spec(text)) << text;
   }
 }
 
-TEST(EngineConfig, DockersFileAndItsNonsense) {
+TEST(EngineConfig, ReadsDockersFileAndRefusesOtherText) {
   const auto config = parse_docker_config(
       R"({"default-runtime":"nvidia","runtimes":{"nvidia":{"path":"x"}},"features":{"cdi":true}})");
   ASSERT_TRUE(config);
@@ -62,14 +62,14 @@ TEST(CdiSpec, IsReadUpToOneMebibyte) {
   EXPECT_FALSE(parse_cdi_spec(spec + std::string((1U << 20U) - spec.size() + 1, ' ')));
 }
 
-TEST(EngineConfig, TomlTextsEndAtTheirQuoteAndCommentsAreNoValues) {
+TEST(EngineConfig, TomlStringsEndAtTheirQuoteAndCommentsAreSkipped) {
   const auto settings = toml_settings("a = \"x # y\" # z\nb='q'\nc = \"open\nd = 1 # two\ne=\n= f\nlast = 'end'");
   EXPECT_EQ(settings,
             (std::map<std::string, std::string>{
                 {"a", "x # y"}, {"b", "q"}, {"c", "open"}, {"d", "1"}, {"e", ""}, {"", "f"}, {"last", "end"}}));
 }
 
-TEST(EngineConfig, TomlLines) {
+TEST(EngineConfig, ReadsTomlLines) {
   const auto settings = toml_settings(
       "# x = 1\n[plugins]\n  enable_cdi = false # why\n default_runtime_name = "
       "\"nvidia\"\r\ncdi_spec_dirs = ['/etc/cdi']\nodd\n");
@@ -86,11 +86,11 @@ TEST(EngineConfig, OnlyInstalledPackagesCount) {
   EXPECT_EQ(packages, (std::map<std::string, std::string>{{"a", "1"}}));
   EXPECT_EQ(installed_packages("Package: a\nStatus: install ok installed\n\nPackage: b\nVersion: 2\n"),
             (std::map<std::string, std::string>()))
-      << "one package's state is not the next one's";
+      << "the state of a package does not apply to the next one";
   EXPECT_EQ(installed_packages("Status: install ok installed\nVersion: 2\n"), (std::map<std::string, std::string>()));
 }
 
-TEST(Injection, OneDeviceInTheArgumentsOfDocker) {
+TEST(Injection, OneDeviceBecomesDockerArguments) {
   const auto injection = parse_injection(
       R"({"cdiVersion":"0.3.0","kind":"k/c","devices":[{"name":"d","containerEdits":{"env":["A=b"],
           "deviceNodes":[{"path":"/dev/nvidia0"}],"mounts":[
@@ -104,7 +104,7 @@ TEST(Injection, OneDeviceInTheArgumentsOfDocker) {
                                       "--mount=type=bind,source=/w,target=/w"));
 }
 
-TEST(Injection, WhatIsForAllDevicesComesFirst) {
+TEST(Injection, CommonEditsComeFirst) {
   const auto injection = parse_injection(
       R"({"containerEdits":{"env":["A=1"],"mounts":[{"hostPath":"/a","containerPath":"/b"}]},"devices":[)"
       R"({"containerEdits":{"env":["B=2"]}},{"containerEdits":{"env":["C=3"]}}]})");
@@ -117,24 +117,24 @@ TEST(Injection, WhatIsForAllDevicesComesFirst) {
   EXPECT_FALSE(docker_arguments({{}, {"/dev/a,b"}, {}}));
 }
 
-TEST(Injection, WhatNoOtherFormCanSayIsRefused) {
+TEST(Injection, EditsThatNoOtherFormCanExpressAreRefused) {
   const char* group = R"({"devices":[{"name":"d","containerEdits":{"additionalGids":[1]}}]})";
   EXPECT_FALSE(parse_injection(group));
   const char* hook = R"({"devices":[{"name":"d","containerEdits":{"env":["A=1"],"hooks":[{"path":"/h"}]}}]})";
-  EXPECT_THAT(*docker_arguments(*parse_injection(hook)), ElementsAre("--env=A=1")) << "without it a container starts";
+  EXPECT_THAT(*docker_arguments(*parse_injection(hook)), ElementsAre("--env=A=1")) << "the hook is not needed";
   for (const char* text : {"", "{}", "[]", R"({"devices":[]})", R"({"devices":[{}]})"})
     EXPECT_FALSE(parse_injection(text)) << text;
   EXPECT_FALSE(docker_arguments({{}, {}, {{"/a,b", "/c", true}}}));
   EXPECT_FALSE(docker_arguments({{}, {""}, {}}));
 }
 
-TEST(Injection, WholeCardsForNvidiasRuntime) {
+TEST(Injection, WholeCardsBecomeVariablesOfNvidiasRuntime) {
   EXPECT_THAT(nvidia_environment({"GPU-1", "GPU-2"}),
               ElementsAre("NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2",
                           "NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
 }
 
-TEST(EngineConfig, DockersFileIsReadThirtyTwoDeep) {
+TEST(EngineConfig, DockersFileIsReadUpToThirtyTwoLevelsDeep) {
   const auto deep = [](std::size_t depth) {
     return R"({"default-runtime":"x","y":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
   };

@@ -15,7 +15,7 @@ Result<void> known_only(const json::object& object, std::initializer_list<std::s
     const std::string_view key(entry.key().data(), entry.key().size());
     if (std::find(names.begin(), names.end(), key) == names.end())
       return fail(Code::kInvalidArgument,
-                  "container device: \"" + std::string(key) + "\" cannot be said in this form");
+                  "container device: \"" + std::string(key) + "\" cannot be expressed in this form");
   }
   return {};
 }
@@ -23,8 +23,8 @@ Result<void> known_only(const json::object& object, std::initializer_list<std::s
 Result<void> add_edits(const json::value& edits, Injection* injection) {
   const auto* object = edits.if_object();
   if (object == nullptr)
-    return fail(Code::kInvalidArgument, "container device: containerEdits is no object");
-  // The hook only adds to the loader's cache: without it the driver is found in the usual folders.
+    return fail(Code::kInvalidArgument, "container device: containerEdits is not an object");
+  // The hook only extends the loader's cache: without it the loader finds the driver in the usual folders.
   CARVE_TRY_VOID(known_only(*object, {"env", "deviceNodes", "mounts", "hooks"}));
   for (const auto& one : json_read::list(edits, "env"))
     injection->environment.push_back(json_read::text_of(&one));
@@ -53,15 +53,15 @@ bool is_plain(const std::string& text) {
 Result<Injection> parse_injection(std::string_view cdi_spec) {
   json::error_code error;
   const auto value = json::parse(json::string_view(cdi_spec.data(), cdi_spec.size()), error);
-  if (error) return fail(Code::kInvalidArgument, "container device: no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, "container device: not JSON: " + error.message());
   const auto& devices = json_read::list(value, "devices");
-  if (devices.empty()) return fail(Code::kInvalidArgument, "container device: the file names none");
+  if (devices.empty()) return fail(Code::kInvalidArgument, "container device: the file has no device");
   Injection injection;
   if (const auto* common = json_read::member(value, "containerEdits"))
     CARVE_TRY_VOID(add_edits(*common, &injection));
   const auto* edits = json_read::member(devices.front(), "containerEdits");
   if (edits == nullptr)
-    return fail(Code::kInvalidArgument, "container device: without containerEdits");
+    return fail(Code::kInvalidArgument, "container device: containerEdits is missing");
   CARVE_TRY_VOID(add_edits(*edits, &injection));
   return injection;
 }
@@ -71,13 +71,13 @@ Result<std::vector<std::string>> docker_arguments(const Injection& injection) {
   for (const auto& one : injection.environment) arguments.push_back("--env=" + one);
   for (const auto& node : injection.nodes) {
     if (!is_plain(node))
-      return fail(Code::kInvalidArgument, "device node \"" + node + "\": a comma or a line break");
+      return fail(Code::kInvalidArgument, "device node \"" + node + "\": the path has a comma or a line break");
     arguments.push_back("--device=" + node);
   }
   for (const auto& mount : injection.mounts) {
     if (!is_plain(mount.from) || !is_plain(mount.to))
       return fail(Code::kInvalidArgument,
-                  "mount of \"" + mount.from + "\": a comma or a line break");
+                  "mount of \"" + mount.from + "\": the path has a comma or a line break");
     arguments.push_back("--mount=type=bind,source=" + mount.from + ",target=" + mount.to +
                         (mount.read_only ? ",readonly" : ""));
   }

@@ -8,8 +8,8 @@
 
 namespace carve::codec {
 
-/// What a container is given of a slice: the content of its CDI file, which every form below says
-/// again for engines that do not read that.
+/// What a container gets for a slice: the contents of its CDI file. The forms below express it for engines that do not
+/// read CDI.
 struct Injection {
   struct Mount {
     std::string from;  // on the host
@@ -18,23 +18,22 @@ struct Injection {
     friend bool operator==(const Mount&, const Mount&) = default;
   };
   std::vector<std::string> environment;  // NAME=value
-  std::vector<std::string> nodes;        // device nodes, the same path inside
+  std::vector<std::string> nodes;        // device nodes, with the same path inside
   std::vector<Mount> mounts;
   friend bool operator==(const Injection&, const Injection&) = default;
 };
 
-/// The first device's of a CDI file that carve wrote.
-/// Hooks are left out: no other form can say them, and a container starts without (docs/containers.md).
-///   errors  kInvalidArgument: no such JSON; anything else that no other form can say
+/// Reads the first device of a CDI file that carve wrote. Hooks are left out: no other form can express them, and a
+/// container starts without them (docs/containers.md).
+///   errors  kInvalidArgument: not such JSON, or anything else that no other form can express
 [[nodiscard]] Result<Injection> parse_injection(std::string_view cdi_spec);
 
-/// For `docker run` and `podman run` without container devices: one argument a line, in their
-/// order. Paths with a comma cannot be said that way.
-///   errors  kInvalidArgument: a path with a comma or a line break in it
+/// For `docker run` and `podman run` without CDI devices: one argument per element, in order. Paths with a comma cannot
+/// be expressed.
+///   errors  kInvalidArgument: a path has a comma or a line break
 [[nodiscard]] Result<std::vector<std::string>> docker_arguments(const Injection& injection);
 
-/// For NVIDIA's own runtime, which takes the cards from the environment and mounts the driver
-/// itself: whole cards only.
+/// For NVIDIA's own runtime, which takes the cards from the environment and mounts the driver itself: whole cards only.
 [[nodiscard]] std::vector<std::string> nvidia_environment(const std::vector<std::string>& uuids);
 
 }  // namespace carve::codec

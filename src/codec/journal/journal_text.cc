@@ -32,7 +32,7 @@ struct Encode {
   }
 };
 
-/// Reads words that one space parts, from the left.
+/// Reads words that are separated by one space, from the left.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -44,7 +44,7 @@ class Words {
     return word;
   }
   [[nodiscard]] std::string_view rest() const { return rest_; }
-  /// True when a space stood after the word that next() gave last.
+  /// True when a space followed the word that next() returned last.
   [[nodiscard]] bool more() const { return more_; }
 
  private:
@@ -52,7 +52,7 @@ class Words {
   bool more_ = true;
 };
 
-/// A number as this code writes it: digits, no leading zero.
+/// A number in the form that this file writes: digits without a leading zero.
 std::optional<std::uint64_t> number(std::string_view text) {
   if (text.empty() || (text.size() > 1 && text.front() == '0')) return std::nullopt;
   std::uint64_t value = 0;
@@ -83,24 +83,24 @@ Result<JournalEvent> decode_event(std::string_view text) {
   }
   if (kind == "drop") {
     const auto owner = owner_kind_from(words.next());
-    if (!owner) return damaged("drop of an unknown kind of owner");
+    if (!owner) return damaged("drop: unknown kind of owner");
     return JournalEvent(DropOwner{Owner{*owner, std::string(words.rest())}});
   }
   if (kind == "count") {
     const std::string_view name = words.next();
     const auto value = number(words.rest());
-    if (!value) return damaged("count without a number");
+    if (!value) return damaged("count: the number is missing");
     return JournalEvent(SetCounter{std::string(name), *value});
   }
   if (kind == "note") {
     const std::string_view key = words.next();
-    if (words.more() && words.rest().empty()) return damaged("note that ends with a space");
+    if (words.more() && words.rest().empty()) return damaged("note: ends with a space");
     return JournalEvent(PutNote{std::string(key), std::string(words.rest())});
   }
   return damaged("unknown event");
 }
 
-/// The events of a line whose crc is right, checked against the number that must come next.
+/// The events of a line with a correct crc; its number must be `expected`.
 Result<std::vector<JournalEvent>> decode_body(std::string_view body, std::uint64_t expected) {
   Words words(body);
   const auto found = number(words.next());
@@ -118,7 +118,7 @@ Result<std::vector<JournalEvent>> decode_body(std::string_view body, std::uint64
   }
 }
 
-/// What a line's crc and length cover; nullopt when either is wrong.
+/// The part of a line that its crc and length cover; nullopt when either of them is wrong.
 std::optional<std::string_view> checked_body(std::string_view line) {
   Words words(line);
   const auto crc = hex(words.next());
@@ -128,7 +128,7 @@ std::optional<std::string_view> checked_body(std::string_view line) {
   return words.rest();
 }
 
-/// The header's first number.
+/// Reads the first number from the header.
 Result<std::uint64_t> read_header(std::string_view line) {
   if (!line.starts_with(kMagic)) {
     return fail(Code::kInvalidArgument, "journal: this file is not a journal of carve");
@@ -143,7 +143,7 @@ Result<std::uint64_t> read_header(std::string_view line) {
   }
   const auto first = number(words.next());
   const auto crc = hex(words.rest());
-  const std::size_t covered = line.size() - words.rest().size();  // kMagic at least
+  const std::size_t covered = line.size() - words.rest().size();  // at least kMagic
   if (!first || !crc || crc32c(line.substr(0, covered - 1)) != *crc) {
     return damaged("journal: line 1, byte 0: the header is damaged");
   }
@@ -168,7 +168,7 @@ Result<std::string> journal_line(std::uint64_t number_of_line,
   std::string body = fmt::format("{} ", number_of_line);
   for (std::size_t i = 0; i < events.size(); ++i) {
     CARVE_TRY(const std::string text, std::visit(Encode{}, events[i]));
-    // Whatever passes here is read back as the same event: names and texts are held to their form.
+    // An event that passes this check is read back unchanged, because it enforces the form of names and texts.
     CARVE_TRY(const JournalEvent again, decode_event(text));
     if (!(again == events[i]) || text.find_first_of("\t\n") != std::string::npos) {
       return fail(Code::kInvalidArgument, "journal: an event has a name or text that is not legal");
@@ -202,7 +202,7 @@ Result<std::string> journal_snapshot(std::uint64_t first_number, const JournalSt
 Result<Replay> replay_journal(std::string_view text) {
   const std::size_t header_end = text.find('\n');
   if (header_end == std::string_view::npos || header_end >= kMaxJournalLine) {
-    // The first line is complete before a file gets its name, so this is not a crash of ours.
+    // The first line is complete before a file gets its name, so a crash of the agent cannot cause this.
     if (text.starts_with(kMagic) || text.empty()) {
       return damaged("journal: line 1, byte 0: the header is cut off");
     }
@@ -221,7 +221,7 @@ Result<Replay> replay_journal(std::string_view text) {
     if (!body) {
       const bool last = end + 1 == rest.size();
       if (last && line.find('\0') != std::string_view::npos) break;
-      return damaged(fmt::format("journal: line {}, byte {}: damaged (its checksum does not fit)",
+      return damaged(fmt::format("journal: line {}, byte {}: damaged (checksum mismatch)",
                                  line_number, replay.good_bytes));
     }
     auto events = decode_body(*body, replay.next_number);

@@ -33,13 +33,13 @@ std::string three_lines() {
          line(3, {DropOwner{Owner{OwnerKind::kLocal, "a"}}});
 }
 
-TEST(Crc32c, IsTheOneOfTheStandard) {
+TEST(Crc32c, MatchesTheStandard) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);              // RFC 3720 and every other source
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);    // RFC 3720 B.4
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43u);  // RFC 3720 B.4
 }
 
-TEST(JournalText, ReplayGivesTheStateThatWasWritten) {
+TEST(JournalText, AReplayRestoresTheWrittenState) {
   const std::string text = three_lines();
   const auto replay = replay_journal(text);
   ASSERT_TRUE(replay) << replay.error().what;
@@ -53,7 +53,7 @@ TEST(JournalText, ReplayGivesTheStateThatWasWritten) {
   EXPECT_EQ(replay->torn_bytes, 0u);
 }
 
-TEST(JournalText, EveryTornTailGivesTheTransactionsBeforeIt) {
+TEST(JournalText, EveryTornTailKeepsTheTransactionsBeforeIt) {
   const std::string text = three_lines();
   const std::size_t header = journal_header(1).size();
   for (std::size_t cut = header; cut <= text.size(); ++cut) {
@@ -76,7 +76,8 @@ TEST(JournalText, EveryFlippedBitBeforeTheLastLineEndIsReported) {
       std::string flipped = text;
       flipped[byte] = static_cast<char>(flipped[byte] ^ (1 << bit));
       const auto replay = replay_journal(flipped);
-      // A flip in the last line may make a NUL of a byte: a block that never came, which is a torn tail.
+      // A flip in the last line may turn a byte into NUL, like a block that never reached the disk, which is a torn
+      // tail.
       if (replay) {
         EXPECT_GT(replay->torn_bytes, 0u) << byte << " " << bit;
         EXPECT_NE(flipped.find('\0'), std::string::npos) << byte << " " << bit;
@@ -85,7 +86,7 @@ TEST(JournalText, EveryFlippedBitBeforeTheLastLineEndIsReported) {
   }
 }
 
-TEST(JournalText, BlocksThatNeverCameAtTheEndAreATornTailAndDamageInTheMiddleIsNot) {
+TEST(JournalText, MissingBlocksAreATornTailAtTheEndAndDamageInTheMiddle) {
   std::string text = three_lines();
   const auto zeros = replay_journal(text + std::string(100, '\0'));
   ASSERT_TRUE(zeros);
@@ -105,7 +106,7 @@ TEST(JournalText, ALostOrRepeatedLineIsReported) {
   EXPECT_EQ(replay_journal(journal_header(1) + one + one).error().code, Code::kDataLoss);
 }
 
-TEST(JournalText, AnotherVersionIsRefusedByName) {
+TEST(JournalText, AnotherVersionIsRefusedWithItsNumber) {
   const auto replay = replay_journal("carve-journal 2 1 00000000\n");
   ASSERT_FALSE(replay);
   EXPECT_EQ(replay.error().code, Code::kUnimplemented);
@@ -147,7 +148,7 @@ TEST(JournalText, ALineMayBeAsLongAsIsLegal) {
       events.emplace_back(PutNote{"n" + std::to_string(events.size()), std::string(std::min(left, kMaxNoteText), 'x')});
     return events;
   };
-  std::size_t fits = kMaxJournalLine / 2;  // the most text of notes that a line takes
+  std::size_t fits = kMaxJournalLine / 2;  // the longest text of notes that fits a line
   for (std::size_t step = kMaxJournalLine / 4; step > 0; step /= 2) {
     while (journal_line(1, notes(fits + step))) fits += step;
   }
@@ -155,11 +156,11 @@ TEST(JournalText, ALineMayBeAsLongAsIsLegal) {
   EXPECT_EQ(longest.size(), kMaxJournalLine);
   EXPECT_EQ(kMaxJournalLine, 256U * 1024);
   const auto replay = replay_journal(journal_header(1) + longest);
-  ASSERT_TRUE(replay) << "what is written is read";
+  ASSERT_TRUE(replay) << "a written line can be read";
   EXPECT_EQ(replay->lines, 1U);
 }
 
-TEST(JournalState, NamesAndTextsAreHeldToTheirForm) {
+TEST(JournalState, NamesAndTextsAreValidated) {
   JournalState state;
   const auto code = [&](const JournalEvent& event) {
     const auto applied = apply_event(state, event);
@@ -175,11 +176,11 @@ TEST(JournalState, NamesAndTextsAreHeldToTheirForm) {
   for (const std::string text : {"\x1f", "\x7f", "\t"}) EXPECT_EQ(code(PutNote{"a", text}), Code::kInvalidArgument);
   EXPECT_EQ(code(PutNote{"a", " ~\xc3\xa9"}), std::nullopt);
   EXPECT_EQ(code(SetCounter{"n", 5}), std::nullopt);
-  EXPECT_EQ(code(SetCounter{"n", 5}), std::nullopt) << "the same again";
+  EXPECT_EQ(code(SetCounter{"n", 5}), std::nullopt) << "the same value again";
   EXPECT_EQ(state.counters.at("n"), 5U);
 }
 
-TEST(JournalState, CountersNeverGoDownAndATransactionIsAllOrNothing) {
+TEST(JournalState, CountersNeverDecreaseAndATransactionIsAllOrNothing) {
   JournalState state;
   ASSERT_TRUE(apply_all(state, {SetCounter{"n", 5}}));
   const JournalState before = state;

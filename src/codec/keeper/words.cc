@@ -13,15 +13,15 @@ namespace {
 constexpr std::size_t kMostSlots = 4096;
 constexpr int kLastCode = static_cast<int>(Code::kUnauthenticated);
 
-// A packet is a head ("allocate 17") and, behind a line's end, what belongs to it: lines, or one text.
+// A packet is a head ("allocate 17") and, after a line end, its contents: lines, or one text.
 struct Parts {
   std::string_view word;
   std::vector<std::uint64_t> numbers;
-  std::optional<std::string_view> rest;  // nullopt: no second line
+  std::optional<std::string_view> rest;  // nullopt: there is no second line
 };
 
 tl::unexpected<Error> bad(std::string_view why, std::string_view head) {
-  return fail(Code::kInvalidArgument, fmt::format("keeper's line: {}: \"{}\"", why, head.substr(0, 64)));
+  return fail(Code::kInvalidArgument, fmt::format("keeper message: {}: \"{}\"", why, head.substr(0, 64)));
 }
 
 Result<Parts> split(std::string_view packet) {
@@ -36,15 +36,15 @@ Result<Parts> split(std::string_view packet) {
     const std::string_view text = head.substr(last + 1);
     std::uint64_t number = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || stop != text.data() + text.size()) return bad("no number", packet.substr(0, end));
+    if (error != std::errc() || stop != text.data() + text.size()) return bad("not a number", packet.substr(0, end));
     parts.numbers.insert(parts.numbers.begin(), number);
     head = head.substr(0, last);
   }
-  if (head != parts.word) return bad("too much", packet.substr(0, end));
+  if (head != parts.word) return bad("extra fields", packet.substr(0, end));
   return parts;
 }
 
-/// So many numbers, and a second part or none.
+/// True: the head has `word` and this number of numbers, and a second part exists exactly if `rest`.
 bool has(const Parts& parts, std::string_view word, std::size_t numbers, bool rest) {
   return parts.word == word && parts.numbers.size() == numbers && parts.rest.has_value() == rest;
 }
@@ -134,7 +134,7 @@ Result<KeeperWord> decode_keeper_word(std::string_view packet) {
   if (has(parts, "alive?", 1, false)) return AskAlive{parts.numbers[0]};
   if (has(parts, "listening", 1, false) && is_flag(parts.numbers[0])) return TellListening{parts.numbers[0] == 1};
   if (has(parts, "closed", 0, false)) return TellClosed{};
-  return bad("not a keeper's word", parts.word);
+  return bad("not a message of the keeper", parts.word);
 }
 
 Result<AgentWord> decode_agent_word(std::string_view packet) {
@@ -150,7 +150,7 @@ Result<AgentWord> decode_agent_word(std::string_view packet) {
     return AnswerRefused{parts.numbers[0], static_cast<Code>(parts.numbers[1]), std::string(*parts.rest)};
   if (has(parts, "alive", 1, false)) return AnswerAlive{parts.numbers[0]};
   if (has(parts, "left", 0, false)) return SayLeft{};
-  return bad("not an agent's word", parts.word);
+  return bad("not a message of the agent", parts.word);
 }
 
 }  // namespace carve::codec

@@ -8,11 +8,11 @@
 
 #include "base/result.h"
 
-// The line between an agent and its keeper, which holds the kubelet's side of the slot door while agents come and go.
-// Numbers are the keeper's: each question has one of its own, for ever.
+// The messages between an agent and its keeper. The keeper holds the kubelet's side of the slot door across restarts of
+// the agent. The keeper assigns the numbers: each question has its own, and none is reused.
 namespace carve::codec {
 
-// The keeper asks and tells.
+// From the keeper.
 struct AskAllocate {
   std::uint64_t number = 0;
   std::vector<std::string> slots;
@@ -27,7 +27,7 @@ struct AskAlive {
   std::uint64_t number = 0;
   friend bool operator==(const AskAlive&, const AskAlive&) = default;
 };
-struct TellListening {  // whether the kubelet has registered the door and listens to its list
+struct TellListening {  // whether the kubelet has registered the door and reads its list
   bool listening = false;
   friend bool operator==(const TellListening&, const TellListening&) = default;
 };
@@ -36,8 +36,8 @@ struct TellClosed {  // the answer to SayLeft
 };
 using KeeperWord = std::variant<AskAllocate, AskStart, AskAlive, TellListening, TellClosed>;
 
-// The agent answers and says.
-struct SayServing {  // questions are answered from now on
+// From the agent.
+struct SayServing {  // the agent answers questions from now on
   friend bool operator==(const SayServing&, const SayServing&) = default;
 };
 struct KeptSlot {
@@ -46,7 +46,7 @@ struct KeptSlot {
   friend bool operator==(const KeptSlot&, const KeptSlot&) = default;
 };
 struct SayList {
-  bool settled = false;  // false: the cards were not asked yet, so that what is free counts as unhealthy
+  bool settled = false;  // false: the cards have not been queried yet, so free slots count as unhealthy
   std::vector<KeptSlot> slots;
   friend bool operator==(const SayList&, const SayList&) = default;
 };
@@ -59,7 +59,7 @@ struct AnswerStart {
   std::uint64_t number = 0;
   friend bool operator==(const AnswerStart&, const AnswerStart&) = default;
 };
-struct AnswerRefused {  // either question
+struct AnswerRefused {  // refuses either question
   std::uint64_t number = 0;
   Code code = Code::kUnknown;
   std::string what;
@@ -69,19 +69,19 @@ struct AnswerAlive {
   std::uint64_t number = 0;
   friend bool operator==(const AnswerAlive&, const AnswerAlive&) = default;
 };
-struct SayLeft {  // this agent ends in order: the kubelet is to be told that nobody serves
+struct SayLeft {  // this agent ends in order: the kubelet must be notified that the door is not served
   friend bool operator==(const SayLeft&, const SayLeft&) = default;
 };
 using AgentWord = std::variant<SayServing, SayList, AnswerAllocated, AnswerStart, AnswerRefused, AnswerAlive, SayLeft>;
 
-/// A slot's name that a line can carry: 1 to 63 printable characters.
+/// A slot name that a line can carry: 1 to 63 printable characters.
 [[nodiscard]] bool is_slot_name(std::string_view name);
 
-/// One packet. Slots' names are is_slot_name(), a device has no line's end.
+/// One packet. Slot names must pass is_slot_name(); a device name has no line end.
 [[nodiscard]] std::string encode(const KeeperWord& word);
 [[nodiscard]] std::string encode(const AgentWord& word);
 
-///   errors  kInvalidArgument: no word, or one with too much or too little
+///   errors  kInvalidArgument: not a message, or one with missing or extra fields
 [[nodiscard]] Result<KeeperWord> decode_keeper_word(std::string_view packet);
 [[nodiscard]] Result<AgentWord> decode_agent_word(std::string_view packet);
 

@@ -4,7 +4,7 @@
 
 #include "codec/keeper/words.h"
 
-// What was taken is written again and must read the same.
+// An accepted message that is written and parsed again is equal.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view packet(reinterpret_cast<const char*>(data), size);
   if (const auto word = carve::codec::decode_keeper_word(packet)) {

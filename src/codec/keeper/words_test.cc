@@ -7,7 +7,7 @@
 namespace carve::codec {
 namespace {
 
-TEST(KeeperWords, AreReadAsTheyWereWritten) {
+TEST(KeeperWords, AreReadBackAsWritten) {
   const std::vector<KeeperWord> keeper = {AskAllocate{17, {"slot-0001", "slot-1023"}}, AskStart{1ULL << 63U, {"x"}},
                                           AskAlive{3}, TellListening{true}, TellListening{false}, TellClosed{}};
   for (const auto& word : keeper) {
@@ -39,7 +39,7 @@ TEST(KeeperWords, AListOfAllSlotsFitsIntoAPacket) {
   EXPECT_EQ(decode_agent_word(packet).value(), AgentWord(list));
 }
 
-TEST(KeeperWords, NothingElseIsAWord) {
+TEST(KeeperWords, OtherPacketsAreRefused) {
   for (const char* packet :
        {"", " ", "allocate", "allocate 1", "allocate 1\n", "allocate 1\nslot", "allocate 1\n\n", "allocate x\na\n",
         "allocate 1 2\na\n", "allocate 1\na b\n", "allocate -1\na\n", "allocate 99999999999999999999\na\n",
@@ -57,7 +57,7 @@ TEST(KeeperWords, NothingElseIsAWord) {
   }
 }
 
-TEST(KeeperWords, ASlotsNameIsWhatALineCanCarry) {
+TEST(KeeperWords, ASlotNameMustFitALine) {
   EXPECT_TRUE(is_slot_name("slot-0001"));
   EXPECT_TRUE(is_slot_name(std::string(63, 'x')));
   for (const auto& name : {std::string(), std::string(64, 'x'), std::string("a\nb"), std::string("a b"),
@@ -65,12 +65,12 @@ TEST(KeeperWords, ASlotsNameIsWhatALineCanCarry) {
     EXPECT_FALSE(is_slot_name(name)) << name;
 }
 
-TEST(KeeperWords, TheFirstAndTheLastCharacterOfANameAndAllOfItsFellowsAreLegal) {
+TEST(KeeperWords, AllPrintableCharactersAreLegalInASlotName) {
   for (int code = 0; code < 256; ++code)
     EXPECT_EQ(is_slot_name(std::string(1, static_cast<char>(code))), code > 0x20 && code < 0x7f) << code;
 }
 
-TEST(KeeperWords, APacketHasSoManySlotsAndNoMore) {
+TEST(KeeperWords, APacketHasALimitedNumberOfSlots) {
   const auto list = [](std::size_t count) {
     std::string packet = "list 1\n";
     for (std::size_t i = 0; i < count; ++i) packet += "+s\n";
@@ -80,7 +80,7 @@ TEST(KeeperWords, APacketHasSoManySlotsAndNoMore) {
   EXPECT_FALSE(list(4097));
 }
 
-TEST(KeeperWords, AWordHasTheNumbersThatItHas) {
+TEST(KeeperWords, AMessageHasAFixedNumberOfNumbers) {
   EXPECT_TRUE(decode_agent_word("refused 1 1\nx"));
   EXPECT_TRUE(decode_agent_word("refused 1 16\nx"));
   for (const char* packet :
@@ -88,7 +88,7 @@ TEST(KeeperWords, AWordHasTheNumbersThatItHas) {
     EXPECT_FALSE(decode_agent_word(packet)) << packet;
 }
 
-TEST(KeeperWords, WhatIsNoWordIsQuotedUpToALimit) {
+TEST(KeeperWords, AFaultyPacketIsQuotedUpToALimit) {
   const auto quoted = [](const std::string& packet) {
     const auto what = decode_agent_word(packet).error().what;
     return std::count(what.begin(), what.end(), 'q');
@@ -97,7 +97,7 @@ TEST(KeeperWords, WhatIsNoWordIsQuotedUpToALimit) {
   EXPECT_EQ(quoted("alive " + std::string(100, 'q')), 64 - 6);
 }
 
-TEST(KeeperWords, NothingIsHeardBeforeItWasSaid) {
+TEST(KeeperWords, DefaultsDescribeASilentPeer) {
   EXPECT_EQ(AskAllocate().number + AskStart().number + AskAlive().number, 0U);
   EXPECT_EQ(AnswerAllocated().number + AnswerStart().number + AnswerRefused().number + AnswerAlive().number, 0U);
   EXPECT_FALSE(TellListening().listening);

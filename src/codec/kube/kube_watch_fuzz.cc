@@ -8,8 +8,8 @@
 #include "codec/kube/lines.h"
 #include "codec/kube/messages.h"
 
-// The first byte says in what pieces the stream comes: the lines must be the same as when it comes at once,
-// and whatever they hold is an event, a page, or an error.
+// The first byte selects the sizes of the pieces in which the stream arrives. The lines must be the same as with one
+// piece, and each is an event, a page, or an error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::size_t step = data[0] % 16U + 1U;
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   while (const auto line = whole.next()) {
     once += *line + "\n";
     const auto event = carve::codec::parse_kube_event(*line);
-    // The object is the line's own text, or written anew: an event around it says the same.
+    // The object is the line's own text or a new serialization: an event around either of them is equal.
     if (event && event->kind == carve::codec::KubeEvent::Kind::kPut) {
       const auto same = carve::codec::parse_kube_event(R"({"type":"ADDED","object":)" + event->object + "}");
       if (!same || same->version != event->version) std::abort();

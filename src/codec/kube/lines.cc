@@ -6,8 +6,8 @@ namespace carve::codec {
 
 Result<void> Lines::add(std::string_view piece) {
   held_ += piece;
-  // What is whole can be taken; what has only begun must not grow for ever. Only the piece is looked at: a
-  // line that comes in a thousand pieces costs no thousand looks at all of it.
+  // Complete lines can be taken; the incomplete one must not grow without limit. Only the new piece is scanned, so a
+  // line that arrives in a thousand pieces is not scanned a thousand times.
   const auto last = piece.rfind('\n');
   begun_ = last == std::string_view::npos ? begun_ + piece.size() : piece.size() - last - 1;
   if (begun_ > longest_) return fail(Code::kResourceExhausted, fmt::format("a line of more than {} bytes", longest_));

@@ -15,7 +15,7 @@ std::vector<std::string> all(Lines& lines) {
   return found;
 }
 
-TEST(Lines, AreTheSameHoweverTheStreamIsCut) {
+TEST(Lines, AreTheSameForEverySplitOfTheStream) {
   const std::string stream = "one\ntwo\r\n\n\nthree\nfo";
   for (std::size_t step = 1; step <= stream.size(); ++step) {
     Lines lines(100);
@@ -30,7 +30,7 @@ TEST(Lines, AreTheSameHoweverTheStreamIsCut) {
   }
 }
 
-TEST(Lines, OneWithoutAnEndIsRefusedBeforeItGrowsForEver) {
+TEST(Lines, ALineWithoutAnEndIsRefusedAtTheLimit) {
   Lines lines(10);
   EXPECT_TRUE(lines.add("0123456789"));
   EXPECT_TRUE(lines.add("\n012345678\n0123456789"));

@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// Deep enough for every object of Kubernetes (managedFields and schemas go past Boost's 32).
+/// Deep enough for every object of Kubernetes (managedFields and schemas exceed Boost's 32).
 constexpr std::size_t kDepth = 128;
 constexpr std::size_t kQuoted = 200;
 
@@ -43,13 +43,13 @@ struct EventTexts {
   std::string_view type;
   std::string_view object;
   std::string_view version;
-  std::string_view managed;  // of `object` what is left out, with one of the commas around it
+  std::string_view managed;  // the part of `object` that is left out, with one adjacent comma
 };
 
-/// The metadata that begin here in `line`.
+/// Scans the metadata that begin at the current position in `line`.
 bool walk_metadata(JsonWalk& walk, std::string_view line, EventTexts* event) {
   event->version = event->managed = {};
-  std::size_t last = 0;  // where the member before ends; 0: there is none
+  std::size_t last = 0;  // the end of the previous member; 0: there is none
   return walk.object([&](std::string_view name) {
     if (name == "resourceVersion") {
       const auto text = walk.plain_text();
@@ -64,7 +64,7 @@ bool walk_metadata(JsonWalk& walk, std::string_view line, EventTexts* event) {
   });
 }
 
-/// An event's parts without a document being made; nullopt: it is not as the API server writes them, or no event.
+/// The parts of an event, found without building a document; nullopt: it is not an event, or another form.
 std::optional<EventTexts> walk_event(std::string_view line) {
   JsonWalk walk(line, kDepth);
   EventTexts event;
@@ -88,7 +88,7 @@ std::optional<EventTexts> walk_event(std::string_view line) {
   return whole && walk.over() ? std::optional(event) : std::nullopt;
 }
 
-/// `piece` is part of `text`.
+/// `text` without `piece`, which must be a part of it.
 std::string without(std::string_view text, std::string_view piece) {
   if (piece.empty()) return std::string(text);
   const auto before = static_cast<std::size_t>(piece.data() - text.data());
@@ -173,7 +173,7 @@ Result<KubeEvent> parse_kube_event(std::string_view line) {
   }
   if (type != "ADDED" && type != "MODIFIED" && type != "DELETED") {
     return fail(Code::kDataLoss,
-                "type \"" + type.substr(0, 40) + "\": legal are ADDED, MODIFIED, DELETED, BOOKMARK, ERROR");
+                "type \"" + type.substr(0, 40) + "\": unknown; legal: ADDED, MODIFIED, DELETED, BOOKMARK, ERROR");
   }
   found.kind = type == "DELETED" ? KubeEvent::Kind::kDeleted : KubeEvent::Kind::kPut;
   found.object = json::serialize(*inside);
@@ -195,15 +195,15 @@ std::string kube_message(std::string_view body) {
 Result<std::string> kube_target(std::string_view path,
                                 const std::vector<std::pair<std::string, std::string>>& query) {
   if (!path.starts_with('/') || path.starts_with("//")) {
-    return fail(Code::kInvalidArgument, fmt::format("path \"{}\": expected an absolute one", path.substr(0, kQuoted)));
+    return fail(Code::kInvalidArgument, fmt::format("path \"{}\": must be absolute", path.substr(0, kQuoted)));
   }
   for (const char c : path) {
     if (plain_in_path(c)) continue;
     return fail(Code::kInvalidArgument,
-                fmt::format("path: character {:#04x} cannot stand there", static_cast<unsigned char>(c)));
+                fmt::format("path: character {:#04x} is not legal", static_cast<unsigned char>(c)));
   }
   if (path.find("/../") != std::string_view::npos || path.ends_with("/..")) {
-    return fail(Code::kInvalidArgument, "path: \"..\" cannot stand there");
+    return fail(Code::kInvalidArgument, "path: \"..\" is not legal");
   }
   std::string target(path);
   char mark = '?';

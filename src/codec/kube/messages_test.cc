@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(KubePage, ItemsGetTheKindThatTheServerLeavesOut) {
+TEST(KubePage, ItemsGetTheKindThatTheServerOmits) {
   const auto page = parse_kube_page(
       R"({"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c"},)"
       R"("items":[{"metadata":{"name":"a"}},{"kind":"Odd"}]})");
@@ -32,7 +32,7 @@ TEST(KubePage, AnEmptyListMayHaveNoItems) {
   EXPECT_TRUE(page->items.empty());
 }
 
-TEST(KubePage, WhatIsNoListIsAnError) {
+TEST(KubePage, TextThatIsNotAListIsAnError) {
   for (const std::string text : {"", "[]", "{}", R"({"kind":"Pod"})", R"({"kind":"PodList","items":3})",
                                  R"({"kind":"PodList","items":[3]})"}) {
     const auto page = parse_kube_page(text);
@@ -41,7 +41,7 @@ TEST(KubePage, WhatIsNoListIsAnError) {
   }
 }
 
-TEST(KubeEvent, EveryKind) {
+TEST(KubeEvent, ReadsEveryKind) {
   const auto put = parse_kube_event(R"({"type":"ADDED","object":{"metadata":{"resourceVersion":"12"}}})");
   ASSERT_TRUE(put);
   EXPECT_EQ(put->kind, KubeEvent::Kind::kPut);
@@ -57,7 +57,7 @@ TEST(KubeEvent, EveryKind) {
   EXPECT_EQ(error->message, "too old");
 }
 
-TEST(KubeEvent, HoweverItIsWrittenItIsTheSameEvent) {
+TEST(KubeEvent, EverySpellingGivesTheSameEvent) {
   const std::string plain = R"({"type":"DELETED","object":{"a":["}",{"metadata":{"resourceVersion":"1"}}],)"
                             R"("metadata":{"name":"p","resourceVersion":"12","x":{"resourceVersion":"2"}}}})";
   const auto right = parse_kube_event(plain);
@@ -65,7 +65,7 @@ TEST(KubeEvent, HoweverItIsWrittenItIsTheSameEvent) {
   EXPECT_EQ(right->kind, KubeEvent::Kind::kDeleted);
   EXPECT_EQ(right->version, "12");
   EXPECT_THAT(plain, HasSubstr("\"object\":" + right->object + "}"));
-  // Letters beyond ASCII and spelled names are for the reader of whole documents.
+  // Non-ASCII characters and escaped names are left to the document parser.
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {R"({"type")", R"( { "type" )"},
            {R"({"type")", "{\"\xc3\xa9\":1,\"type\""},
@@ -83,8 +83,8 @@ TEST(KubeEvent, HoweverItIsWrittenItIsTheSameEvent) {
   }
 }
 
-// Whoever watches reads what an object is, not who wrote which field of it.
-TEST(KubeEvent, IsWithoutManagedFields) {
+// Watchers read the contents of an object, not which client wrote which field of it.
+TEST(KubeEvent, HasNoManagedFields) {
   const std::string managed = R"("managedFields":[{"manager":"a","fieldsV1":{"f:metadata":{"f:x":{}}}}])";
   for (const auto& [with, without] : std::vector<std::pair<std::string, std::string>>{
            {R"({"a":1,"metadata":{"name":"p",)" + managed + R"(},"b":{"managedFields":2}})",
@@ -95,7 +95,7 @@ TEST(KubeEvent, IsWithoutManagedFields) {
     ASSERT_TRUE(event) << with;
     EXPECT_EQ(event->object, without);
   }
-  // Where it stands first, or twice, something of it may be left: the object is the same, and still JSON.
+  // Where the member is the first one, or occurs twice, a part of it may remain: the object is the same and still JSON.
   for (const std::string& with :
        {R"({"metadata":{)" + managed + R"(,"name":"p"}})",
         R"({"metadata":{"name":"p",)" + managed + "," + managed + "}}",
@@ -109,7 +109,7 @@ TEST(KubeEvent, IsWithoutManagedFields) {
   }
 }
 
-TEST(KubeEvent, RubbishIsAnError) {
+TEST(KubeEvent, TextThatIsNotAnEventIsAnError) {
   for (const std::string line : {"", "x", "{}", R"({"type":"ADDED"})", R"({"type":"NEW","object":{}})",
                                  R"({"type":"ADDED","object":{}} x)", R"({"type":"ADDED","object":{"a":01}})",
                                  R"({"type":"ADDED","object":{},"object":3})",
@@ -123,27 +123,27 @@ TEST(KubeEvent, ObjectsAsDeepAsSchemasAreRead) {
   for (int i = 0; i < 100; ++i) deep += R"({"a":)";
   deep += "1" + std::string(100, '}');
   EXPECT_TRUE(parse_kube_event(R"({"type":"ADDED","object":)" + deep + "}"));
-  const auto nested = [](std::size_t depth) {  // with the event and its object
+  const auto nested = [](std::size_t depth) {  // including the event and its object
     return R"({"type":"ADDED","object":{"a":)" + std::string(depth - 2, '[') + std::string(depth - 2, ']') + "}}";
   };
   EXPECT_TRUE(parse_kube_event(nested(128)));
   EXPECT_FALSE(parse_kube_event(nested(129)));
 }
 
-TEST(KubeEvent, AnErrorsCodeIsOneOfHttp) {
+TEST(KubeEvent, AnErrorCodeIsAnHttpStatus) {
   const auto status = [](const std::string& code) {
     return parse_kube_event(R"({"type":"ERROR","object":{"code":)" + code + "}}")->status;
   };
   EXPECT_EQ(status("100"), 100);
   EXPECT_EQ(status("599"), 599);
-  EXPECT_EQ(status("99"), status("600")) << "neither is taken";
+  EXPECT_EQ(status("99"), status("600")) << "neither is accepted";
   EXPECT_EQ(status("\"410\""), status("600"));
   EXPECT_EQ(
       parse_kube_event(R"({"type":"ERROR","object":{"message":")" + std::string(201, 'x') + "\"}}")->message.size(),
       200U);
 }
 
-TEST(KubeMessage, IsTheStatusSentenceOrWhatCanBePrinted) {
+TEST(KubeMessage, IsTheMessageOfTheStatusOrThePrintableText) {
   EXPECT_EQ(kube_message(R"({"kind":"Status","message":"pods \"a\" not found"})"), "pods \"a\" not found");
   EXPECT_EQ(kube_message("bad\n\x1b[31mgateway"), "bad[31mgateway");
   EXPECT_EQ(kube_message(std::string(1000, 'x')).size(), 200U);
@@ -151,7 +151,7 @@ TEST(KubeMessage, IsTheStatusSentenceOrWhatCanBePrinted) {
   EXPECT_EQ(kube_message("\x1f ~\x7f"), " ~");
 }
 
-TEST(KubeTarget, QueriesAreEncodedAndPathsChecked) {
+TEST(KubeTarget, QueriesAreEncodedAndPathsAreChecked) {
   EXPECT_EQ(*kube_target("/api/v1/pods", {{"fieldSelector", "spec.nodeName=a b"}, {"x", "&"}}),
             "/api/v1/pods?fieldSelector=spec.nodeName%3Da%20b&x=%26");
   for (const std::string path : {"", "api", "//x", "/a b", "/a?b", "/a\r\nHost: x", "/a/../b", "/a/.."}) {
@@ -161,7 +161,7 @@ TEST(KubeTarget, QueriesAreEncodedAndPathsChecked) {
   }
 }
 
-TEST(KubePage, WhatTheListDoesNotSayItsItemsAreNotGiven) {
+TEST(KubePage, ItemsGetOnlyTheFieldsThatTheListHas) {
   EXPECT_THAT(parse_kube_page(R"({"kind":"List","items":[{"a":1}]})")->items, ElementsAre(R"({"a":1})"));
   EXPECT_THAT(parse_kube_page(R"({"kind":"PodList","items":[{"a":1}]})")->items,
               ElementsAre(R"({"a":1,"kind":"Pod"})"));
@@ -169,8 +169,8 @@ TEST(KubePage, WhatTheListDoesNotSayItsItemsAreNotGiven) {
               ElementsAre(R"({"apiVersion":"v2"})"));
 }
 
-TEST(KubeEvent, AWholeDocumentIsReadAsDeepAsAWalkedOne) {
-  const auto nested = [](std::size_t depth) {  // a name that is spelled: for the reader of whole documents
+TEST(KubeEvent, TheDocumentParserHasTheDepthLimitOfTheWalk) {
+  const auto nested = [](std::size_t depth) {  // an escaped name: for the document parser
     return R"({"t\u0079pe":"ADDED","object":{"a":)" + std::string(depth - 2, '[') + std::string(depth - 2, ']') + "}}";
   };
   EXPECT_TRUE(parse_kube_event(nested(128)));
@@ -180,7 +180,7 @@ TEST(KubeEvent, AWholeDocumentIsReadAsDeepAsAWalkedOne) {
 TEST(KubeMessages, ForeignTextsAreQuotedUpToALimit) {
   const std::string longest(300, 'k');
   const auto quoted = [&](const std::string& what) { return std::count(what.begin(), what.end(), 'k'); };
-  const auto plain = quoted(parse_kube_page(R"({"kind":""})").error().what);  // its own words have some, too
+  const auto plain = quoted(parse_kube_page(R"({"kind":""})").error().what);  // the error's own text has some, too
   EXPECT_EQ(quoted(parse_kube_page(R"({"kind":")" + longest + "\"}").error().what) - plain, 60);
   EXPECT_EQ(quoted(parse_kube_event(R"({"type":")" + longest + R"(","object":{}})").error().what) -
                 quoted(parse_kube_event(R"({"type":"","object":{}})").error().what),
@@ -188,7 +188,7 @@ TEST(KubeMessages, ForeignTextsAreQuotedUpToALimit) {
   EXPECT_EQ(quoted(kube_target(longest, {}).error().what), 200);
 }
 
-TEST(KubeTarget, EveryCharacterOfAPathIsTakenOrRefused) {
+TEST(KubeTarget, EveryCharacterOfAPathIsAcceptedOrRefused) {
   const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:";
   for (int code = 0; code < 256; ++code) {
     const char c = static_cast<char>(code);

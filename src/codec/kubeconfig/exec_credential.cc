@@ -27,7 +27,7 @@ Result<std::string> text_in(const json::value& status, const char* field) {
   return json_read::text_of(value);
 }
 
-/// `count` digits that begin `text`; they are taken from it.
+/// Parses and removes the first `count` digits of `text`.
 std::optional<int> digits(std::string_view* text, std::size_t count) {
   int value = 0;
   if (text->size() < count) return std::nullopt;
@@ -43,7 +43,7 @@ bool take(std::string_view* text, char c) {
   return true;
 }
 
-/// The seconds by which a time is ahead of UTC: "Z", "+02:00".
+/// The offset from UTC in seconds: "Z", "+02:00".
 std::optional<int> zone(std::string_view text) {
   if (text == "Z" || text == "z") return 0;
   const bool behind = take(&text, '-');
@@ -55,7 +55,7 @@ std::optional<int> zone(std::string_view text) {
   return (behind ? -1 : 1) * (*hours * 3600 + *minutes * 60);
 }
 
-/// RFC 3339, fractions of a second left away.
+/// Parses RFC 3339 and drops fractions of a second.
 std::optional<std::int64_t> unix_seconds(std::string_view text) {
   namespace chrono = std::chrono;
   const auto year = digits(&text, 4);
@@ -88,12 +88,12 @@ std::optional<std::int64_t> unix_seconds(std::string_view text) {
 }  // namespace
 
 Result<ExecCredential> parse_exec_credential(std::string_view text, std::string_view api_version) {
-  // Boost's words say what is wrong, never with what.
+  // Boost's message describes the fault and never quotes the text.
   CARVE_TRY(const auto root, json_read::parse(text, "ExecCredential", kDepth));
   if (json_read::text(root, "kind") != "ExecCredential") return wrong("kind: expected \"ExecCredential\"");
   if (const auto said = json_read::text(root, "apiVersion"); said != api_version) {
-    // Not quoted, lest it be a credential in the wrong place.
-    return wrong(fmt::format("apiVersion: another one than user.exec.apiVersion, {}", api_version));
+    // Not quoted: it may be a credential in the wrong field.
+    return wrong(fmt::format("apiVersion: differs from user.exec.apiVersion, {}", api_version));
   }
   const auto* status = json_read::member(root, "status");
   if (status == nullptr || !status->is_object()) return wrong("status: expected a map");
@@ -102,7 +102,7 @@ Result<ExecCredential> parse_exec_credential(std::string_view text, std::string_
   CARVE_TRY(found.certificate, text_in(*status, "clientCertificateData"));
   CARVE_TRY(found.key, text_in(*status, "clientKeyData"));
   if (found.certificate.empty() != found.key.empty()) {
-    return wrong("status: clientCertificateData and clientKeyData go together");
+    return wrong("status: clientCertificateData and clientKeyData must be set together");
   }
   if (found.token.empty() && found.key.empty()) {
     return wrong("status: expected token, or clientCertificateData with clientKeyData");
@@ -121,7 +121,7 @@ std::string exec_info(const ExecPlugin& plugin, const ExecCluster& cluster, bool
     json::object told{{"server", cluster.server}};
     if (!cluster.tls_server_name.empty()) told["tls-server-name"] = cluster.tls_server_name;
     if (!cluster.authority.empty()) told["certificate-authority-data"] = encode_base64(cluster.authority);
-    boost::system::error_code ignored;  // it was JSON when it was read
+    boost::system::error_code ignored;  // it was valid JSON when it was parsed
     if (!plugin.cluster_config.empty()) told["config"] = json::parse(plugin.cluster_config, ignored);
     spec["cluster"] = std::move(told);
   }

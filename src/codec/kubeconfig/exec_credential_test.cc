@@ -36,11 +36,11 @@ TEST(ExecCredential, IsATokenOrACertificateOrBoth) {
   EXPECT_TRUE(said(R"({"clientCertificateData":"c","clientKeyData":"k","token":"t"})"));
 }
 
-TEST(ExecCredential, WhatIsWrongIsNamedAndNeverQuoted) {
+TEST(ExecCredential, AFaultyFieldIsNamedAndNeverQuoted) {
   EXPECT_THAT(refusal("null"), HasSubstr("status: expected a map"));
   EXPECT_THAT(refusal("{}"), HasSubstr("expected token, or"));
   EXPECT_THAT(refusal(R"({"token":["s3cret"]})"), HasSubstr("status.token"));
-  EXPECT_THAT(refusal(R"({"token":"s3cret","clientKeyData":"s3cret"})"), HasSubstr("go together"));
+  EXPECT_THAT(refusal(R"({"token":"s3cret","clientKeyData":"s3cret"})"), HasSubstr("must be set together"));
   EXPECT_THAT(refusal(R"({"token":"s3cret","expirationTimestamp":"s3cret"})"), HasSubstr("expirationTimestamp"));
   const auto other = said(R"({"token":"s3cret"})", "client.authentication.k8s.io/v1beta1");
   ASSERT_FALSE(other);
@@ -73,7 +73,7 @@ TEST(ExecCredential, ExpiresAtATimeOfAnyZone) {
   }
 }
 
-TEST(ExecCredential, ATimeIsReadUpToItsLimitsAndEverySignCounts) {
+TEST(ExecCredential, ATimeIsReadUpToItsLimitsAndEveryCharacterCounts) {
   const auto expires = [](const std::string& time) {
     const auto credential = said(R"({"token":"t","expirationTimestamp":")" + time + "\"}");
     return credential ? credential->expires_unix_s : std::nullopt;
@@ -90,7 +90,7 @@ TEST(ExecCredential, ATimeIsReadUpToItsLimitsAndEverySignCounts) {
     bad[at] = '_';
     EXPECT_EQ(expires(bad), std::nullopt) << bad;
     EXPECT_EQ(expires(good.substr(0, at)), std::nullopt) << "cut at " << at;
-    EXPECT_EQ(expires(good.substr(0, at) + good.substr(at + 1)), std::nullopt) << "without letter " << at;
+    EXPECT_EQ(expires(good.substr(0, at) + good.substr(at + 1)), std::nullopt) << "without character " << at;
   }
   for (const std::string time :
        {"2026-01-01T00:60:00Z", "2026-01-01T00:00:61Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
@@ -98,7 +98,7 @@ TEST(ExecCredential, ATimeIsReadUpToItsLimitsAndEverySignCounts) {
     EXPECT_EQ(expires(time), std::nullopt) << time;
 }
 
-TEST(ExecCredential, APluginIsToldOfTheClusterWhenItAsks) {
+TEST(ExecCredential, APluginGetsTheClusterWhenItRequestsIt) {
   ExecPlugin plugin;
   plugin.api_version = kV1;
   plugin.cluster_config = R"({"a":[1]})";

@@ -20,10 +20,10 @@ constexpr std::size_t kDeepest = 24;
 constexpr std::size_t kLongest = 64U << 10U;
 constexpr std::size_t kLongestHint = 2000;
 
-/// The system would take what stands before a NUL for the whole.
+/// False: the text has a NUL byte, at which the operating system would truncate it.
 bool whole(const std::string& text) { return text.find('\0') == std::string::npos; }
 
-/// Without what moves a terminal's cursor or changes its colours.
+/// Without the control characters that move a terminal's cursor or change its colours.
 std::string printable(std::string text) {
   std::erase_if(text, [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -69,13 +69,13 @@ Result<void> read_terminal(const YAML::Node& exec, ExecPlugin* plugin) {
                                           : Terminal::kIfAvailable;
     return {};
   }
-  // v1 has no default, so that nobody waits for an answer that no one can give.
+  // v1 has no default, so that no plug-in waits for input that cannot be given.
   if (mode.empty() && plugin->api_version == kV1Beta1) return {};
   return refused("user.exec.interactiveMode: " + (mode.empty() ? "missing" : "\"" + mode.substr(0, 60) + "\"") +
                  " (legal: Never, IfAvailable, Always)");
 }
 
-/// A scalar that is not quoted means what JSON would take it for.
+/// An unquoted scalar has the type that JSON would give it.
 json::value value_of(const YAML::Node& scalar) {
   const std::string& text = scalar.Scalar();
   if (scalar.Tag() != "?") return json::string(text);
@@ -86,7 +86,7 @@ json::value value_of(const YAML::Node& scalar) {
   return wrong ? json::value(json::string(text)) : number;
 }
 
-/// `left`: the bytes that may yet come. Aliases let few bytes of YAML mean many.
+/// `left`: the remaining byte budget. With aliases, few bytes of YAML can expand to many.
 bool convert(const YAML::Node& node, std::size_t depth, std::size_t* left, json::value* out) {
   const auto takes = [&](std::size_t bytes) {
     const bool fits = bytes <= *left;
@@ -161,7 +161,7 @@ Result<std::string> read_exec_extension(const YAML::Node& cluster) {
     json::value value;
     std::size_t left = kLongest;
     if (!convert(extension, 0, &left, &value)) {
-      return refused(fmt::format("cluster.extensions, {}: deeper than {}, longer than {} bytes, or not as JSON may be",
+      return refused(fmt::format("cluster.extensions, {}: nested deeper than {}, longer than {} bytes, or not JSON",
                                  kExtension, kDeepest, kLongest));
     }
     return std::string(json::serialize(value));

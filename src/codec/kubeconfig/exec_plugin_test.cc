@@ -33,7 +33,7 @@ std::string refusal(const std::string& exec) {
   return config ? "accepted" : config.error().what;
 }
 
-TEST(ExecPlugin, IsReadWhole) {
+TEST(ExecPlugin, IsReadCompletely) {
   const auto config = config_of(std::string(kV1) +
                                 "command: aws, args: [eks, \"get-token\", 7], env: [{name: A, value: b}, {name: C}], "
                                 "provideClusterInfo: true, installHint: \"do \\e[1mthis\\a\\n\"");
@@ -49,18 +49,18 @@ TEST(ExecPlugin, IsReadWhole) {
   EXPECT_EQ(plugin.install_hint, "do [1mthis");
 }
 
-TEST(ExecPlugin, ACommandWithASlashIsOfTheKubeconfigsFolder) {
+TEST(ExecPlugin, ACommandWithASlashIsRelativeToTheKubeconfigsFolder) {
   EXPECT_EQ(config_of(std::string(kV1) + "command: bin/login")->exec->command, "/home/a/.kube/bin/login");
   EXPECT_EQ(config_of(std::string(kV1) + "command: /bin/login")->exec->command, "/bin/login");
 }
 
-TEST(ExecPlugin, TheOlderVersionNeedNotSayWhetherItAsksAPerson) {
+TEST(ExecPlugin, TheOlderVersionHasADefaultInteractiveMode) {
   EXPECT_EQ(config_of(std::string(kV1Beta1) + "command: a")->exec->terminal, ExecPlugin::Terminal::kIfAvailable);
   EXPECT_EQ(config_of(std::string(kV1Beta1) + "command: a, interactiveMode: Always")->exec->terminal,
             ExecPlugin::Terminal::kAlways);
 }
 
-TEST(ExecPlugin, WhatIsWrongIsNamedAndNoSecretIsQuoted) {
+TEST(ExecPlugin, AFaultyFieldIsNamedAndNoSecretIsQuoted) {
   const std::string v1 = kV1;
   EXPECT_THAT(refusal("command: a"), HasSubstr("user.exec.apiVersion: missing"));
   EXPECT_THAT(refusal("command: a"), HasSubstr("/home/a/.kube/config"));
@@ -82,7 +82,7 @@ TEST(ExecPlugin, WhatIsWrongIsNamedAndNoSecretIsQuoted) {
               HasSubstr("user.auth-provider"));
 }
 
-TEST(ExecPlugin, AHintIsCutAndCleaned) {
+TEST(ExecPlugin, AHintIsTruncatedAndPrintable) {
   const auto hint = [](const std::string& text) {
     return config_of(std::string(kV1) + "command: a, installHint: \"" + text + "\"")->exec->install_hint;
   };
@@ -91,7 +91,7 @@ TEST(ExecPlugin, AHintIsCutAndCleaned) {
   EXPECT_EQ(hint(" ~"), " ~");
 }
 
-TEST(ExecPlugin, AnExtensionIsReadAsDeepAndAsLongAsIsLegal) {
+TEST(ExecPlugin, AnExtensionIsReadUpToTheDepthAndLengthLimits) {
   const std::string asks = std::string(kV1) + "command: a, provideClusterInfo: true";
   const auto reads = [&](const std::string& value) {
     return config_of(asks, ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + value + "}]")
@@ -131,7 +131,7 @@ TEST(ExecPlugin, TheClustersExtensionIsJson) {
   EXPECT_THAT(config_of(asks, extension(laughs + "}")).error().what, HasSubstr("longer than"));
 }
 
-TEST(ExecPlugin, WhatIsWrongIsQuotedUpToALimit) {
+TEST(ExecPlugin, AFaultyValueIsQuotedUpToALimit) {
   const std::string longest(200, 'z');
   const auto quoted = [](const std::string& exec) {
     const std::string what = refusal(exec);
@@ -141,7 +141,7 @@ TEST(ExecPlugin, WhatIsWrongIsQuotedUpToALimit) {
   EXPECT_EQ(quoted(std::string(kV1Beta1) + "command: a, interactiveMode: " + longest), 60);
 }
 
-TEST(ExecPlugin, AScalarWithoutQuotesIsWhatJsonTakesItFor) {
+TEST(ExecPlugin, AnUnquotedScalarHasItsJsonType) {
   const auto value = [](const std::string& yaml) {
     const auto config = config_of(std::string(kV1) + "command: a, provideClusterInfo: true",
                                   ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + yaml + "}]");
@@ -152,17 +152,17 @@ TEST(ExecPlugin, AScalarWithoutQuotesIsWhatJsonTakesItFor) {
            {"0", "0"}, {"-12", "-12"}, {"1.5e3", "1.5E3"}, {"1+", "\"1+\""}, {"e", "\"e\""}, {"9a", "\"9a\""},
            {"[]", "[]"}, {"{}", "{}"}, {"[[1], {b: [2]}]", R"([[1],{"b":[2]}])"}, {"[~, x]", R"([null,"x"])"}})
     EXPECT_EQ(value(yaml), json) << yaml;
-  EXPECT_EQ(value("{[a]: b}"), "refused") << "a key that is no scalar";
+  EXPECT_EQ(value("{[a]: b}"), "refused") << "a key that is not a scalar";
 }
 
-TEST(ExecPlugin, AnExtensionIsCountedWithAllOfItsParts) {
+TEST(ExecPlugin, TheLengthOfAnExtensionIncludesAllOfItsParts) {
   const auto reads = [](const std::string& yaml) {
     return config_of(std::string(kV1) + "command: a, provideClusterInfo: true",
                      ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + yaml + "}]")
         .has_value();
   };
   constexpr std::size_t kMost = 64U << 10U;
-  // Two bytes for each value, and the letters of keys and scalars.
+  // Two bytes for each value, and the characters of keys and scalars.
   EXPECT_TRUE(reads("{" + std::string(100, 'k') + ": " + std::string(kMost - 104, 'v') + "}"));
   EXPECT_FALSE(reads("{" + std::string(100, 'k') + ": " + std::string(kMost - 103, 'v') + "}"));
   EXPECT_TRUE(reads("[a, " + std::string(kMost - 7, 'v') + "]"));

@@ -20,10 +20,10 @@ constexpr std::size_t kLargest = 1U << 20U;
 struct File {
   YAML::Node root;  // a map
   std::string path;
-  std::string folder;  // "" or with its slash
+  std::string folder;  // "" or with a trailing slash
 };
 
-/// An entry of a list, and the file that has it.
+/// An entry of a list, and the file that contains it.
 struct Entry {
   YAML::Node map;
   const File* file;
@@ -34,7 +34,7 @@ tl::unexpected<Error> in_file(const std::string& path, Error error) {
   return fail_in(path, std::move(error));
 }
 
-/// `<field>-data` goes before `<field>`, as kubectl does.
+/// `<field>-data` takes precedence over `<field>`, as in kubectl.
 Result<KubeMaterial> material(const Entry& entry, const std::string& field, std::string_view where) {
   const auto& map = entry.map;
   KubeMaterial found;
@@ -50,7 +50,7 @@ Result<KubeMaterial> material(const Entry& entry, const std::string& field, std:
   return found;
 }
 
-/// The inner map `inner` of the first entry called `name` in the lists `list`.
+/// The map `inner` of the first entry with the name `name` in the lists `list`.
 Result<Entry> named(const std::vector<File>& files, const char* list, const char* inner, const std::string& name,
                     const std::string& all) {
   for (const auto& file : files) {
@@ -66,7 +66,7 @@ Result<Entry> named(const std::vector<File>& files, const char* list, const char
       return in_file(file.path, refused(fmt::format("{}.{}: expected a map", list, inner)).value());
     }
   }
-  return in_file(all, refused(fmt::format("{}: none is called \"{}\"", list, name.substr(0, 100))).value());
+  return in_file(all, refused(fmt::format("{}: no entry has the name \"{}\"", list, name.substr(0, 100))).value());
 }
 
 bool is_true(const YAML::Node& map, const char* field) {
@@ -92,7 +92,7 @@ Result<void> read_cluster(const Entry& entry, Kubeconfig* config) {
     return refused("cluster.server: expected https://host[:port][/path]");
   }
   if (is_true(cluster, "insecure-skip-tls-verify")) {
-    return refused("cluster.insecure-skip-tls-verify: true is not supported; give certificate-authority");
+    return refused("cluster.insecure-skip-tls-verify: true is not supported; set certificate-authority");
   }
   CARVE_TRY(const auto proxy, scalar(cluster, "proxy-url", "cluster"));
   if (!proxy.empty()) return refused("cluster.proxy-url is not supported");
@@ -108,9 +108,9 @@ Result<void> read_user(const Entry& entry, Kubeconfig* config) {
   CARVE_TRY(config->certificate, material(entry, "client-certificate", "user"));
   CARVE_TRY(config->key, material(entry, "client-key", "user"));
   if (config->certificate.empty() != config->key.empty()) {
-    return refused("user: client-certificate and client-key go together");
+    return refused("user: client-certificate and client-key must be set together");
   }
-  // The file wins over the text beside it, as in kubectl: it is the one that is renewed.
+  // The file takes precedence over the inline token, as in kubectl: the file is the one that is renewed.
   CARVE_TRY(const auto file, scalar(user, "tokenFile", "user"));
   config->token.file = path_in(entry.file->folder, file);
   if (config->token.file.empty()) {
@@ -150,17 +150,17 @@ Result<Kubeconfig> read(const std::vector<File>& files, const std::string& all) 
   return in_file(all, refused("current-context: expected the name of a context").value());
 }
 
-/// A map, an empty one where the file says nothing.
+/// The map of a file; empty for an empty file.
 Result<YAML::Node> parsed_file(const KubeconfigText& file) {
   if (file.text.size() > kLargest) {
-    return refused(fmt::format("{} bytes; legal are at most {}", file.text.size(), kLargest));
+    return refused(fmt::format("{} bytes; legal: at most {}", file.text.size(), kLargest));
   }
   try {
     auto root = YAML::Load(file.text);
     if (root.IsMap()) return root;
     if (root.IsNull()) return YAML::Node(YAML::NodeType::Map);
   } catch (const YAML::Exception& error) {
-    // Where, not what: the parser's words may quote the line, and the line may be a token.
+    // Only the position: the parser's message may quote the line, and the line may be a token.
     return refused(error.mark.is_null() ? "not YAML" : fmt::format("not YAML at line {}", error.mark.line + 1));
   } catch (const std::exception&) {
     return refused("not YAML");
@@ -182,8 +182,8 @@ Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files) {
   }
   try {
     return read(parsed, all);
-  } catch (const std::exception&) {  // a list where a map belongs, and the like
-    return in_file(all, refused("not as a kubeconfig is built").value());
+  } catch (const std::exception&) {  // a list in place of a map, or similar
+    return in_file(all, refused("does not have the structure of a kubeconfig").value());
   }
 }
 

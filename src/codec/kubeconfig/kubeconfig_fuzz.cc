@@ -22,8 +22,8 @@ void check(const carve::Result<Kubeconfig>& config) {
 
 }  // namespace
 
-// Any bytes give a kubeconfig or an error; one that is accepted has a server over TLS and whole credentials. Two files
-// where the bytes have a line of "===".
+// Any bytes give a kubeconfig or an error; an accepted one has a server over TLS and complete credentials. The input is
+// split into two files at a line "===".
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check(parse_kubeconfig(text));

@@ -23,7 +23,7 @@ std::string config_with(const std::string& cluster, const std::string& user) {
          "clusters:\n- name: c\n  cluster: " + cluster + "\nusers:\n- name: u\n  user: " + user + "\n";
 }
 
-TEST(Kubeconfig, TheCurrentContextGivesServerAndCredentials) {
+TEST(Kubeconfig, TheCurrentContextHasServerAndCredentials) {
   const auto config = parse_kubeconfig(config_with(
       "{server: \"https://10.0.0.1:6443\", certificate-authority-data: Q0E=, tls-server-name: kubernetes}",
       "{client-certificate: c.pem, client-key-data: S0VZ}"));
@@ -36,7 +36,7 @@ TEST(Kubeconfig, TheCurrentContextGivesServerAndCredentials) {
   EXPECT_TRUE(config->token.empty());
 }
 
-TEST(Kubeconfig, TheLineThatIsNotYamlIsNamedAndItsTextIsNot) {
+TEST(Kubeconfig, AYamlErrorHasTheLineNumberButNotItsText) {
   const auto broken = parse_kubeconfig("a: b\nc: [s3cret\n");
   ASSERT_FALSE(broken);
   EXPECT_THAT(broken.error().what, HasSubstr("not YAML at line 3"));
@@ -58,7 +58,7 @@ TEST(Kubeconfig, IsReadUpToOneMebibyte) {
   EXPECT_FALSE(server(513));
 }
 
-TEST(Kubeconfig, AnEntryThatSaysNothingIsAnEmptyOne) {
+TEST(Kubeconfig, AnEntryWithoutContentsIsEmpty) {
   for (const std::string user : {"{}", "", "null"}) {
     const auto config = parse_kubeconfig(config_with("{server: \"https://h\"}", user));
     ASSERT_TRUE(config) << user << ": " << config.error().what;
@@ -76,14 +76,14 @@ TEST(Kubeconfig, JsonIsYamlToo) {
   EXPECT_EQ(config->token.bytes, "t");
 }
 
-TEST(Kubeconfig, TheTokensFileWinsOverTheTextBesideIt) {
+TEST(Kubeconfig, TheTokenFileTakesPrecedenceOverAnInlineToken) {
   const auto config = parse_kubeconfig(config_with("{server: \"https://h\"}", "{token: old, tokenFile: /t}"));
   ASSERT_TRUE(config);
   EXPECT_EQ(config->token.file, "/t");
   EXPECT_EQ(config->token.bytes, "");
 }
 
-TEST(Kubeconfig, WhatIsNotSupportedIsRefusedByName) {
+TEST(Kubeconfig, UnsupportedFieldsAreRefusedByName) {
   const auto what = [](const std::string& cluster, const std::string& user) {
     const auto config = parse_kubeconfig(config_with(cluster, user));
     return config ? std::string("accepted") : config.error().what;
@@ -97,7 +97,7 @@ TEST(Kubeconfig, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_THAT(what(good, "{auth-provider: {name: x}}"), HasSubstr("user.auth-provider"));
   EXPECT_THAT(what(good, "{username: x}"), HasSubstr("user.username"));
   EXPECT_THAT(what(good, "{as: root}"), HasSubstr("user.as"));
-  EXPECT_THAT(what(good, "{client-certificate: x}"), HasSubstr("go together"));
+  EXPECT_THAT(what(good, "{client-certificate: x}"), HasSubstr("must be set together"));
   EXPECT_THAT(what(good, "{client-key-data: \"%%\", client-certificate: x}"), HasSubstr("client-key-data"));
   EXPECT_EQ(what(good, "{}"), "accepted");
 }
@@ -109,13 +109,13 @@ TEST(Kubeconfig, ErrorsDoNotQuoteCredentials) {
   EXPECT_THAT(broken.error().what, Not(HasSubstr("s3cret")));
 }
 
-TEST(Kubeconfig, RubbishIsAnError) {
+TEST(Kubeconfig, TextThatIsNotAKubeconfigIsAnError) {
   for (const std::string text : {"", "[]", "a", "{", "current-context: [a]", "current-context: x\ncontexts: 3"}) {
     EXPECT_FALSE(parse_kubeconfig(text)) << text;
   }
 }
 
-TEST(Kubeconfig, OfSeveralFilesTheFirstThatDefinesANameCountsWhole) {
+TEST(Kubeconfig, TheFirstFileThatDefinesANameCountsAndEntriesAreNotCombined) {
   const std::vector<KubeconfigText> files{
       {"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {tokenFile: t}}]",
        "/one/config"},
@@ -128,12 +128,12 @@ TEST(Kubeconfig, OfSeveralFilesTheFirstThatDefinesANameCountsWhole) {
   const auto config = merge_kubeconfigs(files);
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_EQ(config->server, "https://two");
-  EXPECT_EQ(config->authority.file, "ca") << "of the folder where we are, as the file itself";
+  EXPECT_EQ(config->authority.file, "ca") << "relative to the working directory, like the file";
   EXPECT_EQ(config->token.file, "/one/t");
-  EXPECT_TRUE(config->certificate.empty()) << "the second user u counts for nothing";
+  EXPECT_TRUE(config->certificate.empty()) << "the second user u is ignored";
 }
 
-TEST(Kubeconfig, AnErrorNamesTheFileWhereItStands) {
+TEST(Kubeconfig, AnErrorNamesItsFile) {
   const auto what = [](const std::string& first, const std::string& second) {
     const std::vector<KubeconfigText> files{{first, "/one"}, {second, "/two"}};
     const auto config = merge_kubeconfigs(files);
@@ -145,13 +145,13 @@ TEST(Kubeconfig, AnErrorNamesTheFileWhereItStands) {
   EXPECT_THAT(what(context, "clusters: [{name: c, cluster: {server: h}}]"),
               HasSubstr("/two: kubeconfig: cluster.server"));
   EXPECT_THAT(what(context, cluster + "users: [{name: u, user: {as: root}}]"), HasSubstr("/two: kubeconfig: user.as"));
-  EXPECT_THAT(what(context, cluster), HasSubstr("/one:/two: kubeconfig: users: none is called \"u\""));
+  EXPECT_THAT(what(context, cluster), HasSubstr("/one:/two: kubeconfig: users: no entry has the name \"u\""));
   EXPECT_THAT(what(cluster, "{"), HasSubstr("/two: kubeconfig: not YAML"));
   EXPECT_THAT(what("", ""), HasSubstr("current-context"));
   EXPECT_THAT(merge_kubeconfigs({}).error().what, HasSubstr("current-context"));
 }
 
-TEST(Kubeconfig, AListNamesEachFileOnce) {
+TEST(Kubeconfig, AListHasEachFileOnce) {
   EXPECT_THAT(kubeconfig_list("a:/b c::a:"), ElementsAre("a", "/b c"));
   EXPECT_THAT(kubeconfig_list(":"), IsEmpty());
 }

@@ -38,10 +38,10 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
   const auto* data = member(value, "Data");
   const auto* entries = data == nullptr ? nullptr : member(*data, "PodDeviceEntries");
   std::vector<CheckpointEntry> out;
-  if (entries != nullptr && entries->is_null()) return out;  // Go's spelling of an empty list
+  if (entries != nullptr && entries->is_null()) return out;  // Go writes an empty list as null
   if (entries == nullptr || !entries->is_array())
     return fail(Code::kInvalidArgument,
-                "the kubelet's device checkpoint: no list Data.PodDeviceEntries");
+                "the kubelet's device checkpoint: Data.PodDeviceEntries is not a list");
   for (const auto& item : entries->get_array()) {
     CheckpointEntry entry{text_of(item, "PodUID"),
                           text_of(item, "ContainerName"),

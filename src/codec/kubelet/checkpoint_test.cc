@@ -7,8 +7,7 @@
 namespace carve::codec {
 namespace {
 
-// Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is
-// handed on.
+// Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is reused.
 constexpr std::string_view kFile = R"({"Data":{"PodDeviceEntries":[
   {"PodUID":"u-1","ContainerName":"init","ResourceName":"elasticgpu.io/slot",
    "DeviceIDs":{"-1":["slot-0003","slot-0001"]},"AllocResp":"KgA="},
@@ -17,7 +16,7 @@ constexpr std::string_view kFile = R"({"Data":{"PodDeviceEntries":[
   {"PodUID":"u-2","ContainerName":"b","ResourceName":"other.io/x","DeviceIDs":["x1"],"AllocResp":"" }],
   "RegisteredDevices":{"elasticgpu.io/slot":["slot-0000"]}},"Checksum":123,"BootID":"b"})";
 
-TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
+TEST(Checkpoint, ReadsEntriesWithUidContainerAndAllNumaNodes) {
   const auto got = parse_checkpoint(kFile);
   ASSERT_TRUE(got) << got.error().what;
   ASSERT_EQ(got->size(), 3U);
@@ -31,7 +30,7 @@ TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
   EXPECT_EQ((*got)[2].devices, std::vector<std::string>{"x1"});
 }
 
-TEST(Checkpoint, TheAnswerOfAllocateIsDecodedWhateverBytesItHas) {
+TEST(Checkpoint, TheAnswerOfAllocateMayHaveAnyBytes) {
   const auto decoded = [](const std::string& text) {
     const auto got = parse_checkpoint(R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c",)"
                                       R"("ResourceName":"r",)"
@@ -47,7 +46,7 @@ TEST(Checkpoint, TheAnswerOfAllocateIsDecodedWhateverBytesItHas) {
     EXPECT_EQ(decoded(text), "") << text;
 }
 
-TEST(Checkpoint, WhatIsStrangeIsLeftOutAndTheRestRead) {
+TEST(Checkpoint, UnknownEntriesAreSkippedAndTheRestIsRead) {
   const auto got = parse_checkpoint(
       R"({"Data":{"PodDeviceEntries":[7,{"PodUID":3},{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":
       {"-1":["d",1,null],"x":"y"}},
@@ -67,7 +66,7 @@ TEST(Checkpoint, AHalfWrittenFileIsAnError) {
   EXPECT_FALSE(parse_checkpoint(std::string(100, '[')));
 }
 
-TEST(Checkpoint, IsReadSixteenDeep) {
+TEST(Checkpoint, IsReadUpToSixteenLevelsDeep) {
   const auto deep = [](std::size_t depth) {
     return R"({"Data":{"PodDeviceEntries":null},"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') +
            "}";
@@ -78,7 +77,7 @@ TEST(Checkpoint, IsReadSixteenDeep) {
   EXPECT_FALSE(parse_registered(deep(17)));
 }
 
-TEST(Checkpoint, RegisteredResourcesAndTheirDevices) {
+TEST(Checkpoint, ReadsRegisteredResourcesAndTheirDevices) {
   const auto registered = parse_registered(
       R"({"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"a/b":["x","y"],"c/d":null}},"Checksum":1})");
   ASSERT_TRUE(registered);

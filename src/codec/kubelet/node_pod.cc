@@ -13,7 +13,7 @@ using json_read::text;
 
 namespace read = json_read;
 
-/// A claim's name within the pod -> the object's name; generated names stand in the pod's status.
+/// A claim's name within the pod -> the object's name; the pod's status has generated names.
 std::map<std::string, std::string> claim_names(const json::value& pod) {
   std::map<std::string, std::string> names;
   for (const auto& claim : read::list(pod, "spec.resourceClaims"))
@@ -35,7 +35,7 @@ std::vector<PodClaimUse> claims_of(const json::value& pod) {
       }
     }
   }
-  // Extended resources by DRA: a claim that the scheduler made for the pod.
+  // Extended resources through DRA: a claim that the scheduler created for the pod.
   const auto made = text(pod, "status.extendedResourceClaimStatus.resourceClaimName");
   for (const auto& use : read::list(pod, "status.extendedResourceClaimStatus.requestMappings")) {
     if (!made.empty()) uses.push_back({made, text(use, "containerName"), text(use, "requestName")});
@@ -43,7 +43,7 @@ std::vector<PodClaimUse> claims_of(const json::value& pod) {
   return uses;
 }
 
-/// The runtime's words, as the kubelet hands them on: "unresolvable CDI devices <name>".
+/// From the runtime's message, which the kubelet passes on: "unresolvable CDI devices <name>".
 std::vector<std::string> unresolved_of(const json::value& pod) {
   std::vector<std::string> containers;
   for (const char* list : {"status.initContainerStatuses", "status.containerStatuses"}) {
@@ -66,7 +66,7 @@ Result<NodePod> parse_node_pod(std::string_view object) {
   pod.name = text(value, "metadata.name");
   pod.uid = text(value, "metadata.uid");
   if (pod.name.empty() || pod.uid.empty())
-    return fail(Code::kInvalidArgument, "Pod: without metadata.name or metadata.uid");
+    return fail(Code::kInvalidArgument, "Pod: metadata.name or metadata.uid is missing");
   const auto* annotations = json_read::at(value, "metadata.annotations");
   pod.mirror = json_read::text_named(annotations, "kubernetes.io/config.mirror");
   pod.record = json_read::text_named(annotations, kRecordAnnotation);

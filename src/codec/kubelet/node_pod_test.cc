@@ -7,7 +7,7 @@
 namespace carve::codec {
 namespace {
 
-TEST(NodePod, ClaimsByTheirObjectsNamesAndWhoUsesThem) {
+TEST(NodePod, ReadsClaimsByObjectNameAndTheirContainers) {
   const auto pod = parse_node_pod(R"({"metadata":{"namespace":"ml","name":"p","uid":"u"},
     "spec":{"nodeName":"n1","resourceClaims":[{"name":"own","resourceClaimName":"shared"},
                                               {"name":"made","resourceClaimTemplateName":"t"},
@@ -24,14 +24,14 @@ TEST(NodePod, ClaimsByTheirObjectsNamesAndWhoUsesThem) {
                                                    {"p-ext", "d", "container-1-request-0"}}));
 }
 
-TEST(NodePod, ContainersWhoseDeviceTheRuntimeDidNotFind) {
+TEST(NodePod, ReadsContainersWhoseDeviceTheRuntimeDidNotFind) {
   const auto pod =
       parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"containerStatuses":[
     {"name":"a","state":{"waiting":{"reason":"CreateContainerError","message":"failed to generate spec: CDI device
  injection failed: unresolvable CDI devices carve.elasticgpu.io/slice=x-1"}}},
     {"name":"b","state":{"waiting":{"message":"unresolvable CDI devices nvidia.com/gpu=0"}}},
     {"name":"c","state":{"running":{}}}]}})");
-  // A raw line break within a string is no JSON: the kubelet never sends one.
+  // A raw line break within a string is not JSON: the kubelet never sends one.
   EXPECT_FALSE(pod);
   const auto fine = parse_node_pod(
       R"({"metadata":{"name":"p","uid":"u"},"status":{"containerStatuses":[{"name":"a","state":{"waiting":)"
@@ -41,7 +41,7 @@ TEST(NodePod, ContainersWhoseDeviceTheRuntimeDidNotFind) {
   EXPECT_EQ(fine->unresolved, std::vector<std::string>{"a"});
 }
 
-TEST(NodePod, ItsNamesAndAnnotations) {
+TEST(NodePod, ReadsItsNamesAndAnnotations) {
   const auto pod = parse_node_pod(
       R"({"metadata":{"namespace":"ml","name":"p","uid":"u","annotations":{"kubernetes.io/config.mirror":"m",)"
       R"("carve.elasticgpu.io/record":"r"}},"spec":{"nodeName":"n1"}})");
@@ -60,7 +60,7 @@ TEST(NodePod, AClaimWithoutAnObjectIsLeftOut) {
   EXPECT_TRUE(pod->claims.empty());
 }
 
-TEST(NodePod, EveryPhaseAndWhatItMeans) {
+TEST(NodePod, EveryPhaseHasItsMeaning) {
   const struct {
     std::string phase;
     bool ended, pending;
@@ -76,7 +76,7 @@ TEST(NodePod, EveryPhaseAndWhatItMeans) {
   EXPECT_FALSE(parse_node_pod(R"({"metadata":{"uid":"u"}})"));
 }
 
-TEST(RuntimeConfig, WhatContainerdTells) {
+TEST(RuntimeConfig, ReadsContainerdsSettings) {
   const auto with =
       parse_runtime_config(R"({"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]})");
   EXPECT_EQ(with.cdi, true);
@@ -87,7 +87,7 @@ TEST(RuntimeConfig, WhatContainerdTells) {
   EXPECT_EQ(parse_runtime_config("[crio]\n").cdi, std::nullopt);
 }
 
-TEST(RuntimeConfig, IsReadSixtyFourDeep) {
+TEST(RuntimeConfig, IsReadUpToSixtyFourLevelsDeep) {
   const auto reads = [](std::size_t depth) {
     return parse_runtime_config(R"({"enableCDI":true,"x":)" + std::string(depth - 1, '[') +
                                 std::string(depth - 1, ']') + "}")

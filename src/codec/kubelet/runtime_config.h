@@ -7,15 +7,14 @@
 
 namespace carve::codec {
 
-/// What containerd's configuration says of CDI; nothing where it says nothing, or is no JSON
-/// (CRI-O's is not).
+/// containerd's CDI settings; empty where it does not report them or the text is not JSON (CRI-O's is not).
 struct RuntimeConfig {
   std::optional<bool> cdi;
   std::vector<std::string> cdi_dirs;
 };
 
-/// Reads it tolerantly: {"enableCDI": true, "cdiSpecDirs": […]}. A containerd that names the
-/// folders and not the switch (null) has it on.
+/// Tolerant: {"enableCDI": true, "cdiSpecDirs": […]}. A containerd that reports the folders but not the switch (null)
+/// has CDI enabled.
 [[nodiscard]] RuntimeConfig parse_runtime_config(std::string_view text);
 
 }  // namespace carve::codec

@@ -7,7 +7,7 @@
 namespace carve::codec {
 namespace {
 
-/// How many bytes the UTF-8 character at the beginning has; 0: it is none.
+/// The number of bytes of the UTF-8 character at the beginning; 0: it is not one.
 std::size_t character(std::string_view text) {
   const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -24,8 +24,8 @@ std::size_t character(std::string_view text) {
   return size;
 }
 
-/// Backslash and line end, in a label's value the quote too; what is no UTF-8 becomes "?": one such byte and the whole
-/// scrape is refused.
+/// Escapes backslash and line end, and the quote in a label's value. Bytes that are not UTF-8 become "?", because a
+/// single one of them makes Prometheus refuse the whole scrape.
 void append_escaped(std::string_view text, bool quoted, std::string* out) {
   while (!text.empty()) {
     const auto size = character(text);

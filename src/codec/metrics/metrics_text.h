@@ -8,15 +8,15 @@
 
 namespace carve::codec {
 
-/// Writes Prometheus' text format. The caller sees to the names' form ([a-z_]+, base units, `_total` for counters) and
-/// to a family's samples standing together; values of labels and helps may be any text.
+/// Writes Prometheus' text format. The caller is responsible for the form of the names ([a-z_]+, base units, `_total`
+/// for counters) and for keeping the samples of a family together. Label values and help texts may be any text.
 ///   source  Prometheus, exposition formats, text format 0.0.4
 class MetricsText {
  public:
   enum class Kind : std::uint8_t { kCounter, kGauge, kHistogram };
   using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-  /// Begins a family: what follows belongs to it.
+  /// Begins a family: the following samples belong to it.
   void family(std::string_view name, Kind kind, std::string_view help);
   /// One sample. `suffix` is for histograms: "_bucket", "_sum", "_count".
   void sample(double value, Labels labels = {}, std::string_view suffix = "");
@@ -31,10 +31,10 @@ class MetricsText {
   std::string name_;
 };
 
-/// What the answer is announced as.
+/// The content type of the text.
 inline constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A number as the format has it: the shortest text that reads back the same; "+Inf", "-Inf", "NaN".
+/// A number in this format: the shortest text that reads back equal; "+Inf", "-Inf", "NaN".
 [[nodiscard]] std::string metrics_number(double value);
 
 }  // namespace carve::codec

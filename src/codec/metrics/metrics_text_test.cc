@@ -9,7 +9,7 @@ namespace {
 
 using Kind = MetricsText::Kind;
 
-TEST(MetricsText, FamiliesAndSamples) {
+TEST(MetricsText, WritesFamiliesAndSamples) {
   MetricsText text;
   text.family("a_total", Kind::kCounter, "How many.");
   text.sample(std::uint64_t{3}, {{"verb", "filter"}, {"code", "200"}});
@@ -24,14 +24,14 @@ TEST(MetricsText, FamiliesAndSamples) {
             "b_seconds_sum 0.25\n");
 }
 
-TEST(MetricsText, WhatWouldEndAValueIsEscaped) {
+TEST(MetricsText, CharactersThatEndAValueAreEscaped) {
   MetricsText text;
   text.family("a", Kind::kGauge, "A \\ and\nan \"end\".");
   text.sample(1.0, {{"x", "q\" b\\ n\n} 5"}});
   EXPECT_EQ(text.text(), "# HELP a A \\\\ and\\nan \"end\".\n# TYPE a gauge\na{x=\"q\\\" b\\\\ n\\n} 5\"} 1\n");
 }
 
-TEST(MetricsText, WhatIsNoUtf8DoesNotSpoilTheScrape) {
+TEST(MetricsText, BytesThatAreNotUtf8DoNotBreakTheScrape) {
   const auto value = [](std::string_view x) {
     MetricsText text;
     text.sample(1.0, {{"x", x}});
@@ -39,11 +39,11 @@ TEST(MetricsText, WhatIsNoUtf8DoesNotSpoilTheScrape) {
   };
   EXPECT_EQ(value("größe 🚀"), "größe 🚀");
   EXPECT_EQ(value("\xff"), "?");
-  EXPECT_EQ(value("a\xc3"), "a?");              // cut off
+  EXPECT_EQ(value("a\xc3"), "a?");              // truncated
   EXPECT_EQ(value("\xc0\xaf"), "??");           // overlong
   EXPECT_EQ(value("\xe0\x80\xaf"), "???");      // overlong
   EXPECT_EQ(value("\xed\xa0\x80"), "???");      // a surrogate
-  EXPECT_EQ(value("\xf4\x90\x80\x80"), "????");  // beyond the end
+  EXPECT_EQ(value("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
   EXPECT_EQ(value("\xf5\x80\x80\x80"), "????");
   EXPECT_EQ(value("\xe2\x82x"), "??x");
 }
@@ -67,7 +67,7 @@ TEST(MetricsText, TheFirstAndTheLastCharacterOfEachLength) {
   }
 }
 
-TEST(MetricsText, Numbers) {
+TEST(MetricsText, WritesNumbers) {
   EXPECT_EQ(metrics_number(0.1), "0.1");
   EXPECT_EQ(metrics_number(1e21), "1e+21");
   EXPECT_EQ(metrics_number(-2), "-2");

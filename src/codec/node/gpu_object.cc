@@ -17,7 +17,7 @@ constexpr std::size_t kNamedHolders = 4;
 
 std::int64_t number_of(Bytes bytes) { return static_cast<std::int64_t>(bytes.count()); }
 
-/// Card memory in whole MiB, compute in 1/100: the field's own resource names.
+/// Card memory in whole MiB and compute in 1/100, under the established resource names.
 json::object resources(Bytes memory, std::int64_t cores) {
   return {{"elasticgpu.io/gpu-memory", std::to_string(number_of(memory) / kMiB)},
           {"elasticgpu.io/gpu-core", std::to_string(cores)}};
@@ -169,7 +169,7 @@ Result<GpuDigest> parse_gpu_digest(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "GPU"));
   GpuDigest digest;
   digest.name = read::text(value, "metadata.name");
-  if (digest.name.empty()) return fail(Code::kInvalidArgument, "GPU: without metadata.name");
+  if (digest.name.empty()) return fail(Code::kInvalidArgument, "GPU: metadata.name is missing");
   if (const auto* spec = read::at(value, "spec")) digest.spec = hash_of(*spec);
   if (const auto* status = read::at(value, "status")) digest.status = hash_of(*status);
   return digest;

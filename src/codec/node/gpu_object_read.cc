@@ -9,7 +9,7 @@ namespace {
 namespace json = boost::json;
 namespace read = json_read;
 
-/// A whole number that is there and from 0 to `high`.
+/// Reads a whole number from 0 to `high`; false: it is missing or illegal.
 bool take_number(const json::value& value, std::string_view path, std::uint64_t high, std::uint64_t* to) {
   const auto* found = read::at(value, path);
   const auto* number = found == nullptr ? nullptr : found->if_int64();
@@ -85,12 +85,12 @@ Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd) {
   if (gpu.name.empty() || gpu.node.empty() || !valid_name(gpu.card.id.str()) ||
       !take_number(value, "spec.memory", INT64_MAX, &memory) || memory == 0)
     return fail(Code::kInvalidArgument,
-                "GPU \"" + gpu.name.substr(0, 253) + "\": without name, spec.nodeName, spec.uuid or spec.memory");
+                "GPU \"" + gpu.name.substr(0, 253) + "\": name, spec.nodeName, spec.uuid or spec.memory is missing");
   gpu.card.memory = Bytes(memory);
   take_what_it_is(value, &gpu);
   const auto state = read::text(value, "status.state");
   gpu.card.health.ok = state == "Healthy";
-  gpu.card.health.reason = state.empty() ? "its node has not said how it is" : read::text(value, "status.reason");
+  gpu.card.health.reason = state.empty() ? "its node has not reported its health" : read::text(value, "status.reason");
   for (const auto& item : read::list(value, "status.holders")) {
     GpuHolder holder;
     if (take_holder(item, gpu.card.id, &holder)) {

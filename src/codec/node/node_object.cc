@@ -14,7 +14,7 @@ namespace read = json_read;
 constexpr std::size_t kLabelMax = 63;
 constexpr std::size_t kMessageMax = 2048;
 
-/// The members whose name holds `part`.
+/// The members with a name that contains `part`.
 std::map<std::string, std::string> texts_with(const json::value& value, std::string_view path, std::string_view part) {
   std::map<std::string, std::string> texts;
   const auto* found = read::at(value, path);
@@ -40,7 +40,7 @@ Result<NodeObject> parse_node_object(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "Node"));
   NodeObject node;
   node.name = read::text(value, "metadata.name");
-  if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: without metadata.name");
+  if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: metadata.name is missing");
   node.uid = read::text(value, "metadata.uid");
   node.runtime = read::text(value, "status.nodeInfo.containerRuntimeVersion");
   node.labels = texts_with(value, "metadata.labels", kOwnPrefix);

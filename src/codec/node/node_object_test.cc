@@ -31,7 +31,7 @@ GpuObject some_gpu() {
   return gpu;
 }
 
-/// What the server would keep after the two writes.
+/// The object that the server would have after the two writes.
 std::string stored(const GpuObject& gpu) {
   const auto cut = [](std::string patch) {
     const auto at = patch.find("\"value\":") + 8;
@@ -41,7 +41,7 @@ std::string stored(const GpuObject& gpu) {
          cut(gpu_status_patch(gpu)) + ",\"spec\":" + cut(gpu_spec_patch(gpu)) + "}";
 }
 
-TEST(GpuObject, WhatWasWrittenIsSeenAsTheSame) {
+TEST(GpuObject, AWrittenObjectHasTheSameDigest) {
   const auto gpu = some_gpu();
   const auto read = parse_gpu_digest(stored(gpu));
   ASSERT_TRUE(read) << read.error().what;
@@ -49,7 +49,7 @@ TEST(GpuObject, WhatWasWrittenIsSeenAsTheSame) {
   EXPECT_EQ(read->status, digest_of(gpu).status);
 }
 
-TEST(GpuObject, EveryChangeIsSeenInItsHalfOnly) {
+TEST(GpuObject, EveryChangeAffectsOnlyTheDigestOfItsHalf) {
   const auto gpu = some_gpu();
   auto other = gpu;
   other.card.health = {false, "XID 79"};
@@ -59,13 +59,13 @@ TEST(GpuObject, EveryChangeIsSeenInItsHalfOnly) {
   other.driver_version = "580.65.06";
   EXPECT_NE(digest_of(other).spec, digest_of(gpu).spec);
   EXPECT_EQ(digest_of(other).status, digest_of(gpu).status);
-  // A hand's edit.
+  // A manual edit.
   auto text = stored(gpu);
   text.replace(text.find("Healthy"), 7, "Perfect");
   EXPECT_NE(parse_gpu_digest(text)->status, digest_of(gpu).status);
 }
 
-TEST(GpuObject, IsReadBackAsItWasWritten) {
+TEST(GpuObject, IsReadBackAsWritten) {
   auto gpu = some_gpu();
   gpu.index = 3;
   gpu.doors = {"dra", "slots"};
@@ -111,7 +111,7 @@ TEST(GpuObject, IsReadBackAsItWasWritten) {
   EXPECT_EQ(digest_of(*read).spec, digest_of(gpu).spec);
 }
 
-TEST(GpuObject, IsMadeInTheNameOfItsNode) {
+TEST(GpuObject, IsOwnedByItsNode) {
   GpuObject gpu;
   gpu.name = "n1.gpu-1";
   gpu.node = "n1";
@@ -128,7 +128,7 @@ TEST(GpuObject, IsMadeInTheNameOfItsNode) {
   EXPECT_THAT(encode_gpu(gpu, ""), HasSubstr(R"("path":"/dev/nvidia0","numaNode":0})"));
 }
 
-TEST(GpuObject, NothingIsFreeBesideAnExclusiveSlice) {
+TEST(GpuObject, NothingIsFreeNextToAnExclusiveSlice) {
   for (const bool first : {true, false}) {
     auto gpu = some_gpu();
     gpu.holders.push_back(gpu.holders.front());
@@ -138,7 +138,7 @@ TEST(GpuObject, NothingIsFreeBesideAnExclusiveSlice) {
   }
 }
 
-TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
+TEST(GpuObject, ItsSummaryListsFourHoldersAndCountsTheRest) {
   auto gpu = some_gpu();
   gpu.card.memory = Bytes::gib(3);
   gpu.card.compute = CoreShare::whole();
@@ -157,7 +157,7 @@ TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
               HasSubstr(R"("summary":"local u-1 1Gi/20, job 1Gi/20, ml/claim 1Gi/20, ml/p whole")"));
   EXPECT_THAT(gpu_status_patch(gpu),
               HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"20"})"))
-      << "more is held than there is: nothing is free";
+      << "more is held than the card has: nothing is free";
   gpu.holders.push_back(holder);
   EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"(ml/p whole, and 1 more")"));
   gpu.holders.front().slice.exclusive = true;
@@ -165,7 +165,7 @@ TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
               HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"0"})"));
 }
 
-TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
+TEST(GpuObject, UnreadableHoldersAreCounted) {
   auto text = stored(some_gpu());
   text.replace(text.find("\"claim\""), 7, "\"ghost\"");
   std::size_t odd = 0;
@@ -177,7 +177,7 @@ TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
   const auto fresh =
       parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5}})", &odd);
   ASSERT_TRUE(fresh);
-  EXPECT_FALSE(fresh->card.health.ok) << "before its node has said how it is";
+  EXPECT_FALSE(fresh->card.health.ok) << "before its node has reported its health";
 }
 
 TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
@@ -207,7 +207,7 @@ TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
   EXPECT_FALSE(whole("-1"));
 }
 
-TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
+TEST(GpuObject, AnUnhealthyCardHasNothingFree) {
   auto gpu = some_gpu();
   EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"77824",)"
                                                R"("elasticgpu.io/gpu-core":"70"})"));
@@ -217,7 +217,7 @@ TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
                                                R"("elasticgpu.io/gpu-core":"0"})"));
 }
 
-TEST(NodeObject, OursIsReadAndTheRestLeft) {
+TEST(NodeObject, OnlyCarvesOwnPartsAreRead) {
   const auto node = parse_node_object(
       R"({"metadata":{"name":"n1","uid":"u","labels":{"a":"b","elasticgpu.io/gpu.count":"2"}},)"
       R"("status":{"capacity":{"cpu":"2","nvidia.com/gpu":"2"},"nodeInfo":)"
@@ -228,7 +228,7 @@ TEST(NodeObject, OursIsReadAndTheRestLeft) {
   EXPECT_EQ(node->capacity, (std::map<std::string, std::string>{{"nvidia.com/gpu", "2"}}));
   EXPECT_EQ(node->runtime, "containerd://2.3.7");
   EXPECT_TRUE(node->conditions.at("RuntimeWithoutCDI").on);
-  // A condition that stays on keeps its time, one that turns gets the new one.
+  // A condition that stays on keeps its time; a condition that changes gets the new time.
   const NodeCondition same{"RuntimeWithoutCDI", true, "r2", "m2"};
   EXPECT_THAT(node_conditions_patch({same}, *node, "t1"),
               HasSubstr(R"("lastTransitionTime":"t0")"));
@@ -239,7 +239,7 @@ TEST(NodeObject, OursIsReadAndTheRestLeft) {
   EXPECT_FALSE(parse_node_object("{"));
 }
 
-TEST(NodeObject, ItsPatchesSayWhatChangesAndWhatGoes) {
+TEST(NodeObject, PatchesHaveChangesAndRemovals) {
   const NodeChanges changes{{"elasticgpu.io/a", "1"}, {"elasticgpu.io/b", std::nullopt}};
   const std::string both = R"({"elasticgpu.io/a":"1","elasticgpu.io/b":null})";
   EXPECT_EQ(node_labels_patch(changes), R"({"metadata":{"labels":)" + both + "}}");
@@ -252,7 +252,7 @@ TEST(NodeObject, ItsPatchesSayWhatChangesAndWhatGoes) {
   EXPECT_EQ(mapped_name("{"), "");
 }
 
-TEST(NodeObject, AConditionGolden) {
+TEST(NodeObject, AConditionIsGolden) {
   NodeObject node;
   node.conditions["A"] = {"A", true, "", ""};
   node.since["A"] = "";
@@ -260,12 +260,12 @@ TEST(NodeObject, AConditionGolden) {
             R"({"status":{"conditions":[{"type":"A","status":"True","reason":"r","message":"m",)"
             R"("lastHeartbeatTime":"t1",)"
             R"("lastTransitionTime":"t1"}]}})")
-      << "nobody said since when";
+      << "the time is unknown";
   EXPECT_THAT(node_conditions_patch({{"B", false, "r", std::string(2049, 'x')}}, node, "t1"),
               HasSubstr(R"("status":"False","reason":"r","message":")" + std::string(2048, 'x') + "\""));
 }
 
-TEST(NodeObject, WhatIsReadOfItsStatusAndMetadata) {
+TEST(NodeObject, ReadsItsStatusAndMetadata) {
   const auto node = parse_node_object(
       R"({"metadata":{"name":"n","uid":"u","annotations":{"elasticgpu.io/a":"1","b":"2"}},"status":{"conditions":)"
       R"([{"type":"A","status":"False","reason":"r","message":"m","lastTransitionTime":"t"}]}})");
@@ -276,18 +276,18 @@ TEST(NodeObject, WhatIsReadOfItsStatusAndMetadata) {
   EXPECT_EQ(node->since.at("A"), "t");
 }
 
-TEST(NodeObject, LabelValues) {
+TEST(NodeObject, WritesLegalLabelValues) {
   EXPECT_EQ(label_value("NVIDIA H200 (SIMULATED)"), "NVIDIA-H200-SIMULATED");
   EXPECT_EQ(label_value("580.65.06"), "580.65.06");
   EXPECT_EQ(label_value("..a--b.."), "a-b");
   EXPECT_EQ(label_value(""), "");
   EXPECT_EQ(label_value(std::string(80, 'x')).size(), 63U);
   EXPECT_EQ(label_value(std::string(62, 'x') + "--y"), std::string(62, 'x'))
-      << "cut behind a dash, which may not end it";
+      << "truncated before a dash, which must not be the last character";
   EXPECT_EQ(label_value("_a_b_"), "a_b");
 }
 
-TEST(GpuObject, ANameWithoutAnythingElseIsQuotedUpToALimit) {
+TEST(GpuObject, ANameIsQuotedUpToALimit) {
   std::size_t odd = 0;
   const auto what = parse_gpu_object(R"({"metadata":{"name":")" + std::string(300, 'z') + "\"}}", &odd).error().what;
   EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 253) << what;
@@ -314,7 +314,7 @@ TEST(GpuObject, IndexNodeAndLanesAreReadWithinTheirLimits) {
   EXPECT_EQ(read(R"("links":[{"uuid":"GPU-2"}])").links.at(0).lanes, 0);
 }
 
-TEST(GpuObject, EveryPartOfAHolderMustBeThere) {
+TEST(GpuObject, EveryFieldOfAHolderIsRequired) {
   const std::string whole = R"({"owner":{"kind":"pod","uid":"u"},"part":"c","shareClass":"burst",)"
                             R"("priorityClass":"online","memory":5,"cores":3})";
   const auto odd_ones = [](const std::string& holder) {
@@ -334,7 +334,7 @@ TEST(GpuObject, EveryPartOfAHolderMustBeThere) {
   }
 }
 
-TEST(GpuObject, AWholeCardIsReadBackWholeAndExclusive) {
+TEST(GpuObject, AWholeCardIsReadBackAsWholeAndExclusive) {
   auto gpu = some_gpu();
   Slice& slice = gpu.holders.front().slice;
   slice.card = gpu.card.id;

@@ -7,14 +7,15 @@
 
 namespace carve::codec {
 
-/// The condition by which an agent says that somebody else's device plugin serves names on its Node in which Carve's
-/// pods ask. Its message is one conflict_words() per name, and then what to do.
+/// The condition by which an agent reports that another device plugin serves resource names on its Node that Carve's
+/// pods request. Its message has one conflict_words() per name, followed by the fix.
 inline constexpr std::string_view kConflictingPlugin = "ConflictingPlugin";
 
-/// One name's part of the message; `devices`: how many that plugin has; 0: it went, and the kubelet still waits for it.
+/// The part of the message for one name. `devices`: the number of devices of that plugin; 0: the plugin is gone, and
+/// the kubelet still waits for it.
 [[nodiscard]] std::string conflict_words(std::string_view name, std::size_t devices);
 
-/// The names of which a message speaks, in its order; empty: of none.
+/// The names in a message, in its order; may be empty.
 [[nodiscard]] std::vector<std::string> names_in_conflict(std::string_view message);
 
 }  // namespace carve::codec

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostPools = 100;
 constexpr std::string_view kKeys = "cluster, namespace.NAME, pool.NAME and pool.NAME.nodes";
 
-/// Cut off at the next `separator`; what is left stays in `text`.
+/// Returns the text before the next `separator`; the rest stays in `text`.
 std::string_view next_piece(std::string_view* text, char separator) {
   const auto end = text->find(separator);
   const auto piece = text->substr(0, end);
@@ -41,13 +41,13 @@ tl::unexpected<Error> no_choice(std::string_view value) {
   return fail(
       Code::kInvalidArgument,
       fmt::format(
-          "\"{}\" is no placement; legal are {} for nodes and cards alike, or each by itself: "
+          "\"{}\" is not a placement; legal: {} for nodes and cards, or one for each: "
           "node:{}, card:{}, node:{},card:{}",
           value.substr(0, 64), policy_names(), kPolicies[1].name, kPolicies[0].name,
           kPolicies[1].name, kPolicies[0].name));
 }
 
-/// "a=b,c=d" of labels.
+/// Parses a set of labels, "a=b,c=d".
 Result<NodeLabels> parse_selector(std::string_view value) {
   NodeLabels labels;
   auto rest = value;
@@ -60,23 +60,23 @@ Result<NodeLabels> parse_selector(std::string_view value) {
                       (wanted.empty() || is_word(wanted, std::string(kUpper) + "-_.", 63));
     if (!good || !labels.emplace(label, wanted).second) {
       return fail(Code::kInvalidArgument,
-                  fmt::format("\"{}\" is no set of node labels; legal is LABEL=VALUE, several "
+                  fmt::format("\"{}\" is not a set of node labels; legal: LABEL=VALUE, several "
                               "separated by commas, each label once",
                               value.substr(0, 64)));
     }
   }
   if (labels.empty())
     return fail(Code::kInvalidArgument,
-                "without a label; every node: write it as cluster = instead");
+                "the label is missing; use cluster = to select every node");
   return labels;
 }
 
-/// The rules on their way from lines to what is returned.
+/// Collects the rules line by line.
 class Reading {
  public:
   Result<void> take(std::string_view key, std::string_view value) {
     if (!keys_.insert(std::string(key)).second)
-      return fail(Code::kInvalidArgument, "stands there already");
+      return fail(Code::kInvalidArgument, "the key is set twice");
     if (key == "cluster") {
       CARVE_TRY(rules_.cluster, parse_policy_choice(value));
       return {};
@@ -90,7 +90,7 @@ class Reading {
     const auto name = next_piece(&rest, '.');
     if (kind != "pool" || !is_word(name, "-", 63) || (!rest.empty() && rest != "nodes") ||
         key.back() == '.')
-      return fail(Code::kInvalidArgument, fmt::format("unknown key; legal are {}", kKeys));
+      return fail(Code::kInvalidArgument, fmt::format("unknown key; legal: {}", kKeys));
     CARVE_TRY(PoolRule * pool, pool_named(name));
     if (rest.empty()) {
       CARVE_TRY(pool->choice, parse_policy_choice(value));
@@ -100,13 +100,13 @@ class Reading {
     return {};
   }
 
-  /// What is wrong with the whole of it.
+  /// The faults that only the complete file shows.
   [[nodiscard]] std::vector<std::string> gaps() const {
     std::vector<std::string> found;
     for (const PoolRule& pool : rules_.pools) {
       for (const char* what : {"", ".nodes"}) {
         const std::string key = "pool." + pool.name + what;
-        if (!keys_.contains(key)) found.push_back(key + ": is missing beside the pool's other key");
+        if (!keys_.contains(key)) found.push_back(key + ": is missing, but the pool's other key is set");
       }
     }
     return found;
@@ -181,7 +181,7 @@ Result<PlacementRules> parse_placement_rules(std::string_view text) {
       problems += fmt::format("\n  placement.conf:{}: {}: {}", number, key.substr(0, 128),
                               taken.error().what);
   }
-  // A pool of which a line is wrong is complete when that line is put right.
+  // A pool with a faulty line may be complete after that line is fixed.
   if (problems.empty()) {
     for (const auto& gap : reading.gaps()) problems += "\n  placement.conf: " + gap;
   }

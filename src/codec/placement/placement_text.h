@@ -9,28 +9,28 @@
 
 namespace carve::codec {
 
-/// The annotation by which a pod says its own preference.
+/// The annotation by which a pod sets its own preference.
 inline constexpr std::string_view kPlacementAnnotation = "elasticgpu.io/placement";
 
 /// "binpack" for both rankings, or each by its name: "node:spread", "card:binpack", "node:spread,card:binpack".
 ///   errors  kInvalidArgument: with the value and what is legal
 [[nodiscard]] Result<PolicyChoice> parse_policy_choice(std::string_view value);
-/// What parse_policy_choice() reads; empty where nothing is said.
+/// The text that parse_policy_choice() reads back; empty where the choice is empty.
 [[nodiscard]] std::string to_text(const PolicyChoice& choice);
 
-/// Lines of `key = value`, # begins a comment; each key once:
+/// Lines of `key = value`; # begins a comment; each key at most once:
 ///   cluster = CHOICE
 ///   pool.NAME.nodes = LABEL=VALUE[,LABEL=VALUE…]   the nodes with all of these labels
-///   pool.NAME = CHOICE                             a node is in the first pool, as written here, that selects it
+///   pool.NAME = CHOICE                             a node belongs to the first pool in the file that selects it
 ///   namespace.NAME = CHOICE
-///   errors  kInvalidArgument: every line that is wrong, as "placement.conf:LINE: KEY: …"; a pool without nodes or
-///           without a choice; more than 100 pools (each filter call looks at them node by node)
+///   errors  kInvalidArgument: all faulty lines, as "placement.conf:LINE: KEY: …"; a pool without nodes or without a
+///           choice; more than 100 pools (each filter call checks them node by node)
 [[nodiscard]] Result<PlacementRules> parse_placement_rules(std::string_view text);
-/// Text of which parse_placement_rules() makes the same.
+/// The text that parse_placement_rules() reads back.
 [[nodiscard]] std::string to_text(const PlacementRules& rules);
 
-/// What the pod prefers; empty where it says nothing.
-///   errors  kInvalidArgument: the annotation is nonsense: it names it, the value and what is legal
+/// What the pod prefers; empty where it sets nothing.
+///   errors  kInvalidArgument: the annotation is illegal: the text has its name, the value and what is legal
 [[nodiscard]] Result<PolicyChoice> placement_of(const PodAsk& pod);
 
 }  // namespace carve::codec

@@ -4,8 +4,7 @@
 
 #include "codec/placement/placement_text.h"
 
-// Whatever a file or an annotation says: rules or an error, and rules that are written are read as
-// the same.
+// For any file or annotation: rules or an error, and rules that are written and parsed again are equal.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;

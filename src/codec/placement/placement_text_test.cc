@@ -30,11 +30,11 @@ TEST(PlacementText, AChoiceIsOneWordOrOnePerRanking) {
     const auto choice = parse_policy_choice(bad);
     ASSERT_FALSE(choice) << bad;
     EXPECT_THAT(choice.error().what, HasSubstr(std::string("\"") + bad +
-                                               "\" is no placement; legal are binpack, spread"));
+                                               "\" is not a placement; legal: binpack, spread"));
   }
 }
 
-TEST(PlacementText, AFileSaysClusterPoolsAndNamespaces) {
+TEST(PlacementText, AFileSetsClusterPoolsAndNamespaces) {
   const auto rules = parse_placement_rules(
       "# whole cards stay whole\n"
       "cluster = binpack\n\n"
@@ -55,7 +55,7 @@ TEST(PlacementText, AFileSaysClusterPoolsAndNamespaces) {
   EXPECT_EQ(parse_placement_rules("").value(), PlacementRules{});
 }
 
-TEST(PlacementText, EveryWrongLineIsNamedWithItsKeyItsValueAndWhatIsLegal) {
+TEST(PlacementText, AllFaultyLinesAreReportedWithKeyValueAndLegalValues) {
   const auto error = error_of(
       "cluster = tight\n"
       "cluster = spread\n"
@@ -66,22 +66,22 @@ TEST(PlacementText, EveryWrongLineIsNamedWithItsKeyItsValueAndWhatIsLegal) {
   EXPECT_THAT(
       error,
       HasSubstr(
-          "\n  placement.conf:1: cluster: \"tight\" is no placement; legal are binpack, spread"));
-  EXPECT_THAT(error, HasSubstr("\n  placement.conf:2: cluster: stands there already"));
+          "\n  placement.conf:1: cluster: \"tight\" is not a placement; legal: binpack, spread"));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:2: cluster: the key is set twice"));
   EXPECT_THAT(
       error,
       HasSubstr(
-          "\n  placement.conf:3: namespaces.dev: unknown key; legal are cluster, namespace.NAME"));
-  EXPECT_THAT(error, HasSubstr("\n  placement.conf:4: pool.a.nodes: \"tier\" is no set of node "
-                               "labels; legal is LABEL="));
+          "\n  placement.conf:3: namespaces.dev: unknown key; legal: cluster, namespace.NAME"));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:4: pool.a.nodes: \"tier\" is not a set of node "
+                               "labels; legal: LABEL="));
   EXPECT_THAT(error, HasSubstr("\n  placement.conf:6: what is this: not of the form key = value"));
   EXPECT_THAT(error, testing::Not(HasSubstr("placement.conf:5")));
 }
 
-TEST(PlacementText, AHalfPoolIsNone) {
+TEST(PlacementText, AnIncompletePoolIsRefused) {
   EXPECT_THAT(error_of("pool.a = spread"), HasSubstr("pool.a.nodes: is missing"));
   EXPECT_THAT(error_of("pool.a.nodes = x=y"), HasSubstr("pool.a: is missing"));
-  EXPECT_THAT(error_of("pool.a.nodes =\npool.a = spread"), HasSubstr("without a label"));
+  EXPECT_THAT(error_of("pool.a.nodes =\npool.a = spread"), HasSubstr("the label is missing"));
   for (const char* bad :
        {"pool. = spread", "pool.a. = spread", "pool.a.node = spread", "pool.a.nodes.b = x=y",
         "namespace. = spread", "namespace.a.b = spread", "namespace.A = spread", "= spread"})
@@ -89,7 +89,7 @@ TEST(PlacementText, AHalfPoolIsNone) {
   EXPECT_THAT(error_of("pool.a = spread\npool.a.nodes = x=1,x=2"), HasSubstr("each label once"));
 }
 
-TEST(PlacementText, PoolsAreCounted) {
+TEST(PlacementText, TheNumberOfPoolsIsLimited) {
   std::string text;
   for (int i = 0; i < 101; ++i)
     text +=
@@ -97,7 +97,7 @@ TEST(PlacementText, PoolsAreCounted) {
   EXPECT_THAT(error_of(text), HasSubstr("placement.conf:201: pool.p100: more than 100 pools"));
 }
 
-TEST(PlacementText, APodSaysItInAnAnnotation) {
+TEST(PlacementText, APodSetsItsPreferenceInAnAnnotation) {
   PodAsk pod;
   EXPECT_EQ(placement_of(pod).value(), PolicyChoice{});
   pod.annotations["elasticgpu.io/placement"] = "card:spread";
@@ -106,10 +106,10 @@ TEST(PlacementText, APodSaysItInAnAnnotation) {
   EXPECT_THAT(
       placement_of(pod).error().what,
       testing::StartsWith(
-          "annotation elasticgpu.io/placement: \"best\" is no placement; legal are binpack"));
+          "annotation elasticgpu.io/placement: \"best\" is not a placement; legal: binpack"));
 }
 
-TEST(PlacementText, NamesAndLabelsAreAsLongAsKubernetesHasThem) {
+TEST(PlacementText, NamesAndLabelsHaveTheLengthLimitsOfKubernetes) {
   const auto fits = [](const std::string& text) { return parse_placement_rules(text).has_value(); };
   const auto name = [](std::size_t size) { return std::string(size, 'n'); };
   EXPECT_TRUE(fits("namespace." + name(63) + " = spread"));
@@ -122,7 +122,7 @@ TEST(PlacementText, NamesAndLabelsAreAsLongAsKubernetesHasThem) {
   EXPECT_TRUE(pool("p", name(317) + "=" + name(63)));
   EXPECT_FALSE(pool("p", name(318) + "=b"));
   EXPECT_FALSE(pool("p", "a=" + name(64)));
-  for (int code = 0x21; code < 0x7f; ++code) {  // what stands between words, parts lines and lists left out
+  for (int code = 0x21; code < 0x7f; ++code) {  // except for the characters that separate words, lines and lists
     const char c = static_cast<char>(code);
     if (std::string_view("#,=").find(c) != std::string_view::npos) continue;
     const std::string one(1, c);
@@ -143,7 +143,7 @@ TEST(PlacementText, AHundredPoolsAreLegal) {
   EXPECT_EQ(rules->pools.size(), 100U);
 }
 
-TEST(PlacementText, WhatIsWrongIsQuotedUpToALimit) {
+TEST(PlacementText, AFaultyValueIsQuotedUpToALimit) {
   const std::string longest(200, 'z');
   const auto quoted = [](const std::string& text) {
     const std::string what = error_of(text);

@@ -33,7 +33,7 @@ json::object value_of(const GpuHolder& holder) {
           {"ending", holder.ending}};
 }
 
-/// What is left for others: nothing where somebody has the card alone, or where nothing may start.
+/// True: no other owner can use the card, because it is held exclusively or unhealthy.
 bool none_left(const GpuObject& gpu, const CardUse& use) { return use.exclusive || !gpu.card.health.ok; }
 
 Bytes free_memory(const GpuObject& gpu, const CardUse& use) {

@@ -8,32 +8,33 @@
 
 namespace carve::codec {
 
-/// A pod that asks for cards and is on no node.
+/// A pod that requests cards and has no node.
 struct WaitingPod {
   std::string space;
   std::string name;
-  std::string asks;  // for a person
-  std::string why;   // empty: not known
+  std::string asks;  // readable text
+  std::string why;   // empty: unknown
 };
 
-/// Who is on which card, everywhere.
+/// All cards of the cluster with their holders, and the waiting pods.
 struct ClusterView {
-  std::vector<GpuObject> cards;  // sorted by node, then by their place in it
+  std::vector<GpuObject> cards;  // sorted by node, then by their position on it
   std::vector<WaitingPod> waiting;
-  std::string unread = {};  // what counts for those who wait and the caller may not read, a sentence; empty: nothing
+  std::string unread = {};  // a sentence: data about waiting pods that the caller may not read; empty: none
 };
 
-/// Sorts the cards, so that two views of the same cluster are the same text.
+/// Sorts the cards, so that equal clusters give equal texts.
 [[nodiscard]] ClusterView cluster_view(std::vector<GpuObject> cards, std::vector<WaitingPod> waiting);
 
-/// What the card's holders come to: of each owner the larger of its init parts and the sum of the others.
+/// The use of the card that results from its holders: for each owner the larger of its largest init part and the sum of
+/// its run parts.
 [[nodiscard]] CardUse use_of(const GpuObject& gpu);
 
-/// Who a person says holds it: "namespace/pod", or the claim, or the slice's owner by UID.
+/// The readable name of a holder: "namespace/pod", or the claim, or the owner's UID.
 [[nodiscard]] std::string name_of(const GpuHolder& holder);
 
 /// {"nodes":[{"name",…,"cards":[{"uuid",…,"memory_bytes":{"total","granted","free"},"cores":{…},"holders":[…]}]}],
-/// "totals":{…},"waiting":[…],"unread":"…"}. Bytes are bytes, cores are 1/100 of a card.
+/// "totals":{…},"waiting":[…],"unread":"…"}. Memory is in bytes, cores are in 1/100 of a card.
 [[nodiscard]] std::string to_json(const ClusterView& view);
 
 }  // namespace carve::codec

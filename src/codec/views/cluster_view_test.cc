@@ -32,7 +32,7 @@ GpuHolder pod(const std::string& uid, const std::string& part, std::uint64_t gib
   return holder;
 }
 
-TEST(ClusterView, AnInitContainersShareIsNotAddedToItsPods) {
+TEST(ClusterView, AnInitContainersShareIsNotAddedToThatOfItsPod) {
   GpuObject gpu = card("n1", 0, "GPU-0");
   gpu.holders = {pod("a", "load", 6, 10, Phase::kInit), pod("a", "main", 4, 30), pod("b", "main", 2, 5)};
   const CardUse use = use_of(gpu);
@@ -41,13 +41,13 @@ TEST(ClusterView, AnInitContainersShareIsNotAddedToItsPods) {
   EXPECT_EQ(use.owners, 2U);
 }
 
-TEST(ClusterView, NodesAndCardsComeInOrder) {
+TEST(ClusterView, NodesAndCardsAreSorted) {
   const auto text = to_json(cluster_view({card("n2", 0, "GPU-2"), card("n1", 1, "GPU-1"), card("n1", 0, "GPU-0")}, {}));
   EXPECT_LT(text.find("GPU-0"), text.find("GPU-1"));
   EXPECT_LT(text.find("GPU-1"), text.find("\"n2\""));
 }
 
-TEST(ClusterView, NothingIsFreeOnACardThatIsUnhealthyOrTaken) {
+TEST(ClusterView, NothingIsFreeOnAnUnhealthyOrExclusivelyHeldCard) {
   GpuObject sick = card("n1", 0, "GPU-0");
   sick.card.health = {false, "XID 79"};
   EXPECT_THAT(to_json(cluster_view({sick}, {})),
@@ -95,11 +95,11 @@ TEST(ClusterView, AnExclusiveSliceLeavesNothingFree) {
   const CardUse use = use_of(gpu);
   EXPECT_TRUE(use.exclusive);
   EXPECT_EQ(use.slices, 2U);
-  EXPECT_EQ(use.memory, Bytes::gib(18)) << "all of the card under the whole slice";
+  EXPECT_EQ(use.memory, Bytes::gib(18)) << "all of the card, because of the whole slice";
   EXPECT_THAT(to_json(cluster_view({gpu}, {})), HasSubstr(R"("free":0},"cores":{"total":100,"granted":35,"free":0})"));
 }
 
-TEST(ClusterView, AHolderIsNamedByItsPodsElseByItselfElseByItsUid) {
+TEST(ClusterView, AHolderIsNamedByItsPodsElseByItsNameElseByItsUid) {
   GpuHolder holder = pod("a", "main", 1, 1);
   EXPECT_EQ(name_of(holder), "default/a");
   holder.space.clear();

@@ -11,29 +11,29 @@
 
 namespace carve::codec {
 
-/// What there is to say about one pod and the cards.
+/// The explanation of one pod and its cards.
 struct Explanation {
   std::string space;
   std::string name;
   std::string node;   // empty: none yet
-  std::string state;  // for a person: "waits, on no node"
+  std::string state;  // for a person: "waits, not bound to a node"
   bool ended = false;
-  std::string wrong;                // what is wrong with its request or its record; empty: nothing
-  std::vector<PartRequest> asks;    // empty: for no card
-  std::vector<RecordPart> holds;    // by its record
-  std::uint64_t epoch = 0;          // of control, when it decided
-  std::string policy;               // what ranks nodes and cards, and by whose word
-  std::size_t nodes = 0;            // with cards
-  std::vector<std::string> fits;    // nodes that would serve it now, were it on none; the policy's choice first
+  std::string wrong;                // the faults of its request or its record; empty: none
+  std::vector<PartRequest> asks;    // empty: it requests no card
+  std::vector<RecordPart> holds;    // from its record
+  std::uint64_t epoch = 0;          // of control at the time of the decision
+  std::string policy;               // the policies that rank nodes and cards, and the scopes that set them
+  std::size_t nodes = 0;            // the number of nodes with cards
+  std::vector<std::string> fits;    // nodes that would fit it now if it had no node; the policy's choice first
   std::vector<RankedNode> ranked;   // the first of them, with the terms of their scores
-  std::vector<RefusedGroup> refused;  // the others
-  bool final = false;               // all others never will, whoever goes
-  SmallerAsk smaller;               // what would fit where nothing does
-  std::string scheduler_says;       // its last event about the pod; empty: none
-  std::string unread;               // what counts and the caller may not read, a sentence; empty: nothing
+  std::vector<RefusedGroup> refused;  // the other nodes
+  bool final = false;               // the other nodes will not fit, regardless of which pods leave
+  SmallerAsk smaller;               // the smaller requests that would fit, where no node fits
+  std::string scheduler_says;       // the scheduler's last event about the pod; empty: none
+  std::string unread;               // a sentence about relevant data that the caller may not read; empty: none
 };
 
-/// Keys are a promise, as in cluster_view.h.
+/// The keys are a stable API, as in cluster_view.h.
 [[nodiscard]] std::string to_json(const Explanation& explanation);
 
 }  // namespace carve::codec

@@ -17,7 +17,7 @@ struct Holder {
   std::vector<Slice> slices;
 };
 
-/// Who the owner is called; of what is no pod (a claim) the name that people gave it.
+/// Namespace and name of the owner; for an owner other than a pod (a claim) its readable name.
 std::pair<std::string, std::string> name_in_two(const GpuHolder& holder) {
   if (!holder.pods.empty()) {
     const auto& pod = holder.pods.front();
@@ -83,7 +83,7 @@ std::string gpushare_inspect(const ClusterView& view, Bytes unit, std::string_vi
   json::object result;
   const bool missing = !node.empty() && rows.empty();
   result["nodes"] = std::move(rows);
-  if (missing) result["error"] = "node " + std::string(node.substr(0, 253)) + ": no card of ours on it";
+  if (missing) result["error"] = "node " + std::string(node.substr(0, 253)) + ": no card managed by Carve";
   return json::serialize(result);
 }
 

@@ -16,7 +16,7 @@ struct GpushareHolder {
   std::uint64_t used = 0;  // in units
 };
 
-/// A card and who is on it, sorted by name.
+/// A card and its pods, sorted by name.
 struct GpushareCard {
   int index = 0;
   std::uint64_t total = 0;
@@ -31,14 +31,14 @@ struct GpushareNode {
   std::vector<GpushareCard> cards;
 };
 
-/// How gpushare counts a cluster: per node and card how much of its memory is there and granted, and to which pods, in
-/// whole `unit`s: of a card rounded down, of a pod rounded up, so that what is left is never overstated. The slices of
-/// every dialect count. Nodes are sorted (the original's order was random).
-///   in      node: empty: all
+/// The cluster as gpushare counts it: per node and card the total and the granted memory, and the pods that hold it, in
+/// whole `unit`s. A card's memory is rounded down and a pod's is rounded up, so that free memory is never overstated.
+/// The slices of every dialect count. Nodes are sorted (the original's order was random).
+///   in      node: empty: all nodes
 [[nodiscard]] std::vector<GpushareNode> gpushare_nodes(const ClusterView& view, Bytes unit, std::string_view node);
 
-/// What gpushare's scheduler extender answers at /inspect and /inspect/<node>. Of a node that has no card of ours, or
-/// is not there, it says so in `error` (the original crashed).
+/// The answer of gpushare's scheduler extender at /inspect and /inspect/<node>. For a node that does not exist or has
+/// no card managed by Carve, `error` says so (the original crashed).
 ///   source  gpushare-scheduler-extender, pkg/scheduler/inspect
 [[nodiscard]] std::string gpushare_inspect(const ClusterView& view, Bytes unit, std::string_view node);
 

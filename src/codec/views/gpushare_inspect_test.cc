@@ -25,7 +25,7 @@ GpuHolder held(const std::string& space, const std::string& pod, const std::stri
   return holder;
 }
 
-// The shape of the original; node-1 is that of its documentation: two cards of 16,160 MiB, 3 GiB and 6 GiB held.
+// The form of the original; node-1 is that of its documentation: two cards of 16,160 MiB, with 3 GiB and 6 GiB held.
 TEST(GpushareInspect, Golden) {
   auto first = card("node-1", 0, 16'160);
   first.holders = {held("default", "pod-a", "main", Bytes::gib(3))};
@@ -41,10 +41,10 @@ TEST(GpushareInspect, Golden) {
   EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), ""), R"({"nodes":[)" + node_1 + "," + node_2 + "]}");
   EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), "node-1"), R"({"nodes":[)" + node_1 + "]}");
   EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), "node"),
-            R"({"nodes":[],"error":"node node: no card of ours on it"})");
+            R"({"nodes":[],"error":"node node: no card managed by Carve"})");
 }
 
-TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
+TEST(GpushareInspect, FreeMemoryIsNeverOverstated) {
   auto gpu = card("n", 0, 16'160);
   gpu.holders = {held("a", "half", "main", Bytes::mib(1536))};
   const auto view = cluster_view({gpu}, {});
@@ -54,7 +54,7 @@ TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
   EXPECT_NE(gpushare_inspect(view, Bytes::mib(1), "").find(R"("totalGPU":16160,"usedGPU":1536)"), std::string::npos);
 }
 
-TEST(GpushareInspect, AHolderIsNamedByItsPodElseByTheClaimElseByTheUid) {
+TEST(GpushareInspect, AHolderIsNamedByItsPodElseByItsClaimElseByItsUid) {
   auto gpu = card("n", 0, 16'384);
   gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)),
                  held("c", "", "y", Bytes::gib(1))};
@@ -69,7 +69,7 @@ TEST(GpushareInspect, AHolderIsNamedByItsPodElseByTheClaimElseByTheUid) {
   EXPECT_EQ(names, "b/claim c/u-3 ml/p ") << "in this order";
 }
 
-TEST(GpushareInspect, AWholeCardIsAllOfIt) {
+TEST(GpushareInspect, AWholeCardCountsCompletely) {
   auto gpu = card("n", 0, 16'160);
   gpu.holders = {held("a", "b", "main", Bytes::mib(100))};
   gpu.holders[0].slice.whole = true;
@@ -77,7 +77,7 @@ TEST(GpushareInspect, AWholeCardIsAllOfIt) {
             std::string::npos);
 }
 
-TEST(GpushareInspect, ANodeThatIsNotThereIsQuotedUpToALimit) {
+TEST(GpushareInspect, AnUnknownNodeIsQuotedUpToALimit) {
   const auto empty = cluster_view(std::vector<GpuObject>(), {});
   const std::string text = gpushare_inspect(empty, Bytes::gib(1), std::string(300, 'z'));
   EXPECT_EQ(std::count(text.begin(), text.end(), 'z'), 253) << text;

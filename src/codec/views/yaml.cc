@@ -24,7 +24,7 @@ void emit(YAML::Emitter* out, const json::value& value) {
   } else if (const auto* text = value.if_string()) {
     *out << YAML::DoubleQuoted << std::string(text->data(), text->size());
   } else {
-    *out << json::serialize(value);  // numbers, true, false and null are spelt the same
+    *out << json::serialize(value);  // numbers, true, false and null are written in the same way
   }
 }
 

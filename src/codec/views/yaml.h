@@ -7,8 +7,8 @@
 
 namespace carve::codec {
 
-/// The same document as YAML in block style; strings are quoted, so that none is taken for a number.
-///   errors  kInvalidArgument: it is no JSON
+/// The same document as YAML in block style. Strings are quoted, so that none reads as a number.
+///   errors  kInvalidArgument: not JSON
 [[nodiscard]] Result<std::string> yaml_of_json(std::string_view json);
 
 }  // namespace carve::codec

@@ -14,15 +14,15 @@ bool goes_first(const Booking& a, const Booking& b) {
          std::tuple(!b.prepared, ~b.epoch, b.reserved, b.owner);
 }
 
-/// A booking's slices by card: each card says by itself whether its own fit.
+/// A booking's slices by card: whether they fit is decided for each card separately.
 std::map<CardId, std::vector<Slice>> by_card(const Booking& booking) {
   std::map<CardId, std::vector<Slice>> cards;
   for (const Slice& slice : booking.slices) cards[slice.card].push_back(slice);
   return cards;
 }
 
-/// Books all of it at once, as it is nearly always: where all of it fits, whatever came first fits too, and the sums
-/// are the same in any order.
+/// Books all slices in one call, which nearly always succeeds. Where all of them fit together, every subset fits too,
+/// and the sums do not depend on the order.
 bool book_together(Ledger* ledger, const std::vector<Booking>& bookings) {
   std::vector<Slice> all;
   for (const Booking& booking : bookings) all.insert(all.end(), booking.slices.begin(), booking.slices.end());
@@ -34,7 +34,7 @@ void close_card(Ledger* ledger, const CardId& id, const std::string& why) {
   if (state == nullptr || !state->card.closed.empty()) return;
   Card card = state->card;
   card.closed = why;
-  (void)ledger->put_card(std::move(card));  // the same size: it cannot be refused
+  (void)ledger->put_card(std::move(card));  // the size is the same, so this cannot be refused
 }
 
 }  // namespace
@@ -57,9 +57,9 @@ Assembled assemble(NodeParts parts) {
     for (const auto& [card, slices] : all_fits ? std::map<CardId, std::vector<Slice>>() : by_card(booking)) {
       const auto added = ledger.add(slices, Ledger::Admission::kRestored);
       if (added) continue;
-      // The same owner from two sources: the first one, the more certain, stands.
+      // The same owner from two sources: the first booking, which is the more certain one, is kept.
       result.conflicts.push_back({booking.owner, card, added.error().what});
-      close.emplace_back(card, fmt::format("closed: {} {} is decided for it and does not fit",
+      close.emplace_back(card, fmt::format("closed: {} {} was placed on it and does not fit",
                                            to_string(booking.owner.kind), booking.owner.uid));
     }
     if (booking.reserved) result.state.reserved.push_back(booking.owner);

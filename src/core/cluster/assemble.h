@@ -9,17 +9,17 @@
 
 namespace carve {
 
-/// What one owner holds on a node, according to somebody.
+/// The slices of one owner on a node, as one source reports them.
 struct Booking {
   Owner owner;
   std::vector<Slice> slices;
   std::uint64_t epoch = 0;  // of the allocator that decided
-  bool prepared = false;    // the node itself says so: it cannot be otherwise
-  bool reserved = false;    // decided and not yet written
+  bool prepared = false;    // the node itself reports it as prepared: this is a fact, not a plan
+  bool reserved = false;    // decided, but not written yet
   friend bool operator==(const Booking&, const Booking&) = default;
 };
 
-/// Everything that is known of one node.
+/// Everything that is known about one node.
 struct NodeParts {
   std::vector<Card> cards;
   LinkMatrix links;
@@ -29,23 +29,23 @@ struct NodeParts {
   std::map<std::string, std::string> closed_to = {};
 };
 
-/// Something that is held and cannot be.
+/// A booking that is reported but does not fit.
 struct Conflict {
   Owner owner;
   CardId card;
-  std::string why;  // for a person
+  std::string why;  // for messages
   friend bool operator==(const Conflict&, const Conflict&) = default;
 };
 
 struct Assembled {
   NodeState state;
-  std::vector<Conflict> conflicts;  // in the order of booking
+  std::vector<Conflict> conflicts;  // in the order of the bookings
 };
 
-/// The node's ledger out of its parts, in whatever order they are: what the node has prepared is booked first, then
-/// the decisions, the newest epoch first, equal ones by owner. What does not fit on a card is a conflict; that card is
-/// closed, so that nothing more is put there until somebody goes. A booking of several cards stands on those where it
-/// fits. Pure; the same parts give the same state.
+/// Builds the node's ledger from its parts, which may be in any order. Bookings are added in this order: those that the
+/// node has prepared, then the decisions by epoch, the newest first, and by owner within one epoch. A booking that does
+/// not fit on a card is a conflict. That card is closed: it takes no new slice until an owner leaves it. A booking of
+/// several cards is kept on the cards where it fits. Pure; the same parts give the same state.
 ///   cost    O(slices × log slices)
 [[nodiscard]] Assembled assemble(NodeParts parts);
 

@@ -26,7 +26,7 @@ Booking booking(const std::string& uid, const std::string& on, std::uint64_t gib
 
 NodeParts parts(std::vector<Booking> bookings) { return {{card("GPU-0"), card("GPU-1")}, {}, {}, std::move(bookings)}; }
 
-TEST(Assemble, WhatFitsIsBookedWhoeverSaysIt) {
+TEST(Assemble, ABookingThatFitsIsBookedRegardlessOfItsSource) {
   auto claim = booking("c", "GPU-0", 4);
   claim.owner.kind = claim.slices[0].owner.kind = OwnerKind::kClaim;
   claim.prepared = true;
@@ -39,7 +39,7 @@ TEST(Assemble, WhatFitsIsBookedWhoeverSaysIt) {
   EXPECT_TRUE(made.state.ledger.audit());
 }
 
-TEST(Assemble, WhatTheNodeHasPreparedStandsAndTheOlderEpochIsTheConflict) {
+TEST(Assemble, APreparedBookingIsKeptAndTheOlderEpochConflicts) {
   auto running = booking("z", "GPU-0", 8, 1);
   running.prepared = true;
   const auto made = assemble(parts({booking("late", "GPU-0", 8, 2), running, booking("new", "GPU-0", 8, 3)}));
@@ -53,7 +53,7 @@ TEST(Assemble, WhatTheNodeHasPreparedStandsAndTheOlderEpochIsTheConflict) {
   EXPECT_TRUE(ledger.audit());
 }
 
-TEST(Assemble, NothingMoreIsPutOnAClosedCard) {
+TEST(Assemble, AClosedCardTakesNoNewSlice) {
   auto made = assemble(parts({booking("a", "GPU-0", 12), booking("b", "GPU-0", 12), booking("c", "GPU-1", 15)}));
   ASSERT_EQ(made.conflicts.size(), 1U);
   Request request;
@@ -62,11 +62,11 @@ TEST(Assemble, NothingMoreIsPutOnAClosedCard) {
   const auto placed = place(made.state.ledger, {}, request, kPolicies[0]);
   ASSERT_FALSE(placed);
   EXPECT_EQ(placed.error().code, Code::kResourceExhausted);
-  EXPECT_THAT(placed.error().what, HasSubstr("is decided for it and does not fit"));
+  EXPECT_THAT(placed.error().what, HasSubstr("was placed on it and does not fit"));
   EXPECT_EQ(made.state.ledger.add(booking("d", "GPU-0", 2).slices).error().code, Code::kUnavailable);
 }
 
-TEST(Assemble, ACardThatIsNotThereIsAConflictAndTheRestStands) {
+TEST(Assemble, AnUnknownCardIsAConflictAndTheOtherCardsAreBooked) {
   auto two = booking("a", "GPU-0", 2);
   two.slices.push_back(two.slices[0]);
   two.slices[1].card = CardId("GPU-9");
@@ -76,8 +76,8 @@ TEST(Assemble, ACardThatIsNotThereIsAConflictAndTheRestStands) {
   EXPECT_EQ(made.state.ledger.slices_of(two.owner).size(), 1U);
 }
 
-/// All is booked at once where all of it fits: that says the same as one after the other.
-TEST(Assemble, WhatFitsTogetherIsWhatFitsOneAfterTheOther) {
+/// All bookings are added in one call where all of them fit. The result equals that of adding them one by one.
+TEST(Assemble, AddingInOneCallEqualsAddingOneByOne) {
   std::mt19937 random(11);
   int together = 0;
   for (int round = 0; round < 300; ++round) {
@@ -108,7 +108,7 @@ TEST(Assemble, WhatFitsTogetherIsWhatFitsOneAfterTheOther) {
   EXPECT_LT(together, 290);
 }
 
-TEST(Assemble, TheOrderOfThePartsIsNothing) {
+TEST(Assemble, TheOrderOfThePartsDoesNotMatter) {
   std::mt19937 random(7);
   std::vector<Booking> all;
   for (int i = 0; i < 24; ++i) {

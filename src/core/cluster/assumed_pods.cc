@@ -8,18 +8,18 @@ namespace carve {
 void AssumedPods::expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now,
                       std::string why) {
   forget(owner);
-  There& there = by_node_[node];
+  NodeAssumptions& there = by_node_[node];
   there.seen = nullptr;
   there.rooms[owner] = {std::move(slices), now + kFor, std::move(why)};
   first_end_ = std::min(first_end_, now + kFor);
   by_owner_[owner] = std::move(node);
 }
 
-void AssumedPods::comes(const Owner& owner, Clock::Time now) {
+void AssumedPods::binding_begins(const Owner& owner, Clock::Time now) {
   const auto known = by_owner_.find(owner);
   if (known == by_owner_.end()) return;
   Room& room = by_node_.find(known->second)->second.rooms.at(owner);
-  room.until = std::min(room.until, now + kComes);
+  room.until = std::min(room.until, now + kAfterBinding);
   first_end_ = std::min(first_end_, room.until);
 }
 
@@ -37,7 +37,7 @@ void AssumedPods::expire(Clock::Time now) {
   if (now < first_end_) return;
   first_end_ = Clock::Time::max();
   for (auto node = by_node_.begin(); node != by_node_.end();) {
-    There& there = node->second;
+    NodeAssumptions& there = node->second;
     const auto gone = std::erase_if(there.rooms, [&](const auto& one) {
       if (one.second.until > now) {
         first_end_ = std::min(first_end_, one.second.until);
@@ -74,13 +74,13 @@ std::vector<std::string_view> AssumedPods::nodes() const {
   return names;
 }
 
-AssumedPods::Node AssumedPods::made_ahead(const There& there, const Node& state, const Owner& but,
-                                    std::vector<Owner>* come) {
+AssumedPods::Node AssumedPods::build_ahead(const NodeAssumptions& there, const Node& state, const Owner& but,
+                                    std::vector<Owner>* arrived) {
   std::vector<const Room*> rooms;
   std::vector<Slice> all;
   for (const auto& [owner, room] : there.rooms) {
     if (!state->ledger.slices_of(owner).empty()) {
-      come->push_back(owner);
+      arrived->push_back(owner);
     } else if (owner != but) {
       rooms.push_back(&room);
       all.insert(all.end(), room.slices.begin(), room.slices.end());
@@ -88,7 +88,7 @@ AssumedPods::Node AssumedPods::made_ahead(const There& there, const Node& state,
   }
   if (rooms.empty()) return nullptr;
   auto ahead = std::make_shared<NodeState>(*state);
-  // Nearly always all of them fit, and then in any order: one change of the ledger.
+  // Nearly always all of them fit, and then the order does not matter: one change of the ledger.
   if (ahead->ledger.add(all)) return ahead;
   for (const Room* room : rooms) (void)ahead->ledger.add(room->slices);
   return ahead;
@@ -97,13 +97,13 @@ AssumedPods::Node AssumedPods::made_ahead(const There& there, const Node& state,
 AssumedPods::Node AssumedPods::ahead(std::string_view node, const Node& state, const Owner& but) {
   const auto found = by_node_.find(node);
   if (found == by_node_.end()) return nullptr;
-  There& there = found->second;
+  NodeAssumptions& there = found->second;
   if (there.seen == state && !there.rooms.contains(but)) return there.ahead;
-  std::vector<Owner> come;
-  auto ahead = made_ahead(there, state, but, &come);
+  std::vector<Owner> arrived;
+  auto ahead = build_ahead(there, state, but, &arrived);
   const bool for_all = !there.rooms.contains(but);
-  for (const auto& owner : come) forget(owner);
-  // The last of them took the node's entry along.
+  for (const auto& owner : arrived) forget(owner);
+  // The last forget() of a node erases the node's entry.
   if (const auto left = by_node_.find(node); for_all && left != by_node_.end()) {
     left->second.seen = state;
     left->second.ahead = ahead;

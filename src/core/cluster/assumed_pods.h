@@ -12,36 +12,40 @@
 
 namespace carve {
 
-/// Pods that were sent to a node a moment ago and whose Binding has not come yet. kube-scheduler asks about the next
-/// pods meanwhile; without this all of a burst are sent to the room that the first of them will take. It is a guess and
-/// decides nothing: no node is refused for it, only ranked, and it goes by itself. Not thread-safe.
+/// Pods that a recommendation has just sent to a node and that are not bound yet. kube-scheduler asks about further
+/// pods in the meantime. Without this record, all pods of a burst would be sent to the capacity that the first one
+/// takes. The record is a guess and decides nothing: it never refuses a node, it only changes the ranking, and its
+/// entries expire. Not thread-safe.
 class AssumedPods {
  public:
-  /// From a recommendation to the end of its Binding, also where many are on their way; longer, and what came to
-  /// nothing is missed elsewhere for longer.
+  /// How long an entry lives after the recommendation. It covers the time until the Binding is complete, even in a
+  /// burst. A longer time hides capacity for longer when a pod never arrives.
   static constexpr Clock::Duration kFor = std::chrono::seconds(5);
-  /// From the begin of its Binding, which another replica may write and our watch tells of then: who comes and goes
-  /// before anybody asks again is no longer expected than that.
-  static constexpr Clock::Duration kComes = std::chrono::seconds(2);
+  /// How long an entry lives after its Binding begins. Another replica may write the Binding; this process then learns
+  /// of it from its watch. The value bounds how long a pod that was bound and deleted between two queries is still
+  /// assumed.
+  static constexpr Clock::Duration kAfterBinding = std::chrono::seconds(2);
 
-  /// The owner was sent there and will hold these; what was expected of it before is no longer. `why`: for a person.
+  /// The owner was sent to `node` and will hold `slices` there; replaces any earlier entry of the owner. `why`: for
+  /// messages.
   void expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now, std::string why = {});
-  /// Its Binding begins.
-  void comes(const Owner& owner, Clock::Time now);
+  /// The owner's Binding begins.
+  void binding_begins(const Owner& owner, Clock::Time now);
   void forget(const Owner& owner);
-  /// Lets go of what is too old.
-  ///   cost    a comparison, while nothing is
+  /// Drops the entries that are too old.
+  ///   cost    one comparison, while no entry is too old
   void expire(Clock::Time now);
 
-  /// The node as it will be when those have come who are expected there, `but` apart. Who holds
-  /// there has come, and is expected no longer. Who no longer fits will not.
-  ///   out     nullptr: nobody is; else the same object as before for the same `state`, while nobody else is expected
-  ///   cost    where it is another one a copy of the node and an add(); one per expected pod where not all of them fit
+  /// The node as it will be when the pods that are assumed there have arrived, `but` excepted. An owner that already
+  /// has slices in `state` has arrived, and its entry is dropped. A pod that no longer fits is left out.
+  ///   out     nullptr: no other pod is assumed there. Else, while the entries do not change, the same object as in the
+  ///           previous call for the same `state`
+  ///   cost    for a new object, a copy of the node and one add(); one add() per assumed pod where not all of them fit
   using Node = std::shared_ptr<const NodeState>;
   [[nodiscard]] Node ahead(std::string_view node, const Node& state, const Owner& but);
-  /// The nodes on which somebody is expected; valid until the next call of another function.
+  /// The nodes that have an entry; valid until the next call of another member.
   [[nodiscard]] std::vector<std::string_view> nodes() const;
-  /// What the owner will hold there; empty: it was not sent there.
+  /// The slices that the owner will hold on that node; empty: it was not sent there.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, std::string_view node) const;
   [[nodiscard]] std::string why_sent(const Owner& owner, std::string_view node) const;
 
@@ -55,17 +59,17 @@ class AssumedPods {
     Clock::Time until{};
     std::string why;
   };
-  struct There {
+  struct NodeAssumptions {
     std::map<Owner, Room> rooms;
-    Node seen;   // the node when `ahead` was made; nullptr: it is to be made anew
+    Node seen;   // the node for which `ahead` was built; nullptr: `ahead` is out of date
     Node ahead;
   };
-  [[nodiscard]] static Node made_ahead(const There& there, const Node& state, const Owner& but,
-                                       std::vector<Owner>* come);
+  [[nodiscard]] static Node build_ahead(const NodeAssumptions& there, const Node& state, const Owner& but,
+                                       std::vector<Owner>* arrived);
 
-  std::map<std::string, There, std::less<>> by_node_;
+  std::map<std::string, NodeAssumptions, std::less<>> by_node_;
   std::map<Owner, std::string> by_owner_;
-  Clock::Time first_end_ = Clock::Time::max();  // before it nothing is too old
+  Clock::Time first_end_ = Clock::Time::max();  // no entry is too old before this time
 };
 
 }  // namespace carve

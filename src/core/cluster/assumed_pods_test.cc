@@ -24,7 +24,7 @@ AssumedPods::Node node_with(const Slice& slice) {
   return std::make_shared<const NodeState>(std::move(state));
 }
 
-/// What is taken of the card, in GiB, as `who` sees it.
+/// What is used of the card, in GiB, as pod `who` sees it.
 std::uint64_t taken(AssumedPods& expected, const AssumedPods::Node& state, const std::string& who) {
   const auto ahead = expected.ahead("n1", state, pod(who));
   return (ahead ? ahead : state)->ledger.find(kCard)->use.memory.count() >> 30U;
@@ -32,7 +32,7 @@ std::uint64_t taken(AssumedPods& expected, const AssumedPods::Node& state, const
 
 const Clock::Time kNow{std::chrono::seconds(100)};
 
-TEST(AssumedPods, OthersSeeTheRoomAsTakenUntilItIsTooOld) {
+TEST(AssumedPods, OtherPodsSeeTheCapacityAsUsedUntilItExpires) {
   AssumedPods expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   EXPECT_EQ(taken(expected, node(), "b"), 4U);
@@ -45,20 +45,21 @@ TEST(AssumedPods, OthersSeeTheRoomAsTakenUntilItIsTooOld) {
   EXPECT_EQ(expected.size(), 0U);
 }
 
-// A short pod holds and goes between two questions: nobody has seen it there, and it does not come any more.
-TEST(AssumedPods, WhoseBindingHasBegunIsExpectedForAShortTimeOnly) {
+// A short pod may be bound and deleted between two queries. It is then never seen on the node, and it does not arrive
+// later.
+TEST(AssumedPods, APodIsAssumedOnlyBrieflyAfterItsBindingBegins) {
   AssumedPods expected;
-  expected.comes(pod("nobody"), kNow);
+  expected.binding_begins(pod("nobody"), kNow);
   for (const char* uid : {"a", "b"}) expected.expect(pod(uid), "n1", {slice(uid, 4)}, kNow);
-  expected.comes(pod("a"), kNow + std::chrono::seconds(1));
-  expected.comes(pod("b"), kNow + AssumedPods::kFor - std::chrono::seconds(1));
-  expected.expire(kNow + std::chrono::seconds(1) + AssumedPods::kComes);
+  expected.binding_begins(pod("a"), kNow + std::chrono::seconds(1));
+  expected.binding_begins(pod("b"), kNow + AssumedPods::kFor - std::chrono::seconds(1));
+  expected.expire(kNow + std::chrono::seconds(1) + AssumedPods::kAfterBinding);
   EXPECT_EQ(taken(expected, node(), "c"), 4U);
   expected.expire(kNow + AssumedPods::kFor);
-  EXPECT_EQ(taken(expected, node(), "c"), 0U) << "never longer than without";
+  EXPECT_EQ(taken(expected, node(), "c"), 0U) << "never longer than without a Binding";
 }
 
-TEST(AssumedPods, WhoIsSentElsewhereIsExpectedThereAlone) {
+TEST(AssumedPods, APodThatIsSentElsewhereIsAssumedOnlyThere) {
   AssumedPods expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   expected.expect(pod("a"), "n2", {slice("a", 4)}, kNow);
@@ -69,16 +70,16 @@ TEST(AssumedPods, WhoIsSentElsewhereIsExpectedThereAlone) {
   EXPECT_EQ(expected.size(), 0U);
 }
 
-TEST(AssumedPods, WhoHasComeIsNotCountedTwice) {
+TEST(AssumedPods, APodThatHasArrivedIsNotCountedTwice) {
   AssumedPods expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   const auto there = node_with(slice("a", 4));
   EXPECT_EQ(taken(expected, there, "b"), 4U);
   EXPECT_FALSE(expected.ahead("n1", there, pod("b")));
-  EXPECT_EQ(taken(expected, node(), "b"), 0U) << "it came and went";
+  EXPECT_EQ(taken(expected, node(), "b"), 0U) << "it arrived and was deleted";
 }
 
-TEST(AssumedPods, WhoIsAboutToBeBoundIsExpectedStill) {
+TEST(AssumedPods, AReservedPodIsStillAssumed) {
   AssumedPods expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   EXPECT_TRUE(expected.sent_for(pod("a"), "n2").empty());
@@ -86,20 +87,20 @@ TEST(AssumedPods, WhoIsAboutToBeBoundIsExpectedStill) {
   EXPECT_EQ(taken(expected, node(), "b"), 4U);
 }
 
-TEST(AssumedPods, WhoNoLongerFitsWillNotCome) {
+TEST(AssumedPods, APodThatNoLongerFitsIsLeftOut) {
   AssumedPods expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);
   EXPECT_EQ(taken(expected, node_with(slice("big", 14)), "c"), 16U);
 }
 
-TEST(AssumedPods, TheNodeIsMadeAnewOnlyWhenItOrWhoIsExpectedChanged) {
+TEST(AssumedPods, TheFutureNodeIsRebuiltOnlyWhenTheNodeOrItsEntriesChange) {
   AssumedPods expected;
   const auto empty = node();
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   const auto first = expected.ahead("n1", empty, pod("x"));
   EXPECT_EQ(expected.ahead("n1", empty, pod("y")), first);
-  EXPECT_EQ(taken(expected, empty, "a"), 0U) << "its own room is not in its way";
+  EXPECT_EQ(taken(expected, empty, "a"), 0U) << "a pod does not see its own entry";
   EXPECT_EQ(taken(expected, empty, "y"), 4U);
   EXPECT_EQ(taken(expected, node_with(slice("big", 8)), "y"), 12U) << "another object";
   expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);

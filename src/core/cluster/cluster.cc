@@ -24,16 +24,16 @@ const std::string& closed_for(const NodeState& node, const std::vector<PartReque
 
 NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
                       const PodPolicy& policy, std::int32_t priority) {
-  if (!state.closed.empty()) return {false, false, 0, state.closed, Hindrance::kAgentLeaving};
+  if (!state.closed.empty()) return {false, false, 0, state.closed, UnschedulableReason::kAgentLeaving};
   if (const auto& why = closed_by_dialect(state, parts); !why.empty())
-    return {false, false, 0, why, Hindrance::kConflictingPlugin};
+    return {false, false, 0, why, UnschedulableReason::kConflictingPlugin};
   const Policies rows = policy.on(state.labels);
   const SeenLedger seen(state, owner, priority);
   const auto placed = place_pod(*seen, state.links, owner, parts, *rows.card);
   if (placed) return {true, false, rows.node->score(leftover_of(*seen, *placed)), {}};
   const Code code = placed.error().code;
   return {false, code == Code::kFailedPrecondition || code == Code::kInvalidArgument, 0, placed.error().what,
-          hindrance_on(*seen, parts)};
+          unschedulable_reason_on(*seen, parts)};
 }
 
 bool is_reserved_for(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts) {

@@ -15,24 +15,25 @@
 
 namespace carve {
 
-/// One machine of the cluster: its cards, who holds what there, how the cards are connected.
+/// One node of the cluster: its cards, their slices, and how the cards are connected.
 struct NodeState {
   Ledger ledger;
   LinkMatrix links;
-  std::map<std::string, std::string> labels;  // of the Node: pools are selected by them
-  std::vector<Owner> reserved;                // room is set aside for them, they are not bound yet; sorted
-  std::vector<NominatedReservation> reservations = {};               // room that is kept while others go
-  std::string closed = {};                    // why nobody is sent there just now; empty: they are
-  std::map<std::string, std::string> closed_to = {};  // by dialect: why nobody who asks in it is sent there just now
+  std::map<std::string, std::string> labels;  // of the Node object; pools select nodes by them
+  std::vector<Owner> reserved;                // capacity is set aside for these owners, which are not bound yet; sorted
+  std::vector<NominatedReservation> reservations = {};  // capacity kept for preemptors while their victims terminate
+  std::string closed = {};                    // why the node takes no new pod now; empty: it takes them
+  std::map<std::string, std::string> closed_to = {};  // by dialect: why the node takes no new pod of that dialect now
   friend bool operator==(const NodeState&, const NodeState&) = default;
 };
 
-/// Why nobody who asks in the dialects of these is sent there just now; empty: they are.
+/// Why the node takes no new pod with the dialects of these parts now; empty: it takes them.
 [[nodiscard]] const std::string& closed_by_dialect(const NodeState& node, const std::vector<PartRequest>& parts);
-/// The same, or why nobody is sent there at all.
+/// The same, or why the node takes no new pod at all.
 [[nodiscard]] const std::string& closed_for(const NodeState& node, const std::vector<PartRequest>& parts);
 
-/// The node's ledger as somebody of that priority sees it; no copy where nothing is held. Not longer than the node.
+/// The node's ledger as a pod of that priority sees it (nominated_reservation.h). Copies the ledger only where a
+/// reservation exists. Must not outlive the node.
 class SeenLedger {
  public:
   SeenLedger(const NodeState& node, const Owner& owner, std::int32_t priority) : plain_(node.ledger) {
@@ -45,13 +46,13 @@ class SeenLedger {
   std::optional<Ledger> seen_;
 };
 
-/// A node that serves a pod, and how the policy likes it; the higher the better.
+/// A node that fits a pod, and its score by the policy; higher is better.
 struct FittingNode {
   std::string node;
   std::int64_t score = 0;
 };
 
-/// A node that does not, and why, for a person. `final`: it never will, whoever goes there.
+/// A node that does not fit, and why. `final`: it will not fit, regardless of which pods leave.
 struct RefusedNode {
   std::string node;
   std::string why;
@@ -59,33 +60,33 @@ struct RefusedNode {
 };
 
 struct Fit {
-  std::vector<FittingNode> nodes;  // in the order in which they were named
+  std::vector<FittingNode> nodes;  // in the order of the names that were passed
   std::vector<RefusedNode> refused;
 };
 
-/// Which of these nodes serve the pod: pure, nothing is set aside. Where room is set aside for the owner
-/// already, it fits. Who has a lower priority than a hold's, or the same, does not see its room.
+/// Which of these nodes fit the pod. Pure: it sets nothing aside. A node where capacity is already set aside for the
+/// owner fits. A pod does not see the capacity of a reservation of the same or a higher priority.
 ///   cost    place_pod() per node
 [[nodiscard]] Fit fit(const ClusterState& cluster, const Owner& owner,
                       const std::vector<PartRequest>& parts, const std::vector<std::string>& names,
                       const PolicyRow& policy, std::int32_t priority = 0);
 
-/// The engine's choice among nodes that fit: the best score, the lower name between equals;
-/// nullptr: none.
+/// The node that Carve chooses among those that fit: the best score, and the lower name between equals. nullptr: the
+/// list is empty.
 [[nodiscard]] const FittingNode* choose_node(const std::vector<FittingNode>& nodes);
 
-/// Nodes that do not serve a pod for one and the same reason.
+/// Nodes that do not fit a pod for the same reason.
 struct RefusedGroup {
   std::size_t nodes = 0;
   std::string why;
 };
 
-/// Refusals grouped by their words, the largest group first.
+/// Groups refusals by their text, the largest group first.
 [[nodiscard]] std::vector<RefusedGroup> grouped(const std::vector<RefusedNode>& refused);
 
-/// One sentence for all groups: "37 nodes: …; 12 nodes: …", at most `most` of them.
+/// One sentence for at most `most` groups: "37 nodes: …; 12 nodes: …".
 [[nodiscard]] std::string explain(const std::vector<RefusedGroup>& groups, std::size_t most);
-/// The same of refusals.
+/// The same, from ungrouped refusals.
 [[nodiscard]] std::string explain(const std::vector<RefusedNode>& refused, std::size_t most = 5);
 
 }  // namespace carve

@@ -7,7 +7,8 @@
 namespace carve {
 namespace {
 
-/// Eight letters at a time; who names the nodes may well slow his own cluster down.
+/// Hashes eight characters at a time. The hash need not resist chosen names: an administrator who chooses colliding
+/// node names only slows down the own cluster.
 std::uint64_t hash_of(std::string_view name) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15ULL;
   std::uint64_t hash = name.size();
@@ -21,7 +22,7 @@ std::uint64_t hash_of(std::string_view name) {
   for (; at + 8 <= name.size(); at += 8) mix(name.data() + at, 8);
   if (at < name.size() && at > 0) mix(name.data() + name.size() - 8, 8);
   if (at < name.size() && at == 0) mix(name.data(), name.size());
-  hash *= kOdd;  // names that differ in their last letters alone differ in the upper half until now
+  hash *= kOdd;  // names that differ only in their last characters differ only in the upper half so far
   return hash ^ (hash >> 32);
 }
 
@@ -56,11 +57,11 @@ void ClusterState::change(const Nodes& changes) {
     return contains(one.first) == (one.second != nullptr);
   });
   if (!same_names) return rebuild(changes);
-  // Names are in order, and so are the pieces: each one that changes is copied once.
+  // Names are sorted, and so are the pieces: each piece that changes is copied once.
   std::shared_ptr<Piece> open;
   std::size_t which = pieces_.size();
   for (const auto& [name, state] : changes) {
-    if (!state) continue;  // one that was not there has gone
+    if (!state) continue;  // removes a node that was not there
     const Number number = *number_of(name);
     if (number / kPiece != which) {
       which = number / kPiece;

@@ -16,9 +16,9 @@ namespace carve {
 
 struct NodeState;
 
-/// All machines, by name; a node that changes becomes another object. Read as a std::map is. Copies share all that is
-/// alike: the names as long as none comes or goes, and the nodes in pieces of kPiece. What is shared never changes, so
-/// a copy may be read by others while this one is written.
+/// All nodes, by name. A changed node becomes another object. The interface for reading is that of std::map. Copies
+/// share what is equal: the names while no node is added or removed, and the nodes in pieces of kPiece. Shared parts
+/// never change, so other threads may read a copy while this one is written.
 class ClusterState {
  public:
   using Node = std::shared_ptr<const NodeState>;
@@ -33,12 +33,12 @@ class ClusterState {
   class const_iterator;
 
   ClusterState() = default;
-  /// Without those that are nullptr.
-  ClusterState(const Nodes& nodes) { change(nodes); }                                     // NOLINT: as a map is made
+  /// Entries that are nullptr are left out.
+  ClusterState(const Nodes& nodes) { change(nodes); }                                     // NOLINT: converts like a map
   ClusterState(std::initializer_list<Nodes::value_type> nodes) { change(Nodes(nodes)); }  // NOLINT
 
-  /// These are so from now on; nullptr: gone.
-  ///   cost    kPiece pointers per change and one per piece; where a name comes or goes, all names
+  /// Sets these nodes; nullptr removes a node.
+  ///   cost    kPiece pointers per change and one per piece; all names where a node is added or removed
   void change(const Nodes& changes);
   void put(const std::string& name, Node node) { change({{name, std::move(node)}}); }
   void erase(const std::string& name) { change({{name, nullptr}}); }
@@ -50,22 +50,23 @@ class ClusterState {
   ///   cost    a hash of the name
   [[nodiscard]] const_iterator find(std::string_view name) const;
   [[nodiscard]] bool contains(std::string_view name) const { return number_of(name).has_value(); }
-  /// Of one that is there.
+  /// The name must exist.
   [[nodiscard]] const Node& at(std::string_view name) const { return node(*number_of(name)); }
 
   /// Nodes are numbered from 0, in the order of their names.
   [[nodiscard]] std::optional<Number> number_of(std::string_view name) const;
   [[nodiscard]] const std::string& name(Number number) const { return names_->sorted[number]; }
   [[nodiscard]] const Node& node(Number number) const { return (*pieces_[number / kPiece])[number % kPiece]; }
-  /// Each name has the same number there: one is a copy of the other, but for its nodes. May say no to equal names.
+  /// True: every name has the same number in both, because one is a copy of the other apart from its nodes. May be
+  /// false for equal names.
   [[nodiscard]] bool same_names(const ClusterState& other) const { return names_ == other.names_; }
-  /// For both with the same names: none of the nodes of that number's piece is another object.
+  /// For two states with the same names: true when every node in the piece of that number is the same object.
   [[nodiscard]] bool same_piece(const ClusterState& other, Number number) const {
     return pieces_[number / kPiece] == other.pieces_[number / kPiece];
   }
 
  private:
-  /// Asked for every node of every call of kube-scheduler.
+  /// Looked up for every node of every call of kube-scheduler.
   struct Names {
     explicit Names(std::vector<std::string> names);
     [[nodiscard]] std::optional<Number> find(std::string_view name) const;
@@ -74,7 +75,7 @@ class ClusterState {
       Number after = 0;        // the number + 1; 0: empty
     };
     std::vector<std::string> sorted;
-    std::vector<Slot> slots;  // a power of two of them, at most half full
+    std::vector<Slot> slots;  // the size is a power of two; at most half of them are used
   };
   using Piece = std::array<Node, kPiece>;
 

@@ -27,7 +27,7 @@ void expect_same(const ClusterState& state, const Nodes& right) {
   EXPECT_TRUE(state.find("nobody") == state.end());
 }
 
-TEST(ClusterState, IsWhatAMapWouldBeWhateverComesChangesAndGoes) {
+TEST(ClusterState, EqualsAMapAfterAnyAdditionChangeAndRemoval) {
   std::mt19937 random(7);
   ClusterState state;
   Nodes right;
@@ -53,7 +53,7 @@ TEST(ClusterState, IsWhatAMapWouldBeWhateverComesChangesAndGoes) {
   expect_same(ClusterState(right), right);
 }
 
-TEST(ClusterState, ACopySharesAllButThePiecesThatChanged) {
+TEST(ClusterState, ACopySharesAllPiecesThatDidNotChange) {
   Nodes nodes;
   for (int i = 0; i < 1000; ++i) nodes["n" + std::to_string(10'000 + i)] = node();
   const ClusterState before(nodes);
@@ -73,10 +73,10 @@ TEST(ClusterState, ACopySharesAllButThePiecesThatChanged) {
   EXPECT_EQ(after.size(), 999U);
 }
 
-TEST(ClusterState, NamesOfEveryLengthAreFoundAndNamesBesideThemAreNot) {
+TEST(ClusterState, NamesOfEveryLengthAreFoundAndSimilarNamesAreNot) {
   Nodes nodes;
   for (std::size_t length = 1; length <= 40; ++length) {
-    for (std::size_t at = 0; at < length; ++at) {  // each with one letter of its own
+    for (std::size_t at = 0; at < length; ++at) {  // each name differs in one character
       std::string name(length, 'n');
       name[at] = 'a';
       nodes[name] = node();

@@ -34,12 +34,12 @@ std::vector<PartRequest> asks(std::uint64_t gib, const std::string& model = "") 
   return {{"c", Phase::kRun, request}};
 }
 
-TEST(Cluster, FitNamesEveryNodeThatServesAndWhyTheOthersDoNot) {
+TEST(Cluster, FitListsTheFittingNodesAndTheReasonsOfTheOthers) {
   const ClusterState cluster = {{"a", node(16, 0)}, {"b", node(16, 14)}, {"c", node(16, 4)}};
   const Fit found = fit(cluster, kPod, asks(4), {"c", "a", "b", "x"}, kPolicies[0]);
   ASSERT_EQ(found.nodes.size(), 2U);
   EXPECT_EQ(found.nodes[0].node, "c");
-  EXPECT_EQ(choose_node(found.nodes)->node, "c") << "binpack: the fuller one";
+  EXPECT_EQ(choose_node(found.nodes)->node, "c") << "binpack: the fuller node";
   ASSERT_EQ(found.refused.size(), 2U);
   EXPECT_THAT(found.refused[0].why, HasSubstr("largest free slice 2 GiB < 4 GiB"));
   EXPECT_FALSE(found.refused[0].final);
@@ -54,7 +54,8 @@ TEST(Cluster, EqualNodesAreChosenByName) {
   EXPECT_EQ(choose_node(fit(cluster, kPod, asks(4), {"b", "a"}, kPolicies[0]).nodes)->node, "a");
 }
 
-/// Two nodes of two cards of 16 GiB; the pods of a trace come one after the other and stay: where each stands.
+/// Two nodes with two cards of 16 GiB each. The pods of a trace arrive one after the other and stay. Returns the card
+/// of each pod.
 std::string places_of(const std::vector<std::pair<std::string, std::vector<PartRequest>>>& trace,
                       const PolicyRow& policy) {
   std::map<std::string, NodeState> nodes;
@@ -85,8 +86,8 @@ std::string places_of(const std::vector<std::pair<std::string, std::vector<PartR
   return places;
 }
 
-// D3-1 for the two policies that there are.
-TEST(Cluster, OneTraceStandsElsewhereUnderEachPolicy) {
+// D3-1 for both policies.
+TEST(Cluster, EachPolicyPlacesTheSameTraceDifferently) {
   const std::vector<PartRequest> whole = {{"c", Phase::kRun, whole_cards(1)}};
   const std::vector<std::pair<std::string, std::vector<PartRequest>>> trace = {
       {"a", asks(4)}, {"b", asks(4)}, {"c", asks(8)}, {"d", asks(10)}, {"e", whole}, {"f", asks(4)}};
@@ -109,7 +110,7 @@ TEST(Cluster, RefusalsAreGroupedTheLargestGroupFirst) {
   EXPECT_EQ(explain({}), "");
 }
 
-TEST(Cluster, ANodeThatIsClosedToADialectServesTheOthers) {
+TEST(Cluster, ANodeThatIsClosedToADialectServesOtherDialects) {
   auto closed = std::make_shared<NodeState>(*node(16, 0));
   closed->closed_to = {{"gpushare", "another device plugin serves it"}};
   closed->reserved = {kPod};
@@ -120,14 +121,14 @@ TEST(Cluster, ANodeThatIsClosedToADialectServesTheOthers) {
   parts.back().part = "d";
   parts.back().request.dialect = "gpushare";
   const Fit found = fit(cluster, kPod, parts, {"a"}, kPolicies[0]);
-  ASSERT_EQ(found.refused.size(), 1U) << "one container of several is enough, and room set aside does not help";
+  ASSERT_EQ(found.refused.size(), 1U) << "one container of several is enough, even where capacity is set aside";
   EXPECT_EQ(found.refused[0].why, "another device plugin serves it");
   EXPECT_FALSE(found.refused[0].final);
   closed->closed = "its agent is being replaced";
-  EXPECT_EQ(closed_for(*closed, parts), closed->closed) << "to everybody";
+  EXPECT_EQ(closed_for(*closed, parts), closed->closed) << "to every dialect";
 }
 
-TEST(Cluster, AModelThatIsNotThereIsFinal) {
+TEST(Cluster, AMissingModelIsAFinalReason) {
   const ClusterState cluster = {{"a", node(16, 0)}};
   const Fit found = fit(cluster, kPod, asks(4, "h200"), {"a"}, kPolicies[0]);
   ASSERT_EQ(found.refused.size(), 1U);

@@ -16,14 +16,14 @@ const std::shared_ptr<const std::string>& no_card() {
 const FittingView* choose_node(const std::vector<FittingView>& nodes) {
   const FittingView* best = nullptr;
   for (const FittingView& node : nodes) {
-    // Numbers are in the order of the names.
+    // Numbers have the order of the names.
     if (best == nullptr || node.score > best->score || (node.score == best->score && node.number < best->number))
       best = &node;
   }
   return best;
 }
 
-/// Most changes leave the names as they were, and so the numbers.
+/// Most changes leave the names and therefore the numbers as they are.
 void FitCache::see(const std::shared_ptr<const ClusterState>& cluster) {
   if (cluster == seen_) return;
   if (seen_ == nullptr || !seen_->same_names(*cluster)) shapes_.clear();
@@ -69,7 +69,7 @@ void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_vie
   const auto& state = seen_->node(number);
   ask_again(&known, state, ask);
   say(known, {name, known.score, &state, number}, view);
-  if (!state->reservations.empty()) known.state = nullptr;  // who asks, and how important, changes what is seen there
+  if (!state->reservations.empty()) known.state = nullptr;  // what a pod sees here depends on its owner and priority
 }
 
 std::optional<std::int64_t> FitCache::score_ahead(const std::shared_ptr<const ClusterState>& cluster,
@@ -90,11 +90,11 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
   for (const std::string_view name : ask.names) {
     const auto number = seen_->number_of(name);
     if (!number) {
-      view.refused.push_back({name, no_card(), true, Hindrance::kNoCard});
+      view.refused.push_back({name, no_card(), true, UnschedulableReason::kNoCard});
       continue;
     }
     const auto& state = seen_->node(*number);
-    // Nearly all of them: the node itself is not looked at.
+    // The common case: the node itself is not read.
     if (const Word& known = shape.words[*number]; known.for_all && known.state == state) {
       ++figures_.remembered;
       say(known, {name, known.score, &state, *number}, &view);

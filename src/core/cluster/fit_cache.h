@@ -12,39 +12,39 @@
 
 namespace carve {
 
-/// A node of a FitView, by the name that was asked with.
+/// A node of a FitView. `node` refers to the name that the caller passed.
 struct FittingView {
   std::string_view node;
   std::int64_t score = 0;
-  const std::shared_ptr<const NodeState>* state = nullptr;  // lives as long as the cluster that was asked about
-  ClusterState::Number number = 0;                          // there
+  const std::shared_ptr<const NodeState>* state = nullptr;  // lives as long as the cluster that was passed
+  ClusterState::Number number = 0;                          // its number in that cluster
 };
 struct RefusedView {
   std::string_view node;
   std::shared_ptr<const std::string> why;
   bool final = false;
-  Hindrance class_of_why = Hindrance::kNoCard;
+  UnschedulableReason class_of_why = UnschedulableReason::kNoCard;
 };
 
 /// As choose_node() of a Fit.
 [[nodiscard]] const FittingView* choose_node(const std::vector<FittingView>& nodes);
 
-/// A Fit without copies: its names are those of the call that asked.
+/// A Fit without copies: its names refer to those of the call.
 struct FitView {
   std::vector<FittingView> nodes;
   std::vector<RefusedView> refused;
 };
 
-/// fit() that remembers: what a node said to a request is its word as long as the node is the very same object. In a
-/// burst of pods that ask alike only the nodes are asked again that changed since, and those where room is held. Pods
-/// differ in their owner, which place_pod() does not look at while the owner holds nothing, as whoever waits for a
-/// node. Not thread-safe.
-///   memory  at most kShapes requests, each with some 100 bytes per node
+/// fit() with a memory. The answer of a node to a request is valid as long as the node is the same object. In a burst
+/// of pods with equal requests, only two kinds of nodes are evaluated again: those that changed, and those with a
+/// reservation. Such pods differ only in their owner. place_pod() does not use the owner while the owner has no slices,
+/// which is the case for every pod that waits for a node. Not thread-safe.
+///   memory  at most kShapes requests, each with about 100 bytes per node
 class FitCache {
  public:
   static constexpr std::size_t kShapes = 16;  // different requests that are remembered, the last used ones
 
-  /// What counts for one pod. The rules are those of which `policy` is made.
+  /// The arguments for one pod. `rules` are the rules from which `policy` was made.
   struct Ask {
     const Owner& owner;
     const std::vector<PartRequest>& parts;
@@ -54,41 +54,42 @@ class FitCache {
     std::int32_t priority = 0;
   };
   ///   out     as fit(); the names live as long as `ask.names`
-  ///   cost    a look-up per name; place_pod() per node that changed since it was asked for the same; when a node came
-  ///           or went all are asked anew
+  ///   cost    a look-up per name; place_pod() per node that changed since the last equal request; after a node was
+  ///           added or removed, place_pod() for all nodes
   [[nodiscard]] FitView fit(const std::shared_ptr<const ClusterState>& cluster, const Ask& ask);
-  /// The score of a node of that cluster as it will be, if it fits then. Remembered as fit() does, beside its answers.
+  /// The score of a node of that cluster in its future state `ahead`, if the pod fits then. Cached like the answers of
+  /// fit(), separately from them.
   [[nodiscard]] std::optional<std::int64_t> score_ahead(const std::shared_ptr<const ClusterState>& cluster,
                                                         ClusterState::Number number,
                                                         const std::shared_ptr<const NodeState>& ahead, const Ask& ask);
 
   struct Stats {
-    std::uint64_t remembered = 0;  // nodes whose word was known
-    std::uint64_t asked = 0;       // nodes that were asked
+    std::uint64_t remembered = 0;  // nodes whose answer was cached
+    std::uint64_t asked = 0;       // nodes that were evaluated
   };
   [[nodiscard]] Stats figures() const { return figures_; }
 
  private:
-  /// What a node said.
+  /// The cached answer of a node.
   struct Word {
-    std::shared_ptr<const NodeState> state;        // who said it; nullptr: nobody yet
+    std::shared_ptr<const NodeState> state;        // the object that was evaluated; nullptr: not evaluated yet
     std::shared_ptr<const std::string> why;        // nullptr: it fits
     std::int64_t score = 0;
     bool final = false;
-    bool for_all = false;  // room is set aside for nobody there: whoever asks for the same is told the same
-    Hindrance class_of_why = Hindrance::kNoCard;
+    bool for_all = false;  // valid for every owner: no capacity is set aside or reserved on the node
+    UnschedulableReason class_of_why = UnschedulableReason::kNoCard;
   };
   struct Shape {
     std::vector<PartRequest> parts;
     std::shared_ptr<const PlacementRules> rules;
     PodPolicy policy;
     std::vector<Word> words;  // by the node's number
-    std::vector<Word> ahead;  // of the nodes as they will be
+    std::vector<Word> ahead;  // of the nodes in their future state
   };
 
   void see(const std::shared_ptr<const ClusterState>& cluster);
   Shape& shape_of(const Ask& ask);
-  /// Asks, unless that very object has answered already.
+  /// Evaluates the node, unless `known` already holds the answer of this object.
   void ask_again(Word* known, const std::shared_ptr<const NodeState>& state, const Ask& ask);
   void answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask, FitView* view);
   static void say(const Word& word, const FittingView& node, FitView* view);

@@ -1,4 +1,4 @@
-// FitCache over random histories of a cluster: whatever was asked before, its answer is fit()'s.
+// FitCache over random histories of a cluster: regardless of the earlier queries, its answer equals that of fit().
 #include "core/cluster/fit_cache.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::shared_ptr<NodeState> fresh_node(const std::string& name) {
   return state;
 }
 
-/// One thing happens to the cluster; the snapshot before it stays as it was.
+/// One random change of the cluster; the snapshot before it does not change.
 std::shared_ptr<const ClusterState> after_a_change(const ClusterState& before, int step) {
   auto next = std::make_shared<ClusterState>(before);
   const std::string name = node_name();
@@ -99,7 +99,7 @@ std::shared_ptr<const PlacementRules> some_rules() {
   return rules;
 }
 
-RC_GTEST_PROP(FitCacheHistory, WhateverWasAskedBeforeTheAnswerIsFits, ()) {
+RC_GTEST_PROP(FitCacheHistory, TheAnswerEqualsFitRegardlessOfEarlierQueries, ()) {
   std::shared_ptr<const ClusterState> now = std::make_shared<const ClusterState>();
   std::shared_ptr<const ClusterState> earlier = now;
   std::shared_ptr<const PlacementRules> rules = some_rules();
@@ -108,7 +108,7 @@ RC_GTEST_PROP(FitCacheHistory, WhateverWasAskedBeforeTheAnswerIsFits, ()) {
     if (pick(0, 3) == 0) earlier = now;
     now = after_a_change(*now, step);
     if (pick(0, 9) == 0) rules = some_rules();
-    const auto& cluster = pick(0, 5) == 0 ? earlier : now;  // a snapshot that somebody still holds
+    const auto& cluster = pick(0, 5) == 0 ? earlier : now;  // a snapshot that a caller still holds
     std::vector<std::string> names;
     for (int i = pick(0, 9); i > 0; --i) names.push_back(node_name());
     const Owner owner{OwnerKind::kPod, "p" + std::to_string(pick(0, 2))};
@@ -125,7 +125,7 @@ RC_GTEST_PROP(FitCacheHistory, WhateverWasAskedBeforeTheAnswerIsFits, ()) {
       RC_ASSERT(std::string(said.nodes[i].node) == right.nodes[i].node);
       RC_ASSERT(said.nodes[i].score == right.nodes[i].score);
     }
-    // A node as it may be, beside what it is: neither answer is taken for the other.
+    // The future state of a node, along with its current state: the answers must not be confused.
     for (const FittingView& node : said.nodes) {
       if (pick(0, 3) != 0) continue;
       auto ahead = std::make_shared<NodeState>(**node.state);
@@ -150,7 +150,7 @@ RC_GTEST_PROP(FitCacheHistory, WhateverWasAskedBeforeTheAnswerIsFits, ()) {
   RC_TAG(cache.figures().remembered > cache.figures().asked / 4 ? "often remembered" : "seldom");
 }
 
-TEST(FitCache, OnlyWhatChangedIsAskedAgain) {
+TEST(FitCache, OnlyChangedNodesAreEvaluatedAgain) {
   auto cluster = std::make_shared<ClusterState>();
   std::vector<std::string> names;
   for (int i = 0; i < 100; ++i) {
@@ -177,12 +177,12 @@ TEST(FitCache, OnlyWhatChangedIsAskedAgain) {
     next->put("n7", std::make_shared<NodeState>(*next->at("n7")));
     cluster = next;
   }
-  EXPECT_EQ(cache.figures().asked, 104U) << "all of them once, then the one that is another object, four times";
+  EXPECT_EQ(cache.figures().asked, 104U) << "all nodes once, then the changed node four times";
   EXPECT_EQ(cache.figures().remembered, 396U);
 }
 
-/// Where room is held, who asks and how important it is decides: no answer is remembered there.
-TEST(FitCache, WhereRoomIsHeldEveryoneIsAskedForAnew) {
+/// Where a reservation exists, the answer depends on the owner and its priority, so no answer is cached.
+TEST(FitCache, ANodeWithAReservationIsEvaluatedForEveryPod) {
   const Owner held{OwnerKind::kPod, "held"};
   auto state = std::make_shared<NodeState>();
   Card card;

@@ -6,7 +6,7 @@
 namespace carve {
 namespace {
 
-/// What these slices of one owner on one card come to, as one slice of the hold's owner.
+/// The sum of these slices of one owner on one card, as one slice of the preemptor.
 Slice sum_as(const Owner& owner, std::string part, Phase phase, const std::vector<Slice>& slices) {
   const Holding sum = holding_of(slices.data(), slices.data() + slices.size());
   Slice one = slices.front();
@@ -25,7 +25,8 @@ using PerOwner = std::map<Owner, std::vector<Slice>>;
 
 void keep_on_card(const NominatedReservation& hold, const std::vector<Slice>& wanted, const PerOwner& going,
                   Ledger* ledger) {
-  // An owner's holding is the larger of its init parts and the sum of the others: so is this room.
+  // An owner's holding is the larger of its largest init part and the sum of its run parts. This capacity is computed
+  // in the same way: the preemptor's slices as an init part, the victims' as run parts.
   std::vector<Slice> room{sum_as(hold.owner, "held", Phase::kInit, wanted)};
   std::vector<Slice> as_it_is;
   for (const auto& [owner, slices] : going) {
@@ -33,7 +34,7 @@ void keep_on_card(const NominatedReservation& hold, const std::vector<Slice>& wa
     as_it_is.insert(as_it_is.end(), slices.begin(), slices.end());
   }
   if (ledger->add(room, Ledger::Admission::kRestored)) return;
-  (void)ledger->add(as_it_is, Ledger::Admission::kRestored);  // they stood there a moment ago
+  (void)ledger->add(as_it_is, Ledger::Admission::kRestored);  // they were booked here before, so they fit
 }
 
 void keep(const NominatedReservation& hold, Ledger* ledger) {

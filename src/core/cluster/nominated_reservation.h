@@ -8,19 +8,20 @@
 
 namespace carve {
 
-/// Room on a node that is kept for a pod while others go for it.
+/// Capacity on a node that is kept for a pod (the preemptor) while its victims terminate.
 struct NominatedReservation {
-  Owner owner;                  // whose room it will be
-  std::int32_t priority = 0;    // its own: who has a higher one is not kept out
-  std::vector<Slice> slices;    // what it will hold
-  std::vector<Owner> going;     // who goes for it; on the cards of `slices` they and it share one room
+  Owner owner;                  // the preemptor
+  std::int32_t priority = 0;    // of the preemptor; a pod of a higher priority is not kept out
+  std::vector<Slice> slices;    // what the preemptor will hold
+  std::vector<Owner> going;     // its victims; on the cards of `slices`, they and the preemptor share one capacity
   friend bool operator==(const NominatedReservation&, const NominatedReservation&) = default;
 };
 
-/// A node's ledger as somebody sees it who comes with that priority: where a hold is in its way, the larger of what it
-/// is for and what those who go still hold is taken, of memory and compute each. Its own hold is not in its way. Where
-/// the room went to somebody else after all (a higher priority, a conflict) the card is as it is.
-///   cost    nothing without a hold but a copy; else add() per card of one
+/// A node's ledger as a pod of that priority sees it. Each foreign reservation counts on its cards as the larger of
+/// what it is for and what its victims still hold, separately for memory and compute. The pod's own reservation does
+/// not count. Where another owner took the capacity after all (a higher priority, a conflict), the card is shown as it
+/// is.
+///   cost    a copy without a reservation; else also add() per card of each reservation
 [[nodiscard]] Ledger seen_by(const Owner& owner, std::int32_t priority, const Ledger& ledger,
                              const std::vector<NominatedReservation>& reservations);
 

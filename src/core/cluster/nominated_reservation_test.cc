@@ -29,7 +29,7 @@ class HoldTest : public testing::Test {
       ASSERT_TRUE(ledger.put_card(card));
     }
   }
-  /// What is free of GPU-0 for that owner: GiB and hundredths.
+  /// What is free on GPU-0 for that owner: GiB and hundredths of compute.
   std::pair<std::uint64_t, std::uint32_t> left(const Owner& owner, std::int32_t priority,
                                                const NominatedReservation& hold) {
     const Ledger seen = seen_by(owner, priority, ledger, {hold});
@@ -40,20 +40,20 @@ class HoldTest : public testing::Test {
   Ledger ledger;
 };
 
-TEST_F(HoldTest, TakesTheLargerOfWhatItIsForAndWhatThoseWhoGoStillHold) {
+TEST_F(HoldTest, CountsAsTheLargerOfThePreemptorsAndTheVictimsSlices) {
   ASSERT_TRUE(ledger.add({slice("stays", 4, 10)}));
   ASSERT_TRUE(ledger.add({slice("v1", 5, 20)}));
   ASSERT_TRUE(ledger.add({slice("v2", 3, 50), slice("v2", 7, 10, "GPU-1")}));
   const NominatedReservation hold{
       kPreemptor, 5, {slice("preemptor", 10, 60)}, {{OwnerKind::kPod, "v1"}, {OwnerKind::kPod, "v2"}}};
-  EXPECT_EQ(left(kOther, 5, hold), std::pair(2UL, 20U)) << "10 GiB of the 8 + 4; compute 70 of those who go";
+  EXPECT_EQ(left(kOther, 5, hold), std::pair(2UL, 20U)) << "10 GiB of the 8 + 4; compute 70 of the victims";
   EXPECT_EQ(left(kOther, 6, hold), std::pair(4UL, 20U)) << "a higher priority is not kept out";
-  EXPECT_EQ(left(kPreemptor, 5, hold), std::pair(4UL, 20U)) << "nor is whom it is for";
+  EXPECT_EQ(left(kPreemptor, 5, hold), std::pair(4UL, 20U)) << "the preemptor is not kept out";
   const Ledger seen = seen_by(kOther, 0, ledger, {hold});
-  EXPECT_EQ(*seen.find(CardId("GPU-1")), *ledger.find(CardId("GPU-1"))) << "a card that is not asked for";
+  EXPECT_EQ(*seen.find(CardId("GPU-1")), *ledger.find(CardId("GPU-1"))) << "a card without a reservation";
   ledger.remove_owner({OwnerKind::kPod, "v1"});
   ledger.remove_owner({OwnerKind::kPod, "v2"});
-  EXPECT_EQ(left(kOther, 0, hold), std::pair(2UL, 30U)) << "they went: what it is for stays";
+  EXPECT_EQ(left(kOther, 0, hold), std::pair(2UL, 30U)) << "the victims are gone; the preemptor's part stays";
 }
 
 TEST_F(HoldTest, AWholeCardIsKeptWhole) {
@@ -66,14 +66,14 @@ TEST_F(HoldTest, AWholeCardIsKeptWhole) {
   EXPECT_EQ(left(kOther, 6, hold), std::pair(14UL, 98U));
 }
 
-TEST_F(HoldTest, WhereTheRoomWentToSomebodyElseTheCardIsAsItIs) {
+TEST_F(HoldTest, ACardThatAnotherOwnerTookIsShownAsItIs) {
   ASSERT_TRUE(ledger.add({slice("v1", 2, 1)}));
   ASSERT_TRUE(ledger.add({slice("higher", 12, 1)}));
   const NominatedReservation hold{kPreemptor, 5, {slice("preemptor", 10, 60)}, {{OwnerKind::kPod, "v1"}}};
   EXPECT_EQ(seen_by(kOther, 0, ledger, {hold}), ledger);
 }
 
-TEST_F(HoldTest, WhatIsBoundMeanwhileIsNotCountedTwice) {
+TEST_F(HoldTest, SlicesThatAreBoundMeanwhileAreNotCountedTwice) {
   ASSERT_TRUE(ledger.add({slice("preemptor", 10, 60)}));
   const NominatedReservation hold{kPreemptor, 5, {slice("preemptor", 10, 60)}, {}};
   EXPECT_EQ(left(kOther, 0, hold), std::pair(6UL, 40U));

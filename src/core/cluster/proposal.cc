@@ -7,8 +7,8 @@
 namespace carve {
 namespace {
 
-/// Those of the proposed who hold something, the most important first; who is not known as one who may be asked is so
-/// important as nobody.
+/// The proposed owners that have slices here, the most important first. An owner that is not among `known` has the
+/// lowest importance.
 std::vector<Holder> holders_among(const std::vector<Owner>& proposed, const std::vector<Holder>& known,
                                   const Ledger& ledger) {
   std::vector<Holder> found;
@@ -46,7 +46,7 @@ std::size_t violations(const std::vector<Holder>& victims, const std::vector<std
 ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, const Owner& owner,
                                 const std::vector<PartRequest>& parts, std::int32_t priority, const PolicyRow& policy,
                                 const std::vector<Owner>& proposed, const PreemptionCandidates& standing) {
-  if (!closed_for(node, parts).empty()) return {};  // nobody new is sent there, whoever goes
+  if (!closed_for(node, parts).empty()) return {};  // the node takes no new pod, regardless of the victims
   if (std::binary_search(node.reserved.begin(), node.reserved.end(), owner)) return {ProposalWord::kStands, {}};
   const SeenLedger seen(node, owner, priority);
   Ledger now = *seen;
@@ -54,9 +54,9 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
   const auto fits = [&](const Ledger& ledger) {
     return place_pod(ledger, node.links, owner, parts, policy).has_value();
   };
-  static const std::vector<Holder> kNobody;
+  static const std::vector<Holder> kNoHolders;
   const auto there = standing.holders.find(name);
-  const auto& known = there == standing.holders.end() ? kNobody : there->second;
+  const auto& known = there == standing.holders.end() ? kNoHolders : there->second;
   std::vector<Holder> named = holders_among(proposed, known, now);
   const Ledger rest = without(now, named);
   if (fits(rest)) return {ProposalWord::kStands, {}};
@@ -69,7 +69,7 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
   for (const Holder& holder : named) count_down(holder, &allowed);
   const auto plan = choose_victims(rest, node.links, owner, parts, policy, priority, others, allowed);
   if (!plan || plan->victims.empty()) return {};
-  // Of the proposed, only those go now whose cards are needed; the most important stay first.
+  // Of the proposed owners, only those whose cards are needed are evicted now; the most important ones are kept first.
   std::vector<Holder> go = plan->victims;
   while (!named.empty()) {
     const Holder one = named.front();
@@ -77,7 +77,8 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
     if (!fits(without(without(now, go), named))) go.push_back(one);
   }
   if (violations(go, standing.allowed) > 0) return {};
-  // As kube-scheduler lists them: of the nodes that are left it takes the one whose first victim matters least.
+  // Sorted as in kube-scheduler's own lists: among the remaining nodes it picks the one whose first victim is the least
+  // important.
   std::sort(go.begin(), go.end(), [](const Holder& a, const Holder& b) {
     return std::tuple(-std::int64_t{a.priority}, a.started, a.owner) <
            std::tuple(-std::int64_t{b.priority}, b.started, b.owner);

@@ -41,15 +41,15 @@ class ProposalTest : public testing::Test {
   PreemptionCandidates standing;
 };
 
-TEST_F(ProposalTest, WhereCardsLackNothingThenItStands) {
+TEST_F(ProposalTest, AProposalThatFreesEnoughCardsStands) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 8);
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kStands) << "there is room as it is";
-  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}).word, ProposalWord::kStands) << "there is once they have gone";
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kStands) << "there is room without victims";
+  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}).word, ProposalWord::kStands) << "room after the victims are gone";
   standing.going = {owner("b")};
-  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kStands) << "somebody goes anyway";
+  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kStands) << "another pod terminates already";
   node.reserved = {kPod};
-  EXPECT_EQ(correct(17, {}).word, ProposalWord::kStands) << "its room is set aside";
+  EXPECT_EQ(correct(17, {}).word, ProposalWord::kStands) << "its capacity is set aside";
   node.closed = "its agent is being replaced";
   EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
   node.closed = "";
@@ -57,51 +57,51 @@ TEST_F(ProposalTest, WhereCardsLackNothingThenItStands) {
   EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
 }
 
-TEST_F(ProposalTest, WhomTheCardsNeedGoFirstAndNobodyElse) {
+TEST_F(ProposalTest, OnlyTheVictimsThatTheCardsNeedAreEvictedFirst) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16, 20);
   const auto answer = correct(8, {owner("cpu")});
   EXPECT_EQ(answer.word, ProposalWord::kOthersFirst);
-  EXPECT_THAT(answer.victims, ElementsAre(owner("a"))) << "whether the other one has to go is seen when it has gone";
+  EXPECT_THAT(answer.victims, ElementsAre(owner("a"))) << "the other victim is decided after this one is gone";
 }
 
-TEST_F(ProposalTest, OfTheProposedThoseGoTooWhoseCardsAreNeeded) {
+TEST_F(ProposalTest, ProposedOwnersWhoseCardsAreNeededAreEvictedToo) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16);
   EXPECT_THAT(correct(16, {owner("b"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
 
-// kube-scheduler takes the first of a node for the most important there.
-TEST_F(ProposalTest, TheMostImportantVictimIsNamedFirst) {
+// kube-scheduler treats the first victim of a node as its most important one.
+TEST_F(ProposalTest, TheMostImportantVictimIsListedFirst) {
   holds("a", "GPU-0", 16, 1);
   holds("b", "GPU-1", 16, 5);
   EXPECT_THAT(correct(16, {owner("cpu")}, 2).victims, ElementsAre(owner("b"), owner("a")));
 }
 
-TEST_F(ProposalTest, WhereCardsCannotBecomeFreeNobodyGoes) {
+TEST_F(ProposalTest, NoPodIsEvictedWhereCardsCannotBecomeFree) {
   holds("a", "GPU-0", 16, 10);
   holds("b", "GPU-1", 16, 11);
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain) << "equals stay";
-  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).word, ProposalWord::kInVain) << "no card is so large";
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain) << "pods of equal priority stay";
+  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).word, ProposalWord::kInVain) << "no card is large enough";
 }
 
-TEST_F(ProposalTest, ABudgetProtectsWhomOnlyTheCardsNeed) {
+TEST_F(ProposalTest, ABudgetProtectsVictimsThatOnlyTheCardsNeed) {
   holds("a", "GPU-0", 16, 0, {0});
   holds("b", "GPU-1", 16, 5, {1});
   standing.allowed = {0, 1};
   EXPECT_THAT(correct(16, {owner("cpu")}).victims, ElementsAre(owner("b")));
   standing.allowed = {0, 0};
   EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kInVain);
-  EXPECT_EQ(correct(16, {owner("a")}).word, ProposalWord::kStands) << "kube-scheduler's own choice is its own matter";
+  EXPECT_EQ(correct(16, {owner("a")}).word, ProposalWord::kStands) << "kube-scheduler's own choice is not checked";
 }
 
-TEST_F(ProposalTest, ABudgetThatIsNotInTheListCoversNobody) {
+TEST_F(ProposalTest, ABudgetThatIsNotInTheListCoversNoPod) {
   holds("a", "GPU-0", 16, 0, {1'000'000});
   holds("b", "GPU-1", 16, 0, {1'000'000});
   EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
 
-TEST_F(ProposalTest, TheProposedUseUpTheirBudgets) {
+TEST_F(ProposalTest, ProposedVictimsCountAgainstTheirBudgets) {
   holds("a", "GPU-0", 16, 0, {0});
   holds("b", "GPU-1", 16, 0, {0});
   standing.allowed = {1};
@@ -110,7 +110,7 @@ TEST_F(ProposalTest, TheProposedUseUpTheirBudgets) {
   EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
 
-TEST_F(ProposalTest, RoomThatIsHeldForSomebodyElseIsNotTaken) {
+TEST_F(ProposalTest, CapacityThatIsReservedForAnotherPodIsNotUsed) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16, 20);
   const Slice kept{owner("first"), "c", CardId("GPU-0"), Bytes::gib(16), CoreShare(1)};
@@ -172,7 +172,7 @@ Case arbitrary_case(unsigned seed) {
   return made;
 }
 
-TEST(ProposalProperty, EnoughGoNobodyInVainAndBudgetsAreKept) {
+TEST(ProposalProperty, VictimsAreEnoughAndNecessaryAndStayWithinBudgets) {
   int words[3] = {};
   for (unsigned seed = 0; seed < 4000; ++seed) {
     const Case made = arbitrary_case(seed);
@@ -200,16 +200,16 @@ TEST(ProposalProperty, EnoughGoNobodyInVainAndBudgetsAreKept) {
     for (const Owner& victim : answer.victims) {
       const auto holder =
           std::find_if(known.begin(), known.end(), [&](const Holder& one) { return one.owner == victim; });
-      ASSERT_NE(holder, known.end()) << "seed " << seed << ": " << victim.uid << " is going, or nobody knows it";
+      ASSERT_NE(holder, known.end()) << "seed " << seed << ": " << victim.uid << " terminates already, or is unknown";
       ASSERT_LT(holder->priority, 5) << "seed " << seed;
       victims.push_back(&*holder);
       auto others = answer.victims;
       others.erase(std::find(others.begin(), others.end(), victim));
-      ASSERT_FALSE(made.fits_without(others)) << "seed " << seed << ": " << victim.uid << " goes in vain";
+      ASSERT_FALSE(made.fits_without(others)) << "seed " << seed << ": " << victim.uid << " is a needless victim";
     }
     ASSERT_EQ(cost_of(victims, made.standing.allowed).violations, 0U) << "seed " << seed;
   }
-  for (const int count : words) EXPECT_GT(count, 200) << "too little happened";
+  for (const int count : words) EXPECT_GT(count, 200) << "too few cases of this answer";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ RankedNode ranked(const NodeState& state, const Owner& owner, const std::vector<
   for (const CardState& card : (*seen).cards())
     node.cards.push_back({card.card.id, left_after(card, {}), {}});
   const auto placed = place_pod(*seen, state.links, owner, parts, *policies.card);
-  if (!placed) return node;  // room is set aside for it
+  if (!placed) return node;  // capacity is set aside for it
   node.left = leftover_of(*seen, *placed);
   for (const Slice& slice : *placed) {
     const auto card = std::find_if(node.cards.begin(), node.cards.end(),

@@ -33,21 +33,22 @@ FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::
     const auto node = cluster.find(name);
     if (node == cluster.end()) continue;
     const NodeState& state = *node->second;
-    // It may open to them again, and nobody knows when: nobody waits for that who could have room elsewhere.
+    // The node may open to them again, but the time is unknown: a pod that could have room elsewhere does not wait for
+    // it.
     if (!closed_by_dialect(state, parts).empty()) continue;
     const PolicyRow& row = policy(name);
     const bool reserved = std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
     const SeenLedger seen(state, owner, priority);
     const bool fits = reserved || place_pod(*seen, state.links, owner, parts, row);
     if (fits && state.closed.empty()) return {Room::kThere, name, {}};
-    if (fits) best = {Room::kComing, name, {}};  // it opens again: nobody goes for a pod that needs to wait a moment
+    if (fits) best = {Room::kComing, name, {}};  // the node opens again soon: no pod is evicted for this one
     if (!state.closed.empty()) continue;
     if (best.room == Room::kComing || cleared >= kMostNodesToClear) continue;
     const Ledger rest = without_those_going(*seen, standing.going);
     const auto holders = standing.holders.find(name);
-    static const std::vector<Holder> kNobody;
+    static const std::vector<Holder> kNoHolders;
     auto plan = choose_victims(rest, state.links, owner, parts, row, priority,
-                               holders == standing.holders.end() ? kNobody : holders->second, standing.allowed);
+                               holders == standing.holders.end() ? kNoHolders : holders->second, standing.allowed);
     if (!plan) continue;
     ++cleared;
     FoundRoom found{plan->victims.empty() ? Room::kComing : Room::kForOthers, name, std::move(*plan)};

@@ -13,7 +13,7 @@ Holder holder(const std::string& uid, std::int32_t priority, std::int64_t starte
 
 class RoomTest : public testing::Test {
  protected:
-  /// A node with one card of 16 GiB, on which each of them holds so much.
+  /// A node with one card of 16 GiB, on which each of these owners holds the given memory.
   void add_node(const std::string& name, const std::vector<std::pair<Holder, std::uint64_t>>& there) {
     auto state = std::make_shared<NodeState>();
     Card card;
@@ -40,7 +40,7 @@ class RoomTest : public testing::Test {
   PreemptionCandidates standing;
 };
 
-TEST_F(RoomTest, NobodyGoesWhereItFitsOrWillSoon) {
+TEST_F(RoomTest, NoPodIsEvictedWhereThereIsRoomNowOrSoon) {
   add_node("a", {{holder("low", 0), 16}});
   add_node("b", {{holder("leaves", 20), 16}});
   add_node("c", {{holder("x", 0), 10}});
@@ -51,12 +51,12 @@ TEST_F(RoomTest, NobodyGoesWhereItFitsOrWillSoon) {
   standing.going.clear();
   const auto found = find(8);
   EXPECT_EQ(found.room, Room::kForOthers);
-  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "between equals the lower name";
-  EXPECT_EQ(find(8, 0).room, Room::kNone) << "nobody is less important";
-  EXPECT_EQ(find(17).room, Room::kNone) << "no card is so large, whoever goes";
+  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "the lower name between equals";
+  EXPECT_EQ(find(8, 0).room, Room::kNone) << "no pod has a lower priority";
+  EXPECT_EQ(find(17).room, Room::kNone) << "no card is large enough, regardless of the victims";
 }
 
-TEST_F(RoomTest, NobodyGoesForAPodWhoseNodeOpensAgainSoonNorOnIt) {
+TEST_F(RoomTest, NoPodIsEvictedForAClosedNodeOrOnIt) {
   const auto close = [&](const std::string& name) {
     auto state = std::make_shared<NodeState>(*cluster.at(name));
     state->closed = "its agent is being replaced";
@@ -68,15 +68,15 @@ TEST_F(RoomTest, NobodyGoesForAPodWhoseNodeOpensAgainSoonNorOnIt) {
   EXPECT_EQ(find(8).room, Room::kComing);
   EXPECT_EQ(find(8).node, "b");
   const auto found = find(12);
-  EXPECT_EQ(found.room, Room::kForOthers) << "there is no room when it opens";
-  EXPECT_EQ(found.node, "a") << "nobody goes for what cannot come there";
+  EXPECT_EQ(found.room, Room::kForOthers) << "there is no room on the closed node even after it opens";
+  EXPECT_EQ(found.node, "a") << "no pod is evicted on a node that the new pod cannot use";
   close("a");
   EXPECT_EQ(find(12).room, Room::kNone);
   add_node("c", {});
   EXPECT_EQ(find(8).room, Room::kThere);
 }
 
-TEST_F(RoomTest, NobodyWaitsForANodeThatIsClosedToItsDialectNorGoesThere) {
+TEST_F(RoomTest, APodDoesNotWaitForANodeThatIsClosedToItsDialect) {
   add_node("a", {{holder("low", 0), 16}});
   add_node("b", {{holder("lower", -1), 8}});
   auto state = std::make_shared<NodeState>(*cluster.at("b"));
@@ -88,26 +88,26 @@ TEST_F(RoomTest, NobodyWaitsForANodeThatIsClosedToItsDialectNorGoesThere) {
   state = std::make_shared<NodeState>(*state);
   state->closed_to = {{"gpushare", "another device plugin serves its name"}};
   cluster.put("b", state);
-  EXPECT_EQ(find(8).room, Room::kThere) << "it is another dialect's name";
+  EXPECT_EQ(find(8).room, Room::kThere) << "the node is closed to another dialect";
 }
 
-TEST_F(RoomTest, TheNodeIsChosenAsKubeSchedulerOrdersItsCandidates) {
+TEST_F(RoomTest, NodesAreComparedInTheOrderOfKubeScheduler) {
   add_node("dear", {{holder("d", 5), 16}});
   add_node("two", {{holder("t1", 0), 8}, {holder("t2", 0), 8}});
   add_node("old", {{holder("o", 0, 1), 16}});
   add_node("young", {{holder("y", 0, 2), 16}});
-  EXPECT_EQ(find(16).node, "young") << "its victim has worked least";
+  EXPECT_EQ(find(16).node, "young") << "its victim has done the least work";
   names = {"dear", "two", "old"};
-  EXPECT_EQ(find(16).node, "old") << "one goes, not two";
+  EXPECT_EQ(find(16).node, "old") << "one victim instead of two";
   names = {"dear", "two"};
-  EXPECT_EQ(find(16).node, "two") << "the highest priority of a victim counts before their number";
+  EXPECT_EQ(find(16).node, "two") << "the highest priority of a victim counts more than the number of victims";
   standing.allowed = {1};
   for (auto& one : standing.holders["two"]) one.budgets = {0};
-  EXPECT_EQ(find(16).node, "dear") << "and a budget before all";
+  EXPECT_EQ(find(16).node, "dear") << "budgets count most";
   EXPECT_EQ(find(16).plan.cost.violations, 0U);
 }
 
-TEST_F(RoomTest, RoomThatIsHeldForSomebodyElseIsTaken) {
+TEST_F(RoomTest, CapacityThatIsReservedForAnotherPodCountsAsTaken) {
   add_node("a", {{holder("low", 0), 8}});
   auto state = std::make_shared<NodeState>(*cluster.at("a"));
   Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-a"), Bytes::gib(8), CoreShare(1)};

@@ -9,10 +9,11 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1ULL << 20;
 
-/// The largest value in [1, high) for which the pod fits; nullopt: none. Who fits with more fits with less.
+/// The largest value in [1, high) for which the pod fits; nullopt: there is none. Assumes that a pod that fits with a
+/// value also fits with a smaller one.
 template <class Fits>
 std::optional<std::uint64_t> largest_below(std::uint64_t high, const Fits& fits) {
-  std::uint64_t good = 0;  // fits, or nothing is known to
+  std::uint64_t good = 0;  // the pod fits with it; 0: no such value is known yet
   while (good + 1 < high) {
     const auto middle = good + (high - good) / 2;
     (fits(middle) ? good : high) = middle;
@@ -20,7 +21,7 @@ std::optional<std::uint64_t> largest_below(std::uint64_t high, const Fits& fits)
   return good == 0 ? std::nullopt : std::optional(good);
 }
 
-/// The most that any container asks for.
+/// The largest value that any container requests.
 template <class Value>
 std::uint64_t most(const std::vector<PartRequest>& parts, const Value& value) {
   std::uint64_t high = 0;

@@ -16,7 +16,7 @@ Card card(const std::string& id, std::uint64_t gib) {
   return made;
 }
 
-/// Two cards of 16 GiB; of the first 13 GiB and 80, of the second 10 GiB and 95 are held.
+/// Two cards of 16 GiB. 13 GiB and compute 80 of the first are held, and 10 GiB and compute 95 of the second.
 ClusterState busy() {
   const auto state = std::make_shared<NodeState>();
   EXPECT_TRUE(state->ledger.put_card(card("GPU-0", 16)));
@@ -34,8 +34,9 @@ std::vector<PartRequest> asks(std::uint64_t gib, std::uint32_t compute, std::uin
   return {{"c", Phase::kRun, request}};
 }
 
-TEST(WhatIf, EachAmountByItself) {
-  // 6 GiB fit on the second card, where only 5 are free of 100; 20 on the first, with 3 GiB.
+TEST(WhatIf, EachQuantityIsReducedByItself) {
+  // Memory alone: 6 GiB fit on the second card, but only compute 5 is free there; compute 20 is free on the first, with
+  // 3 GiB.
   const auto smaller = what_would_fit(busy(), kPod, asks(6, 20), {"n"}, kPolicies[0]);
   EXPECT_EQ(smaller.memory, Bytes::gib(3));
   EXPECT_EQ(smaller.compute, 5U);
@@ -45,17 +46,17 @@ TEST(WhatIf, EachAmountByItself) {
 TEST(WhatIf, FewerCards) {
   const auto smaller = what_would_fit(busy(), kPod, asks(3, 20, 2), {"n"}, kPolicies[0]);
   EXPECT_EQ(smaller.cards, 1U);
-  EXPECT_EQ(smaller.memory, std::nullopt);  // the second card has no 20 left, however little memory
+  EXPECT_EQ(smaller.memory, std::nullopt);  // the second card has no compute 20 left, regardless of the memory
   EXPECT_EQ(smaller.compute, 5U);
 }
 
-TEST(WhatIf, WhatAloneDoesNotHelpIsNotProposed) {
+TEST(WhatIf, AReductionThatDoesNotHelpByItselfIsNotProposed) {
   const auto smaller = what_would_fit(busy(), kPod, asks(12, 90), {"n"}, kPolicies[0]);
   EXPECT_EQ(smaller, SmallerAsk{});
   EXPECT_EQ(what_would_fit(busy(), kPod, {{"c", Phase::kRun, whole_cards(1)}}, {"n"}, kPolicies[0]), SmallerAsk{});
 }
 
-TEST(WhatIf, AnAskForAWholeCardGetsNoSmallerProposal) {
+TEST(WhatIf, ARequestForAWholeCardGetsNoSmallerProposal) {
   const auto state = std::make_shared<NodeState>();
   EXPECT_TRUE(state->ledger.put_card(card("GPU-0", 16)));
   EXPECT_TRUE(state->ledger.put_card(card("GPU-1", 16)));
@@ -65,7 +66,7 @@ TEST(WhatIf, AnAskForAWholeCardGetsNoSmallerProposal) {
   EXPECT_EQ(what_would_fit({{"n", state}}, kPod, parts, {"n"}, kPolicies[0]), SmallerAsk{});
 }
 
-TEST(WhatIf, RoomThatIsKeptForAnotherIsProposedToNobodyBelow) {
+TEST(WhatIf, ReservedCapacityIsNotProposedToPodsOfLowerPriority) {
   auto state = *busy().at("n");
   const Owner high{OwnerKind::kPod, "high"};
   state.reservations = {{high, 1000, {Slice{high, "c", CardId("GPU-0"), Bytes::gib(2), CoreShare(10)}}, {}}};

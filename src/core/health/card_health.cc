@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kMostCodes = 64;
 
-/// NVML's recovery actions in words.
+/// NVML's recovery actions as text.
 const char* words_of(std::uint32_t recovery) {
   switch (recovery) {
     case 1:
@@ -21,7 +21,7 @@ const char* words_of(std::uint32_t recovery) {
     case 5:
       return "to recover IMEX";
     default:
-      return "an action that is not known here";
+      return "an action that Carve does not know";
   }
 }
 
@@ -44,7 +44,7 @@ const char* to_string(CardCondition condition) {
 void CardHealth::saw_xid(std::uint32_t xid, const XidRow& row, Clock::Time now) {
   if (counts_.size() < kMostCodes || counts_.count(xid) != 0) ++counts_[xid];
   if (row.action < XidAction::kUnhealthy) return;
-  // The worst one so far is what has to heal; a lesser one only shows that it is not quiet yet.
+  // The worst XID so far decides how the card recovers; a lesser one only restarts the quiet time.
   if (!bad_ || row.action >= bad_->row.action) bad_ = Bad{xid, row, now, std::nullopt, false};
   bad_->last = now;
   bad_->fine_since.reset();
@@ -68,12 +68,12 @@ void CardHealth::looked(const CardLook& look, Clock::Time now) {
 void CardHealth::driver_away(const std::string& why, Clock::Time since) {
   away_why_ = why;
   away_since_ = since;
-  // While nobody answers, nobody says that it is fine.
+  // An answer is needed to show that the card is fine, so an absent driver resets the time.
   if (!why.empty() && bad_) bad_->fine_since.reset();
 }
 
 void CardHealth::restore(const HeldXid& held, const XidRow& row, Clock::Time now) {
-  if (row.action < XidAction::kReset) return;  // the policy may be another one now
+  if (row.action < XidAction::kReset) return;  // the policy may have changed
   bad_ = Bad{held.xid, row, now, std::nullopt, false};
 }
 
@@ -114,7 +114,7 @@ Health CardHealth::health(Clock::Time now) const {
     return {false, bad_->row.action == XidAction::kReset ? name + "; it needs a reset" : name};
   }
   if (what == CardCondition::kLost)
-    return {false, look_->lost ? "lost, by the driver's word" : "lost: the driver does not list it any more"};
+    return {false, look_->lost ? "lost: the driver reports it as lost" : "lost: the driver does not list it any more"};
   if (!advice.empty()) return {false, advice};
   if (!away_why_.empty()) return {false, away_why_};
   return {false, "not seen yet: the driver has not answered since the agent started"};

@@ -13,52 +13,54 @@ namespace carve {
 enum class CardCondition : std::uint8_t { kUnknown, kHealthy, kUnhealthy, kLost };
 [[nodiscard]] const char* to_string(CardCondition condition);
 
-/// How the driver answered for one card when it was asked.
+/// The driver's answer about one card.
 struct CardLook {
-  bool listed = true;                     // false: the driver lists others, this one not
-  bool lost = false;                      // it says so itself
-  std::optional<std::uint32_t> recovery;  // its recommended action (0: none); nullopt: the driver tells none
+  bool listed = true;                     // false: the driver lists other cards, but not this one
+  bool lost = false;                      // the driver reports the card as lost
+  std::optional<std::uint32_t> recovery;  // the recommended recovery action (0: none); nullopt: not reported
 };
 
-/// What must outlive the process that saw it: a card that wants a reset does so until it had one.
+/// State that must outlive the process that saw it: a card that needs a reset needs it until it had one.
 struct HeldXid {
   std::uint32_t xid = 0;
   friend bool operator==(const HeldXid&, const HeldXid&) = default;
 };
 
-/// One card's state machine. XIDs make it worse by the policy, what the driver answers makes it worse or better:
+/// The state machine of one card. XIDs make it worse, by the policy; the driver's answers make it worse or better:
 ///
 ///   healthy    takes new slices
-///   unhealthy  an XID says so, or the driver recommends an action; heals when the driver recommends none and
-///              - kUnhealthy: no further one came for heal_after
-///              - kReset: the driver, having been asked for kSettle since, recommends nothing; a driver too old to
-///                recommend leaves it so until the card was away and came back
-///   lost       the driver says so, or lists it no more, or an XID did; heals when it answers again
-///   unknown    never looked at, or the driver has not answered for kGrace
+///   unhealthy  an XID requires it, or the driver recommends an action. Recovers when the driver recommends none and
+///              - kUnhealthy: no further such XID arrived for heal_after
+///              - kReset: the driver has recommended nothing for kSettle. A driver that is too old to recommend
+///                actions keeps the card unhealthy until the card was away and is back
+///   lost       the driver reports it as lost or no longer lists it, or an XID requires it. Recovers when the card
+///              answers again
+///   unknown    never queried, or the driver has not answered for kGrace
 ///
-/// Pure: time goes in, never comes from here. Whoever runs on the card is not its business.
+/// Pure: the caller passes the time. The slices on the card have no influence.
 class CardHealth {
  public:
-  /// So long the driver must be away before cards are in doubt: a worker that is started anew is no fault.
+  /// The driver must be away for this time before its cards become unknown: a restarted worker is not a fault.
   static constexpr Clock::Duration kGrace = std::chrono::seconds(3);
-  /// So long a reset-wanting card must be told fine; the recommendation may come a little after its XID.
+  /// The driver must recommend nothing for this time before a card that needs a reset is healthy. The recommendation
+  /// may arrive shortly after its XID.
   static constexpr Clock::Duration kSettle = std::chrono::seconds(5);
-  /// An answer so soon after an XID may have been on its way before it.
+  /// An answer that arrives within this time after an XID may have been sent before it.
   static constexpr Clock::Duration kRace = std::chrono::seconds(2);
 
   void saw_xid(std::uint32_t xid, const XidRow& row, Clock::Time now);
   void looked(const CardLook& look, Clock::Time now);
   /// The driver does not answer (`why`), since `since`. Empty `why`: it answers.
   void driver_away(const std::string& why, Clock::Time since);
-  /// What an earlier life of this process knew.
+  /// What an earlier instance of this process knew.
   void restore(const HeldXid& held, const XidRow& row, Clock::Time now);
 
   [[nodiscard]] CardCondition condition(Clock::Time now) const;
-  /// The same for the ledger: ok only when healthy, else with the reason in a person's words.
+  /// The same for the ledger: ok only when healthy, else with a readable reason.
   [[nodiscard]] Health health(Clock::Time now) const;
-  /// What has to be remembered; nullopt: nothing.
+  /// What must be stored; nullopt: nothing.
   [[nodiscard]] std::optional<HeldXid> held() const;
-  /// XIDs so far, by code: also the ones that mean nothing for the card.
+  /// The number of XIDs so far, by code, including those that do not affect the card.
   [[nodiscard]] const std::map<std::uint32_t, std::uint64_t>& counts() const { return counts_; }
 
  private:

@@ -1,4 +1,4 @@
-// Random histories of a card: what may never be said of it, and that it heals without anybody starting anything.
+// Random histories of a card: verdicts that must never occur, and recovery without a restart.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -62,7 +62,7 @@ World random_world() {
   return world;
 }
 
-RC_GTEST_PROP(CardHealth, IsNeverWellWhileTheDriverSaysOtherwise, ()) {
+RC_GTEST_PROP(CardHealth, IsNeverHealthyWhileTheDriverReportsOtherwise, ()) {
   World world = random_world();
   world.card.looked(world.last, world.now);
   if (world.last.lost || !world.last.listed)
@@ -70,7 +70,7 @@ RC_GTEST_PROP(CardHealth, IsNeverWellWhileTheDriverSaysOtherwise, ()) {
   if (world.last.recovery.value_or(0) != 0) RC_ASSERT(!world.card.health(world.now).ok);
 }
 
-RC_GTEST_PROP(CardHealth, AProgramsErrorNeverChangesTheVerdict, ()) {
+RC_GTEST_PROP(CardHealth, AnApplicationErrorNeverChangesTheVerdict, ()) {
   World world = random_world();
   const auto before = world.card.health(world.now);
   const auto held = world.card.held();
@@ -80,10 +80,10 @@ RC_GTEST_PROP(CardHealth, AProgramsErrorNeverChangesTheVerdict, ()) {
   RC_ASSERT(world.card.held() == held);
 }
 
-RC_GTEST_PROP(CardHealth, HealsByItselfWhenAllIsQuietAndTheDriverIsContent, ()) {
+RC_GTEST_PROP(CardHealth, RecoversWithoutHelpWhenNoXidArrivesAndTheDriverRecommendsNothing, ()) {
   World world = random_world();
   world.card.driver_away("", world.now);
-  if (!world.tells_recovery) {  // it has been away since: the one way in which such a driver tells of a reset
+  if (!world.tells_recovery) {  // it has been away since then: the only way in which such a driver shows a reset
     world.now += seconds(1);
     world.card.looked({true, true, std::nullopt}, world.now);
   }
@@ -95,7 +95,7 @@ RC_GTEST_PROP(CardHealth, HealsByItselfWhenAllIsQuietAndTheDriverIsContent, ()) 
   RC_ASSERT(world.card.held() == std::nullopt);
 }
 
-RC_GTEST_PROP(CardHealth, WhatWantsAResetIsNeverForgottenByARestart, ()) {
+RC_GTEST_PROP(CardHealth, ARestartNeverForgetsACardThatNeedsAReset, ()) {
   World world = random_world();
   const auto held = world.card.held();
   CardHealth again;

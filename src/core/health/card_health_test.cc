@@ -17,7 +17,7 @@ class CardHealthTest : public testing::Test {
   void look(std::optional<std::uint32_t> recovery = 0, bool lost = false, bool listed = true) {
     card.looked({listed, lost, recovery}, now);
   }
-  /// So many seconds, asked once in each.
+  /// Advances by this number of seconds and polls the driver once in each of them.
   void pass(int count, std::optional<std::uint32_t> recovery = 0) {
     for (int i = 0; i < count; ++i) {
       now += seconds(1);
@@ -31,7 +31,7 @@ class CardHealthTest : public testing::Test {
   Clock::Time now{seconds(100)};
 };
 
-TEST_F(CardHealthTest, IsUnknownUntilItWasSeen) {
+TEST_F(CardHealthTest, IsUnknownUntilTheDriverAnswers) {
   EXPECT_EQ(condition(), CardCondition::kUnknown);
   EXPECT_FALSE(card.health(now).ok);
   look();
@@ -39,7 +39,7 @@ TEST_F(CardHealthTest, IsUnknownUntilItWasSeen) {
   EXPECT_EQ(card.health(now), Health{});
 }
 
-TEST_F(CardHealthTest, AProgramsErrorIsCountedAndHarmsNothing) {
+TEST_F(CardHealthTest, AnApplicationErrorIsOnlyCounted) {
   look();
   for (const std::uint32_t code : {13U, 31U, 43U, 45U, 63U, 94U, 31U}) xid(code);
   EXPECT_EQ(condition(), CardCondition::kHealthy);
@@ -47,7 +47,7 @@ TEST_F(CardHealthTest, AProgramsErrorIsCountedAndHarmsNothing) {
   EXPECT_EQ(card.counts().at(45), 1U);
 }
 
-TEST_F(CardHealthTest, AnUnexpectedXidHealsWhenItHasBeenQuiet) {
+TEST_F(CardHealthTest, AnUnexpectedXidRecoversAfterAQuietTime) {
   look();
   xid(58);
   EXPECT_EQ(reason(), "XID 58");
@@ -55,12 +55,12 @@ TEST_F(CardHealthTest, AnUnexpectedXidHealsWhenItHasBeenQuiet) {
   EXPECT_EQ(condition(), CardCondition::kUnhealthy);
   xid(58);
   pass(59);
-  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "the second one counts anew";
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "the second XID restarts the time";
   pass(1);
   EXPECT_EQ(condition(), CardCondition::kHealthy);
 }
 
-TEST_F(CardHealthTest, AResetHasToHaveBeenByTheDriversWord) {
+TEST_F(CardHealthTest, OnlyTheDriversAnswerShowsThatACardWasReset) {
   look();
   xid(48);
   EXPECT_EQ(reason(), "XID 48: double-bit ECC error; it needs a reset");
@@ -68,13 +68,13 @@ TEST_F(CardHealthTest, AResetHasToHaveBeenByTheDriversWord) {
   EXPECT_EQ(reason(), "XID 48: double-bit ECC error; the driver recommends a reset of the card");
   EXPECT_EQ(card.held(), HeldXid{48});
   pass(5, 0);
-  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "not before it is settled";
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "not before kSettle";
   pass(3, 0);
   EXPECT_EQ(condition(), CardCondition::kHealthy);
   EXPECT_EQ(card.held(), std::nullopt);
 }
 
-TEST_F(CardHealthTest, ADriverThatRecommendsNothingNeverSaysThatAResetWas) {
+TEST_F(CardHealthTest, ADriverWithoutRecommendationsShowsAResetByBeingAway) {
   look(std::nullopt);
   xid(64);
   pass(7200, std::nullopt);
@@ -86,12 +86,12 @@ TEST_F(CardHealthTest, ADriverThatRecommendsNothingNeverSaysThatAResetWas) {
   EXPECT_EQ(condition(), CardCondition::kHealthy) << "away and back: it was reset";
 }
 
-TEST_F(CardHealthTest, ALostCardIsLostUntilItAnswers) {
+TEST_F(CardHealthTest, ALostCardStaysLostUntilItAnswers) {
   look();
   xid(79);
   EXPECT_EQ(condition(), CardCondition::kLost);
   now += seconds(1);
-  look();  // an answer that was on its way
+  look();  // an answer that was sent before the XID
   EXPECT_EQ(reason(), "XID 79: fallen off the bus");
   now += seconds(1);
   look(std::nullopt, true);
@@ -100,22 +100,22 @@ TEST_F(CardHealthTest, ALostCardIsLostUntilItAnswers) {
   EXPECT_EQ(condition(), CardCondition::kHealthy);
 }
 
-TEST_F(CardHealthTest, WithoutAnyXidTheDriversWordIsEnough) {
+TEST_F(CardHealthTest, TheDriversAnswerIsEnoughWithoutAnyXid) {
   look(2);
   EXPECT_EQ(reason(), "the driver recommends a reboot of the node");
   look(0, true);
-  EXPECT_EQ(reason(), "lost, by the driver's word");
+  EXPECT_EQ(reason(), "lost: the driver reports it as lost");
   look(0, false, false);
   EXPECT_EQ(condition(), CardCondition::kLost);
   look();
   EXPECT_EQ(condition(), CardCondition::kHealthy);
 }
 
-TEST_F(CardHealthTest, ADriverThatIsAwayPutsItInDoubtAfterAWhile) {
+TEST_F(CardHealthTest, AnAbsentDriverMakesTheCardUnknownAfterAWhile) {
   look();
   card.driver_away("NVML hangs", now);
   now += seconds(2);
-  EXPECT_EQ(condition(), CardCondition::kHealthy) << "a worker that is started anew";
+  EXPECT_EQ(condition(), CardCondition::kHealthy) << "a restarted worker";
   now += seconds(1);
   EXPECT_EQ(condition(), CardCondition::kUnknown);
   EXPECT_EQ(reason(), "NVML hangs");
@@ -123,7 +123,18 @@ TEST_F(CardHealthTest, ADriverThatIsAwayPutsItInDoubtAfterAWhile) {
   EXPECT_EQ(condition(), CardCondition::kHealthy);
 }
 
-TEST_F(CardHealthTest, WhatNeedsAResetOutlivesTheProcess) {
+/// The agent was restarted. A driver that recommends nothing shows a reset only by being away and back.
+TEST_F(CardHealthTest, AfterARestartAResetHasToBeSeenAsWell) {
+  card.restore({48}, built_in_xid_policy().row(48), now);
+  pass(7200, std::nullopt);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+  now += seconds(1);
+  look(std::nullopt, false, false);
+  pass(1, std::nullopt);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
+TEST_F(CardHealthTest, TheNeedForAResetOutlivesTheProcess) {
   card.restore({48}, built_in_xid_policy().row(48), now);
   EXPECT_EQ(condition(), CardCondition::kUnhealthy);
   pass(10, 1);
@@ -131,10 +142,10 @@ TEST_F(CardHealthTest, WhatNeedsAResetOutlivesTheProcess) {
   pass(8);
   EXPECT_EQ(condition(), CardCondition::kHealthy);
   card.restore({13}, built_in_xid_policy().row(13), now);
-  EXPECT_EQ(condition(), CardCondition::kHealthy) << "the policy has been changed meanwhile";
+  EXPECT_EQ(condition(), CardCondition::kHealthy) << "the policy has changed meanwhile";
 }
 
-TEST(XidPolicy, TheTableIsTheCataloguesClasses) {
+TEST(XidPolicy, TheTableMatchesTheClassesOfTheCatalogue) {
   const auto& policy = built_in_xid_policy();
   const std::map<XidAction, std::vector<std::uint32_t>> expected = {
       {XidAction::kApplication, {8,   11,  13,  25,  31,  32,  39,  40,  41,  60,  68,  69,  70,  71,
@@ -153,7 +164,7 @@ TEST(XidPolicy, TheTableIsTheCataloguesClasses) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(XidPolicy, TheseHaveWordsOfTheirOwn) {
+TEST(XidPolicy, TheseXidsHaveATextOfTheirOwn) {
   std::vector<std::uint32_t> named;
   for (const auto& [xid, row] : built_in_xid_policy().rows) {
     if (!row.meaning.empty()) named.push_back(xid);
@@ -162,7 +173,7 @@ TEST(XidPolicy, TheseHaveWordsOfTheirOwn) {
                                                74, 78, 79, 94, 95, 109, 119, 120, 140, 154}));
 }
 
-TEST_F(CardHealthTest, ItCountsNoMoreThanSixtyFourCodesAndGoesOnCountingThose) {
+TEST_F(CardHealthTest, CountsAtMostSixtyFourCodes) {
   for (std::uint32_t code = 1; code <= 70; ++code) xid(code);
   EXPECT_EQ(card.counts().size(), 64U);
   xid(64);
@@ -171,7 +182,7 @@ TEST_F(CardHealthTest, ItCountsNoMoreThanSixtyFourCodesAndGoesOnCountingThose) {
   EXPECT_FALSE(card.counts().contains(65));
 }
 
-TEST_F(CardHealthTest, EveryRecommendationHasItsWords) {
+TEST_F(CardHealthTest, EveryRecommendationHasAText) {
   std::set<std::string> words;
   for (std::uint32_t recovery = 1; recovery <= 6; ++recovery) {
     look(recovery);
@@ -180,7 +191,7 @@ TEST_F(CardHealthTest, EveryRecommendationHasItsWords) {
   }
   EXPECT_EQ(words.size(), 6U);
   look(77);
-  EXPECT_EQ(reason(), "the driver recommends an action that is not known here");
+  EXPECT_EQ(reason(), "the driver recommends an action that Carve does not know");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace carve {
 
-/// A card as the driver described it when it last did. Its health is not among it, but for what only a reset ends.
+/// A card as the driver last described it. Its health is not included, except for what only a reset ends.
 struct KnownCard {
   Card card;
   std::string pci_bus_id;
@@ -17,9 +17,10 @@ struct KnownCard {
   friend bool operator==(const KnownCard&, const KnownCard&) = default;
 };
 
-/// What an agent remembers of its cards: with the driver away at its start they are still these, of this size.
+/// What an agent remembers of its cards. When the driver does not answer at the start of the agent, the cards and their
+/// sizes come from here.
 struct KnownCards {
-  std::string boot_id;  // of the boot in which it was written: a reboot resets cards
+  std::string boot_id;  // of the boot during which it was written: a reboot resets cards
   std::string driver_version;
   std::string cuda_version;
   std::string cuda_file;  // the driver's own files

@@ -13,8 +13,8 @@ struct Range {
   XidAction action;
 };
 
-// Later rows win. NVLink errors (74, 144-150) take the whole card out of service: that only the links between cards
-// are to be avoided is not told apart yet.
+// Later rows win. NVLink errors (74, 144-150) take the whole card out of service: Carve cannot yet avoid only the links
+// between cards.
 constexpr std::array kRanges = {
     Range{8, 8, XidAction::kApplication},      Range{11, 11, XidAction::kApplication},
     Range{13, 13, XidAction::kApplication},    Range{25, 25, XidAction::kApplication},
@@ -58,7 +58,7 @@ constexpr std::array kMeanings = {
     Meaning{63, "memory row remapped"},
     Meaning{64, "memory row could not be remapped"},
     Meaning{74, "NVLink error"},
-    Meaning{78, "driver does not fit the host's"},
+    Meaning{78, "driver does not match the host's"},
     Meaning{79, "fallen off the bus"},
     Meaning{94, "contained ECC error"},
     Meaning{95, "uncontained ECC error"},

@@ -38,7 +38,7 @@ struct Apply {
     CARVE_TRY_VOID(check_name("counter", set.name));
     const auto [at, fresh] = state.counters.try_emplace(set.name, set.value);
     if (!fresh && set.value < at->second) {
-      return fail(Code::kOutOfRange, fmt::format("journal: counter {} would go down from {} to {}",
+      return fail(Code::kOutOfRange, fmt::format("journal: counter {} would decrease from {} to {}",
                                                  set.name, at->second, set.value));
     }
     at->second = set.value;

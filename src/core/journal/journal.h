@@ -10,12 +10,12 @@
 #include "base/result.h"
 #include "core/model/record.h"
 
-// What a node's journal says, as values: events, and the state that they add up to. The bytes are
-// codec/journal/, the file is adapter/files/. The journal is what this node did about the decisions; its
-// records are the same type as the decisions.
+// The contents of a node's journal as values: events, and the state that results from them. codec/journal/ has the
+// bytes, adapter/files/ has the file. The journal says what this node did about the decisions; its records have the
+// same type as the decisions.
 namespace carve {
 
-/// All that the record's owner holds from now on; replaces what the owner held before.
+/// The owner holds exactly the slices of this record from now on; replaces its earlier record.
 struct PutRecord {
   Record record;
   friend bool operator==(const PutRecord&, const PutRecord&) = default;
@@ -25,14 +25,14 @@ struct DropOwner {
   Owner owner;
   friend bool operator==(const DropOwner&, const DropOwner&) = default;
 };
-/// A counter that never goes down (names that must never be used twice).
+/// A counter that never decreases (for names that must not be used twice).
 struct SetCounter {
   std::string name;
   std::uint64_t value = 0;
   friend bool operator==(const SetCounter&, const SetCounter&) = default;
 };
-/// This node's own facts about a slice (its folder, cgroup, who asked): one line of text that only its writer
-/// understands. Empty text drops the note.
+/// This node's own facts about a slice (its folder, its cgroup, the user who requested it): one line of text that only
+/// its writer parses. Empty text deletes the note.
 struct PutNote {
   std::string key;
   std::string text;
@@ -43,7 +43,7 @@ using JournalEvent = std::variant<PutRecord, DropOwner, SetCounter, PutNote>;
 
 inline constexpr std::size_t kMaxNoteText = 4096;
 
-/// What all events so far add up to.
+/// The state that results from all events so far.
 struct JournalState {
   std::map<Owner, Record> records;
   std::map<std::string, std::uint64_t> counters;
@@ -52,17 +52,17 @@ struct JournalState {
 };
 
 /// Applies one event. A refused event changes nothing.
-///   errors  kInvalidArgument: illegal record, name or note text; kNotFound: the owner to be dropped holds
-///           nothing; kOutOfRange: the counter would go down
+///   errors  kInvalidArgument: illegal record, name or note text; kNotFound: the owner to be dropped holds nothing;
+///           kOutOfRange: the counter would decrease
 Result<void> apply_event(JournalState& state, const JournalEvent& event);
 
 /// Applies all events, or none of them.
 Result<void> apply_all(JournalState& state, const std::vector<JournalEvent>& events);
 
-/// Events that lead from the empty state to this one, for a compacted journal.
+/// Events that lead from the empty state to this state, for a compacted journal.
 [[nodiscard]] std::vector<JournalEvent> snapshot_of(const JournalState& state);
 
-/// Every slice of every record: what the ledger is rebuilt from.
+/// Every slice of every record. The ledger is rebuilt from them.
 [[nodiscard]] std::vector<Slice> slices_of(const JournalState& state);
 
 }  // namespace carve

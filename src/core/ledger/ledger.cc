@@ -17,7 +17,7 @@ bool part_before(const Slice& a, const Slice& b) {
 
 bool same_part(const Slice& a, const Slice& b) { return a.owner == b.owner && a.part == b.part; }
 
-/// The use that these slices (sorted by owner) of one card add up to.
+/// The use that results from these slices (sorted by owner) of one card.
 CardUse sum_of(const std::vector<Slice>& slices, Bytes card_memory) {
   CardUse use;
   const Slice* const end = slices.data() + slices.size();
@@ -35,23 +35,23 @@ CardUse sum_of(const std::vector<Slice>& slices, Bytes card_memory) {
   return use;
 }
 
-/// A card as it would be.
+/// A card as it would be after the change.
 struct Changed {
   CardState* card;
   CardUse before;  // without the old part
   std::vector<Slice> slices;
   CardUse use;
-  bool is_new = true;  // else only read back: what exists is not refused for its number
+  bool is_new = true;  // false: read back after a restart; existing slices are not refused because of their number
 };
 
-/// Why an exclusive slice cannot stand beside the others on this card; empty when it can, or there is none.
+/// Why an exclusive slice conflicts with the other slices on this card; empty: there is no conflict.
 std::string exclusive_conflict(const std::vector<Slice>& slices) {
   for (const Slice& alone : slices) {
     if (!alone.exclusive) continue;
     for (const Slice& other : slices) {
       if (same_part(alone, other)) continue;
       if (other.owner != alone.owner || other.phase == alone.phase) {
-        return fmt::format("{}/{} has or wants it alone, beside {}/{}", alone.owner.uid, alone.part,
+        return fmt::format("{}/{} needs the card exclusively, but {}/{} is on it too", alone.owner.uid, alone.part,
                            other.owner.uid, other.part);
       }
     }
@@ -59,7 +59,7 @@ std::string exclusive_conflict(const std::vector<Slice>& slices) {
   return {};
 }
 
-/// Why the card cannot become so; empty when it can.
+/// Why the card cannot become so; empty: it can.
 std::string misfit(const Changed& after) {
   const Card& card = after.card->card;
   if (std::string conflict = exclusive_conflict(after.slices); !conflict.empty()) {
@@ -82,8 +82,8 @@ std::string misfit(const Changed& after) {
   return text.empty() ? text : fmt::format("{}: {}", card.id.str(), text);
 }
 
-/// Whether validate() of a record of this slice alone has nothing to say, without making one: it is asked of every
-/// slice of a node whenever something changes there.
+/// True when validate() would accept a record of this slice alone. It does not build the record, because it runs for
+/// every slice of a node whenever something changes on the node.
 bool is_legal(const Slice& slice) {
   const bool shared = slice.compute != CoreShare() || slice.share == ShareClass::kBestEffort;
   return slice.memory != Bytes(0) && slice.compute <= CoreShare::whole() && shared &&
@@ -143,7 +143,7 @@ Result<void> Ledger::put_card(Card card) {
   }
   if (card.memory == Bytes(0) || card.compute != CoreShare::whole()) {
     return fail(Code::kInvalidArgument,
-                fmt::format("card {}: {} of memory and compute {}: a card has some memory and 100",
+                fmt::format("card {}: {} of memory and compute {} are not legal; a card has memory and compute 100",
                             card.id.str(), to_human(card.memory), card.compute.hundredths()));
   }
   CardState* known = find_mutable(card.id);
@@ -158,7 +158,7 @@ Result<void> Ledger::put_card(Card card) {
   const CardUse use = sum_of(known->slices, card.memory);
   if (use.memory > card.memory) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("card {}: its new size {} is below the {} that its slices hold",
+                fmt::format("card {}: its new size {} is less than the {} that its slices hold",
                             card.id.str(), to_human(card.memory), to_human(use.memory)));
   }
   known->card = std::move(card);
@@ -171,7 +171,7 @@ Result<void> Ledger::remove_card(const CardId& card) {
   if (state == nullptr) return fail(Code::kNotFound, fmt::format("no card {}", card.str()));
   if (!state->slices.empty()) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("card {}: {} slices are on it", card.str(), state->slices.size()));
+                fmt::format("card {}: {} slices are still booked on it", card.str(), state->slices.size()));
   }
   cards_.erase(cards_.begin() + (state - cards_.data()));
   return {};
@@ -193,7 +193,7 @@ Result<void> Ledger::replace(const Owner& owner, const std::string& part,
   for (const Slice& slice : slices) {
     if (slice.owner != owner || slice.part != part) {
       return fail(Code::kInvalidArgument,
-                  fmt::format("replace of {}/{} with a slice of {}/{}", owner.uid, part,
+                  fmt::format("replace: {}/{} cannot be replaced with a slice of {}/{}", owner.uid, part,
                               slice.owner.uid, slice.part));
     }
   }
@@ -202,7 +202,7 @@ Result<void> Ledger::replace(const Owner& owner, const std::string& part,
 
 Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
                               const std::vector<Slice>& slices, Admission admission) {
-  // Work beside the cards that are touched; put it there only when all of them fit.
+  // Works on copies of the affected cards; they replace the cards only when all slices fit.
   std::vector<Changed> changed;
   if (owner != nullptr) {
     for (CardState& state : cards_) {
@@ -231,12 +231,12 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
     std::vector<Slice>& held = at->slices;
     const auto place = std::lower_bound(held.begin(), held.end(), slice, part_before);
     if (place != held.end() && same_part(*place, slice)) {
-      return fail(Code::kAlreadyExists, fmt::format("{}: {}/{} holds on it already",
+      return fail(Code::kAlreadyExists, fmt::format("{}: {}/{} already has a slice on it",
                                                     slice.card.str(), slice.owner.uid, slice.part));
     }
     held.insert(place, slice);
   }
-  // In the order of the cards: so the misfits are told.
+  // In the order of the cards, so that the text lists them in this order.
   std::sort(changed.begin(), changed.end(), [](const Changed& a, const Changed& b) { return a.card < b.card; });
   std::string misfits;
   for (Changed& one : changed) {
@@ -311,7 +311,7 @@ Result<void> Ledger::audit() const {
     const CardUse again = sum_of(state.slices, state.card.memory);
     if (!(again == state.use)) {
       return fail(Code::kInternal,
-                  fmt::format("card {}: {} and compute {} are booked, its slices hold {} and {}",
+                  fmt::format("card {}: {} and compute {} are booked, but its slices hold {} and {}",
                               state.card.id.str(), to_human(state.use.memory),
                               state.use.compute.hundredths(), to_human(again.memory),
                               again.compute.hundredths()));

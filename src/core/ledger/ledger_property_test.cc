@@ -1,6 +1,6 @@
-// Random histories against invariants 1, 2 and 4 of the model: the ledger is the sum of its slices and never
-// above the card; what is refused changes nothing, what would fit is not refused; identity is (owner, part).
-// The model here adds up slices its own way, from a plain list.
+// Random histories against invariants 1, 2 and 4 of the model: the ledger is the sum of its slices and never exceeds
+// the card; a refused call changes nothing, and a slice that fits is not refused; the identity is (owner, part). The
+// model of this test adds up slices in its own way, from a plain list.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -27,7 +27,7 @@ Ledger empty_ledger() {
   return ledger;
 }
 
-// rapidcheck's ranges shrink with the size of the case, so odds are written as "one of n equal draws".
+// rapidcheck's ranges shrink with the size of the case, so probabilities are written as "one of n equal draws".
 bool one_in(int n) { return *rc::gen::resize(100, rc::gen::inRange(0, n)) == n - 1; }
 template <class T>
 T pick(T low, T high) {
@@ -52,8 +52,8 @@ Slice arbitrary_slice(const Owner& owner, const std::string& part) {
   return slice;
 }
 
-/// What these slices come to on a card, by the rule in words: per owner, the larger of the largest init part
-/// and the sum of the others; an exclusive slice lets no other owner in, and no other part of its own phase.
+/// The sum of these slices on a card, computed from the rule: per owner, the larger of the largest init part and the
+/// sum of the run parts. An exclusive slice excludes other owners, and other parts of its own phase.
 bool model_fits(const std::vector<Slice>& all, const CardId& card) {
   std::map<Owner, std::uint64_t> run_memory, init_memory;
   std::map<Owner, unsigned> run_compute, init_compute;
@@ -123,14 +123,14 @@ struct Counts {
   int refused = 0;
 };
 
-/// Plays one step on the ledger and on the plain list; both must agree.
+/// Applies one step to the ledger and to the plain list; both must agree.
 void step(Ledger& ledger, std::vector<Slice>& model, Counts& counts) {
   const Owner owner{*rc::gen::element(OwnerKind::kPod, OwnerKind::kLocal),
                     "u" + std::to_string(pick(0, 3))};
   const std::string part = "p" + std::to_string(pick(0, 2));
   const Ledger before = ledger;
   const int what = pick(0, 9);
-  if (what < 6) {  // add, or replace, some slices of one part
+  if (what < 6) {  // adds or replaces some slices of one part
     const bool replace = what >= 4;
     std::vector<Slice> slices;
     const int n = pick(replace ? 0 : 1, 3);
@@ -180,7 +180,7 @@ RC_GTEST_PROP(LedgerHistory, TheSameSlicesInAnotherOrderAreTheSameLedger, ()) {
   std::vector<Slice> model;
   Counts counts;
   for (int i = 0; i < 30; ++i) step(ledger, model, counts);
-  // A restart reads the slices back in whatever order they were written, all at once or one by one.
+  // A restart reads the slices back in any order, in one call or one by one.
   Ledger all_at_once = empty_ledger();
   std::reverse(model.begin(), model.end());
   RC_ASSERT(all_at_once.add(model, Ledger::Admission::kRestored).has_value());

@@ -36,7 +36,7 @@ Slice slice(const std::string& uid, const std::string& part, const CardId& card,
   return s;
 }
 
-TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
+TEST(Ledger, ARefusalHasTheNumbersAndChangesNothing) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 13, 80)}));
   const Ledger before = ledger;
@@ -47,7 +47,7 @@ TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
   EXPECT_EQ(ledger, before);
 }
 
-TEST(Ledger, ACardHasNoMoreSlicesThanTheArbitersTable) {
+TEST(Ledger, RefusesMoreSlicesThanTheArbitersTableHolds) {
   Ledger ledger = two_cards();
   const auto tiny = [](std::uint32_t number, const CardId& card) {
     Slice s = slice("o" + std::to_string(number), "c", card, 1, 0);
@@ -59,13 +59,13 @@ TEST(Ledger, ACardHasNoMoreSlicesThanTheArbitersTable) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
   EXPECT_EQ(refused.error().what, "GPU-a: 128 slices are on it, a card has at most 128");
-  EXPECT_TRUE(ledger.add({tiny(kMaxSlicesPerCard, kB)})) << "each card for itself";
-  EXPECT_TRUE(ledger.replace(tiny(0, kA).owner, "c", {tiny(0, kA)})) << "one that is there may be changed";
-  EXPECT_TRUE(ledger.add({tiny(kMaxSlicesPerCard, kA)}, Ledger::Admission::kRestored)) << "what exists is booked";
-  EXPECT_TRUE(ledger.remove(tiny(1, kA).owner, "c")) << "and may become fewer";
+  EXPECT_TRUE(ledger.add({tiny(kMaxSlicesPerCard, kB)})) << "the other card is not full";
+  EXPECT_TRUE(ledger.replace(tiny(0, kA).owner, "c", {tiny(0, kA)})) << "a booked slice can be replaced";
+  EXPECT_TRUE(ledger.add({tiny(kMaxSlicesPerCard, kA)}, Ledger::Admission::kRestored)) << "existing slices are booked";
+  EXPECT_TRUE(ledger.remove(tiny(1, kA).owner, "c")) << "and can be removed";
 }
 
-TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
+TEST(Ledger, ACardCanBeFilledToTheLastByteAndTheLastHundredth) {
   const auto with = [](Bytes memory, std::uint32_t compute) {
     Slice one = slice("y", "c", kA, 1, compute);
     one.memory = memory;
@@ -81,12 +81,12 @@ TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
   EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
   EXPECT_EQ(ledger.find(kA)->free_compute(), CoreShare(0));
   Card card = ledger.find(kA)->card;
-  EXPECT_TRUE(ledger.put_card(card)) << "its slices hold exactly what it has";
+  EXPECT_TRUE(ledger.put_card(card)) << "its slices hold exactly its size";
   card.memory = card.memory - Bytes(1);
   EXPECT_EQ(ledger.put_card(card).error().code, Code::kFailedPrecondition);
 }
 
-TEST(Ledger, WhatDoesNotFitIsToldInTheOrderOfTheCards) {
+TEST(Ledger, ARefusalListsTheCardsInTheirOrder) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kB, 1, 1), slice("x", "c", kA, 1, 1)}));
   const std::string both = "GPU-a: 15 GiB free < 16 GiB; GPU-b: 15 GiB free < 16 GiB";
@@ -94,7 +94,7 @@ TEST(Ledger, WhatDoesNotFitIsToldInTheOrderOfTheCards) {
   EXPECT_EQ(ledger.add({slice("y", "c", kA, 16, 1), slice("y", "c", kB, 16, 1)}).error().what, both);
 }
 
-TEST(Ledger, ACardHasSomeMemoryAndAllOfItsCompute) {
+TEST(Ledger, RejectsACardWithoutMemoryOrWithPartialCompute) {
   Ledger ledger;
   Card card;
   card.id = kA;
@@ -105,10 +105,10 @@ TEST(Ledger, ACardHasSomeMemoryAndAllOfItsCompute) {
   card.compute = CoreShare::whole();
   EXPECT_TRUE(ledger.put_card(card));
   card.id = CardId("a b");
-  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no name";
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no UUID";
 }
 
-TEST(Ledger, BesteffortTakesNoComputeGuarantee) {
+TEST(Ledger, BesteffortSetsNoComputeAside) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 100)}));
   Slice wish = slice("y", "c", kA, 1, 50);
@@ -131,7 +131,7 @@ TEST(Ledger, IdentityIsTheOwnersUidAndThePart) {
   EXPECT_EQ(ledger.find(kA)->use.memory, Bytes::gib(3));
 }
 
-TEST(Ledger, AnInitContainerIsCountedOnlyAboveTheSumOfTheOthers) {
+TEST(Ledger, AnInitContainerCountsOnlyAboveTheSumOfTheRunContainers) {
   Ledger ledger = two_cards();
   Slice init = slice("x", "init", kA, 6, 60);
   init.phase = Phase::kInit;
@@ -143,17 +143,17 @@ TEST(Ledger, AnInitContainerIsCountedOnlyAboveTheSumOfTheOthers) {
   EXPECT_EQ(ledger.find(kA)->use.owners, 1u);
   ASSERT_TRUE(ledger.remove(Owner{OwnerKind::kPod, "x"}, "init2"));
   EXPECT_EQ(ledger.find(kA)->use.compute, CoreShare(60));
-  EXPECT_TRUE(ledger.add({slice("y", "c", kA, 8, 40)})) << "only the maximum is held";
+  EXPECT_TRUE(ledger.add({slice("y", "c", kA, 8, 40)})) << "only the maximum is booked";
 }
 
-TEST(Ledger, ACardThatSomebodyHasAloneTakesNobodyElse) {
+TEST(Ledger, AnExclusivelyHeldCardTakesNoOtherOwner) {
   Ledger ledger = two_cards();
   Slice alone = slice("x", "c", kA, 1, 10);
   alone.exclusive = true;
   ASSERT_TRUE(ledger.add({alone}));
   const auto refused = ledger.add({slice("y", "c", kA, 1, 1)});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().what, HasSubstr("x/c has or wants it alone"));
+  EXPECT_THAT(refused.error().what, HasSubstr("x/c needs the card exclusively"));
   EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
   alone.owner.uid = "z";
   alone.card = kB;
@@ -161,7 +161,7 @@ TEST(Ledger, ACardThatSomebodyHasAloneTakesNobodyElse) {
   EXPECT_EQ(ledger.add({alone}).error().code, Code::kResourceExhausted);
 }
 
-TEST(Ledger, ReplaceCountsWhatItFreesAndIsAllOrNothing) {
+TEST(Ledger, ReplaceMayUseWhatItFreesAndIsAllOrNothing) {
   Ledger ledger = two_cards();
   const Owner x{OwnerKind::kPod, "x"};
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 12, 60)}));
@@ -175,7 +175,7 @@ TEST(Ledger, ReplaceCountsWhatItFreesAndIsAllOrNothing) {
   EXPECT_EQ(ledger.find(kA)->use, CardUse{});
 }
 
-TEST(Ledger, AnUnhealthyCardTakesNothingNewButGivesBackWhatWasThere) {
+TEST(Ledger, AnUnhealthyCardTakesOnlyRestoredSlices) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.set_health(kA, Health{false, "XID 79"}));
   EXPECT_EQ(ledger.add({slice("x", "c", kA, 1, 1)}).error().code, Code::kUnavailable);
@@ -184,7 +184,7 @@ TEST(Ledger, AnUnhealthyCardTakesNothingNewButGivesBackWhatWasThere) {
   EXPECT_TRUE(ledger.add({slice("y", "c", kA, 1, 1)}));
 }
 
-TEST(Ledger, ACardInUseIsNeitherRemovedNorMadeSmallerThanItsUse) {
+TEST(Ledger, ACardInUseCannotBeRemovedOrShrunkBelowItsUse) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 4, 1)}));
   EXPECT_EQ(ledger.remove_card(kA).error().code, Code::kFailedPrecondition);
@@ -198,7 +198,7 @@ TEST(Ledger, ACardInUseIsNeitherRemovedNorMadeSmallerThanItsUse) {
   EXPECT_EQ(ledger.find(kA), nullptr);
 }
 
-TEST(Ledger, AWholeCardIsWholeEvenWhenADriverReportsAnotherSizeAfterARestart) {
+TEST(Ledger, AWholeSliceCoversTheCardEvenAfterTheDriverReportsAnotherSize) {
   Slice whole = slice("x", "c", kA, 16, 100);
   whole.whole = whole.exclusive = true;
   Ledger ledger = two_cards();
@@ -226,8 +226,8 @@ TEST(Ledger, IllegalSlicesAndCardsAreRefused) {
   EXPECT_EQ(ledger.slices().size(), 0u);
 }
 
-/// A slice is looked at without making a record of it, by the same law.
-TEST(Ledger, WhatIsLegalInARecordIsLegalHereAndNothingElse) {
+/// The ledger checks a slice without building a record, by the same rules.
+TEST(Ledger, AcceptsExactlyTheSlicesThatARecordAccepts) {
   const std::vector<std::string> names = {"", "ok", "a b", std::string(253, 'a'), std::string(254, 'a')};
   std::size_t legal = 0;
   std::size_t all = 0;
@@ -257,7 +257,7 @@ TEST(Ledger, WhatIsLegalInARecordIsLegalHereAndNothingElse) {
   EXPECT_GT(all - legal, 100U);
 }
 
-TEST(Ledger, APartsSlicesAreThoseOfItsOwnerAndItsName) {
+TEST(Ledger, SlicesOfAPartAreFoundByOwnerAndName) {
   Ledger ledger = two_cards();
   const Slice own = slice("x", "c", kA, 1, 1);
   ASSERT_TRUE(ledger.add({own, slice("x", "d", kA, 1, 1), slice("y", "c", kB, 1, 1)}));

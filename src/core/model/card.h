@@ -11,8 +11,8 @@
 
 namespace carve {
 
-/// A card's name: its UUID as the vendor's library spells it ("GPU-8f0c…"). Never an index: indexes change
-/// with the next boot.
+/// The identity of a card: its UUID as the vendor's library spells it ("GPU-8f0c…"). Never an index: indexes may change
+/// at the next boot.
 class CardId {
  public:
   CardId() = default;
@@ -25,28 +25,28 @@ class CardId {
   std::string uuid_;
 };
 
-/// A card's health as its provider last saw it. `reason` is for people ("XID 79: fallen off the bus"), empty
-/// while healthy. It heals without a restart.
+/// A card's health as its provider last saw it. `reason` is readable text ("XID 79: fallen off the bus"), empty while
+/// healthy. A card can recover without a restart.
 struct Health {
   bool ok = true;
   std::string reason;
   friend bool operator==(const Health&, const Health&) = default;
 };
 
-/// One physical card. Plain data; its use is in the ledger, its links in the LinkMatrix, by the same CardId.
+/// One physical card. Plain data. Its use is in the ledger and its links are in the LinkMatrix, by the same CardId.
 struct Card {
   CardId id;
-  std::string vendor;  // "nvidia": the provider's name, nothing branches on it here
+  std::string vendor;  // "nvidia": the provider's name; no code in core branches on it
   std::string model;   // as the driver prints it
-  Bytes memory;        // what the driver reports as total
+  Bytes memory;        // the total that the driver reports
   CoreShare compute = CoreShare::whole();  // always 100
   Health health;
-  int numa_node = -1;     // -1: not known
-  int minor = -1;         // of the device node, for adapters; -1: not known
+  int numa_node = -1;     // -1: unknown
+  int minor = -1;         // of the device node, for adapters; -1: unknown
   std::string pcie_root;  // "0000:17" or empty
-  std::string architecture;        // "Hopper" or empty: as the vendor names the generation
+  std::string architecture;        // "Hopper" or empty: the vendor's name of the generation
   std::string compute_capability;  // "9.0" or empty
-  std::string closed;  // why nothing new is put there, however healthy it is; empty: it may be
+  std::string closed;  // why the card takes no new slice, regardless of its health; empty: it takes them
   friend bool operator==(const Card&, const Card&) = default;
 };
 

@@ -37,7 +37,7 @@ std::optional<E> value_of(const Words<E, N>& words, std::string_view word) {
   return std::nullopt;
 }
 
-/// Asked of every name of every slice of a node whenever something changes there.
+/// Used for every name of every slice of a node whenever something changes on the node.
 constexpr std::array<bool, 256> in_names() {
   std::array<bool, 256> legal{};
   for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-"))

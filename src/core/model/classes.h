@@ -6,17 +6,17 @@
 
 namespace carve {
 
-/// How a slice shares compute: a cap even on an idle card; a guarantee and what is idle; only what
-/// is idle.
+/// How a slice shares compute. kFixed: capped, even on an idle card. kBurst: a guarantee plus idle compute.
+/// kBestEffort: idle compute only.
 enum class ShareClass : std::uint8_t { kFixed, kBurst, kBestEffort };
 
-/// Who goes first when slices compete.
+/// Which slice goes first when slices compete.
 enum class PriorityClass : std::uint8_t { kOnline, kStandard, kOffline };
 
-/// When the part runs: init parts of a pod run one at a time, before all others.
+/// When the part runs: the init parts of a pod run one at a time, before all other parts.
 enum class Phase : std::uint8_t { kRun, kInit };
 
-/// The words that people write: fixed, burst, besteffort.
+/// The words that users write: fixed, burst, besteffort.
 [[nodiscard]] std::string_view to_string(ShareClass value);
 /// online, standard, offline.
 [[nodiscard]] std::string_view to_string(PriorityClass value);

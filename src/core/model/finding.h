@@ -7,14 +7,14 @@ namespace carve {
 
 enum class Severity : std::uint8_t { kNote, kWarning, kError };
 
-/// Something that a doctor saw on a host, for a person and for a program. A note is no fault: it
-/// tells what cannot be used here.
+/// A finding of `carve doctor` about a host, for readers and for programs. A note is not a fault: it says what cannot
+/// be used on this host.
 struct Finding {
   Severity severity = Severity::kError;
   std::string what;
-  std::string cause;  // with the values that were seen
+  std::string cause;  // with the observed values
   std::string fix;
-  std::string id;  // for programs; stays the same over versions
+  std::string id;  // for programs; does not change between versions
 };
 
 }  // namespace carve

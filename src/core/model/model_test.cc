@@ -26,14 +26,14 @@ std::vector<std::string> texts(const std::vector<Error>& errors) {
   return all;
 }
 
-/// What is wrong with a request that differs from a legal one in this.
+/// The faults of a request that differs from a legal one in this way.
 std::vector<std::string> wrong(const std::function<void(Request&)>& change) {
   Request request = legal();
   change(request);
   return texts(validate(request));
 }
 
-TEST(Request, AmountsAreLegalUpToTheirLimits) {
+TEST(Request, QuantitiesAreLegalUpToTheirLimits) {
   for (const std::uint32_t count : {1U, 16U})
     EXPECT_THAT(wrong([&](Request& r) { r.count = count; }), IsEmpty()) << count;
   for (const std::uint32_t count : {0U, 17U})
@@ -53,7 +53,7 @@ TEST(Request, AmountsAreLegalUpToTheirLimits) {
   EXPECT_THAT(wrong([](Request& r) { r.compute = CoreShare(0), r.share = ShareClass::kBestEffort; }), IsEmpty());
 }
 
-TEST(Request, AWholeCardIsAllOfIt) {
+TEST(Request, AWholeCardTakesAllMemoryAndCompute) {
   EXPECT_THAT(texts(validate(whole_cards(1))), IsEmpty());
   const auto whole = [](const std::function<void(Request&)>& change) {
     return wrong([&](Request& r) {
@@ -61,7 +61,7 @@ TEST(Request, AWholeCardIsAllOfIt) {
       change(r);
     });
   };
-  const auto all = ElementsAre(HasSubstr("a whole card is all of its memory and compute, and exclusive"));
+  const auto all = ElementsAre(HasSubstr("a whole card takes 100% of its memory and compute 100, and is exclusive"));
   EXPECT_THAT(whole([](Request& r) { r.memory = MemoryAsk::of_percent(99); }), all);
   EXPECT_THAT(whole([](Request& r) { r.compute = CoreShare(99); }), all);
   EXPECT_THAT(whole([](Request& r) { r.constraints.exclusive = false; }), all);
@@ -69,7 +69,7 @@ TEST(Request, AWholeCardIsAllOfIt) {
               ElementsAre(HasSubstr("share: besteffort")));
 }
 
-TEST(Request, ConstraintsNameCardsAndModels) {
+TEST(Request, ConstraintsAreValidated) {
   const auto cards = [](std::uint32_t count, std::vector<std::string> names) {
     return wrong([&](Request& r) {
       r.count = count;
@@ -78,7 +78,8 @@ TEST(Request, ConstraintsNameCardsAndModels) {
   };
   EXPECT_THAT(cards(2, {"GPU-1", "GPU-2"}), IsEmpty());
   EXPECT_THAT(cards(2, {"GPU-1", "GPU-2", "GPU-3"}), IsEmpty());
-  EXPECT_THAT(cards(2, {"GPU-1"}), ElementsAre("card: 1 named, but 2 cards are asked for; name at least 2 or none"));
+  EXPECT_THAT(cards(2, {"GPU-1"}),
+              ElementsAre("card: 1 named, but the request is for 2 cards; name at least 2 or none"));
   EXPECT_THAT(cards(1, {"GPU-1", "GPU-1"}), ElementsAre("card: GPU-1 is named twice"));
   EXPECT_THAT(cards(1, {"GPU 1"}), ElementsAre(HasSubstr("card: a UUID has")));
   const auto model = [](const std::string& name) { return wrong([&](Request& r) { r.constraints.model = name; }); };
@@ -89,7 +90,7 @@ TEST(Request, ConstraintsNameCardsAndModels) {
   EXPECT_THAT(wrong([](Request& r) { r.dialect = ""; }), ElementsAre(HasSubstr("dialect: ")));
 }
 
-TEST(Request, EverythingThatIsWrongIsSaidAtOnce) {
+TEST(Request, AllFaultsAreReportedAtOnce) {
   EXPECT_TRUE(joined({}));
   const auto all = joined(validate([] {
     Request request = legal();
@@ -104,7 +105,7 @@ TEST(Request, EverythingThatIsWrongIsSaidAtOnce) {
             "hundredths of each card");
 }
 
-TEST(Request, InAPersonsWords) {
+TEST(Request, HasAReadableText) {
   Request request = legal();
   EXPECT_EQ(to_human(request), "4 GiB, compute 30, burst");
   request.count = 2;
@@ -121,7 +122,7 @@ TEST(Request, InAPersonsWords) {
             "a: 4 GiB, compute 30, burst; b: 1 whole card");
 }
 
-TEST(Request, AModelIsFoundByAnyPartOfItsNameInAnyCase) {
+TEST(Request, AModelMatchesAnySubstringInAnyCase) {
   for (const char* word : {"", "h200", "NVIDIA H200", "nvidia", "A H2"})
     EXPECT_TRUE(model_matches("NVIDIA H200", word)) << word;
   for (const char* word : {"h100", "H200 ", "NVIDIA H2000"}) EXPECT_FALSE(model_matches("NVIDIA H200", word)) << word;
@@ -129,7 +130,7 @@ TEST(Request, AModelIsFoundByAnyPartOfItsNameInAnyCase) {
   EXPECT_FALSE(model_matches("", "x"));
 }
 
-TEST(Names, AreShortAndPlain) {
+TEST(Names, HaveALimitedLengthAndAlphabet) {
   EXPECT_TRUE(valid_name("aZ_09.:/-"));
   EXPECT_TRUE(valid_name(std::string(253, 'a')));
   EXPECT_FALSE(valid_name(std::string(254, 'a')));
@@ -137,7 +138,7 @@ TEST(Names, AreShortAndPlain) {
   for (const char* text : {"a b", "a\n", "a+b", "\xc3\xa9", "a\"", "a@"}) EXPECT_FALSE(valid_name(text)) << text;
 }
 
-TEST(Classes, TheirWordsGoBothWays) {
+TEST(Classes, ConvertToWordsAndBack) {
   for (const auto one : {ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBestEffort})
     EXPECT_EQ(share_class_from(to_string(one)), one);
   for (const auto one : {PriorityClass::kOnline, PriorityClass::kStandard, PriorityClass::kOffline})
@@ -199,22 +200,23 @@ TEST(Record, IsLegalUpToItsLimits) {
   EXPECT_THAT(compute(0, ShareClass::kBurst), ElementsAre(HasSubstr("compute 0 is not legal")));
 }
 
-TEST(Record, EveryMistakeIsNamed) {
+TEST(Record, EveryFaultIsReported) {
   EXPECT_THAT(wrong_with([](Record& r) { r.owner.uid = ""; }), ElementsAre(HasSubstr("owner: uid: ")));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].part = "a b"; }), ElementsAre(HasSubstr("part: 1 to 253")));
-  EXPECT_THAT(wrong_with([](Record& r) { r.parts.push_back(r.parts[0]); }), ElementsAre("part c: twice"));
+  EXPECT_THAT(wrong_with([](Record& r) { r.parts.push_back(r.parts[0]); }), ElementsAre("part c: named twice"));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].dialect = ""; }), ElementsAre(HasSubstr("part c: dialect: ")));
-  EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = true; }), ElementsAre("part c: a whole card is exclusive"));
+  EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = true; }),
+              ElementsAre("part c: a whole card must be exclusive"));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = r.parts[0].exclusive = true; }), IsEmpty());
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards.push_back(r.parts[0].cards[0]); }),
               ElementsAre("part c: card GPU-1 is named twice"));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].card = CardId(); }),
               ElementsAre(HasSubstr("part c: uuid: ")));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].memory = Bytes(); }),
-              ElementsAre("part c, card GPU-1: 0 bytes of memory is not legal"));
+              ElementsAre("part c, card GPU-1: memory of 0 bytes is not legal; at least 1 byte is"));
 }
 
-TEST(Record, OfSlicesIsOfOneOwnerAndPartsOfOneClass) {
+TEST(Record, IsBuiltFromSlicesOfOneOwnerWithPartsOfOneClass) {
   const Record record = record_of_one();
   auto slices = slices_of(record);
   EXPECT_EQ(record_of(7, slices).value(), record);

@@ -20,7 +20,7 @@ void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>
     add_invalid(errors, fmt::format("part {}: card {} is named twice", part.part, card.card.str()));
   }
   if (card.memory == Bytes(0)) {
-    add_invalid(errors, fmt::format("part {}, card {}: 0 bytes of memory is not legal", part.part,
+    add_invalid(errors, fmt::format("part {}, card {}: memory of 0 bytes is not legal; at least 1 byte is", part.part,
                             card.card.str()));
   }
   if (card.compute > CoreShare::whole() ||
@@ -41,7 +41,7 @@ void check_part(const RecordPart& part, std::vector<Error>& errors) {
                             part.cards.size(), kMaxCardsPerRequest));
   }
   if (part.whole && !part.exclusive) {
-    add_invalid(errors, fmt::format("part {}: a whole card is exclusive", part.part));
+    add_invalid(errors, fmt::format("part {}: a whole card must be exclusive", part.part));
   }
   std::set<CardId> seen;
   for (const RecordCard& card : part.cards) check_card(part, card, seen, errors);
@@ -64,7 +64,7 @@ std::vector<Error> validate(const Record& record) {
       add_invalid(errors, "part: 1 to 253 letters, digits and . _ : / - are legal");
       continue;
     }
-    if (!seen.insert(part.part).second) add_invalid(errors, fmt::format("part {}: twice", part.part));
+    if (!seen.insert(part.part).second) add_invalid(errors, fmt::format("part {}: named twice", part.part));
     check_part(part, errors);
   }
   return errors;

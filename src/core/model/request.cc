@@ -34,7 +34,7 @@ void check_amounts(const Request& request, std::vector<Error>& errors) {
                             request.compute.hundredths()));
   }
   if (request.compute == CoreShare() && request.share != ShareClass::kBestEffort) {
-    add_invalid(errors, fmt::format("cores: share class {} guarantees compute, so say how much (1 to 100), "
+    add_invalid(errors, fmt::format("cores: share class {} guarantees compute; specify 1 to 100 hundredths, "
                             "or use besteffort",
                             to_string(request.share)));
   }
@@ -44,12 +44,12 @@ void check_whole(const Request& request, std::vector<Error>& errors) {
   if (!request.whole) return;
   if (request.memory != MemoryAsk::of_percent(100) || request.compute != CoreShare::whole() ||
       !request.constraints.exclusive) {
-    add_invalid(errors, "cards: a whole card is all of its memory and compute, and exclusive");
+    add_invalid(errors, "cards: a whole card takes 100% of its memory and compute 100, and is exclusive");
   }
   if (request.share == ShareClass::kBestEffort) {
     add_invalid(errors,
-        "share: besteffort guarantees nothing, a whole card everything; "
-        "ask for one of the two");
+        "share: besteffort guarantees nothing and a whole card guarantees everything; "
+        "request only one of them");
   }
 }
 
@@ -63,7 +63,7 @@ void check_constraints(const Request& request, std::vector<Error>& errors) {
     }
   }
   if (!seen.empty() && seen.size() < request.count) {
-    add_invalid(errors, fmt::format("card: {} named, but {} cards are asked for; name at least {} or none",
+    add_invalid(errors, fmt::format("card: {} named, but the request is for {} cards; name at least {} or none",
                             seen.size(), request.count, request.count));
   }
   const std::string& model = request.constraints.model;

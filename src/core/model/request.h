@@ -12,14 +12,14 @@
 
 namespace carve {
 
-/// A request may touch at most as many cards as one slice folder hands over (abi/hello.h).
+/// A request may have at most as many cards as one slice folder hands over (abi/hello.h).
 inline constexpr std::uint32_t kMaxCardsPerRequest = 16;
 
-/// The least memory that a request in bytes may ask for: the unit in which the dialects and the DRA door count. It is a
-/// bound against mistakes; what a driver needs for its first context is 160 to 520 MiB (app/agent/lifecycle.cc).
+/// The smallest amount of memory that a request in bytes may have: the unit in which the dialects and the DRA driver
+/// count. It is a limit against mistakes; a driver needs 160 to 520 MiB for its first context (app/agent/lifecycle.cc).
 inline constexpr Bytes kSmallestSlice = Bytes::mib(1);
 
-/// How much of each card's memory is asked for.
+/// How much memory of each card is requested.
 class MemoryAsk {
  public:
   static constexpr MemoryAsk of(Bytes bytes) { return MemoryAsk(bytes, 0); }
@@ -29,7 +29,7 @@ class MemoryAsk {
   [[nodiscard]] constexpr bool is_percent() const { return percent_ != 0; }
   [[nodiscard]] constexpr std::uint32_t percent() const { return percent_; }  // 0 when in bytes
   [[nodiscard]] constexpr Bytes bytes() const { return bytes_; }              // 0 when in per cent
-  /// What this comes to on a card of that size.
+  /// The amount in bytes on a card of that size.
   [[nodiscard]] constexpr Bytes on(Bytes card_memory) const {
     return is_percent() ? card_memory.percent(percent_) : bytes_;
   }
@@ -43,48 +43,46 @@ class MemoryAsk {
 
 /// Which cards may serve a request. Empty fields do not constrain.
 struct Constraints {
-  std::string model;          // a word of the model's name, in any case: "h200", "NVIDIA H200"
+  std::string model;          // a substring of the model's name, in any case: "h200", "NVIDIA H200"
   std::vector<CardId> cards;  // only these
-  bool exclusive = false;     // nobody else on the card; a whole card always is
+  bool exclusive = false;     // no other owner on the card; always true for a whole card
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
 
-/// What one container (or one `carve run`) asks for, in normal form: every dialect ends here.
-/// A whole card is memory 100 % and compute 100, exclusive; make it with whole_cards().
+/// What one container (or one `carve run`) requests, in normal form. Every dialect is translated to it. A whole card is
+/// memory 100%, compute 100, exclusive; whole_cards() creates such a request.
 struct Request {
-  std::uint32_t count = 1;                        // how many distinct cards, each as follows
+  std::uint32_t count = 1;                        // number of distinct cards, each as follows
   MemoryAsk memory = MemoryAsk::of_percent(100);  // of each card
-  CoreShare compute =
-      CoreShare::whole();  // of each card; with besteffort a wish, no guarantee; may be 0
+  CoreShare compute = CoreShare::whole();         // of each card; a wish with besteffort, else a guarantee; may be 0
   bool whole = false;
   Constraints constraints;
   ShareClass share = ShareClass::kBurst;
   PriorityClass priority = PriorityClass::kStandard;
-  std::string dialect = "native";  // whose spelling it came in
+  std::string dialect = "native";  // the dialect of the original spelling
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-/// One container (or claim request) and what it asks for.
+/// One container (or claim request) and its request.
 struct PartRequest {
   std::string part;
   Phase phase = Phase::kRun;
   Request request;
-  std::string together = {};  // parts of one owner with the same word here stand on the same cards; empty: anywhere
+  std::string together = {};  // parts of one owner with equal values share the same cards; empty: no constraint
   friend bool operator==(const PartRequest&, const PartRequest&) = default;
 };
 
 /// The request for `count` whole cards.
 [[nodiscard]] Request whole_cards(std::uint32_t count);
 
-/// Everything that is wrong with the request, not only the first thing; empty when it is legal.
-/// Texts name the field, the value, the unit and what is legal. It says nothing about whether it
-/// fits anywhere.
+/// All faults of the request, not only the first one; empty when it is legal. The texts name the field, the value, the
+/// unit and the legal values. It does not check whether the request fits anywhere.
 [[nodiscard]] std::vector<Error> validate(const Request& request);
 
-/// One Error from many (texts joined by "; ", the first one's code); success from none.
+/// One Error from all of `errors` (their texts joined by "; ", the code of the first); success when there are none.
 [[nodiscard]] Result<void> joined(const std::vector<Error>& errors);
 
-/// What was asked, for a person: "2 cards × (4 GiB, compute 30, burst)", "1 whole card".
+/// The request as readable text: "2 cards × (4 GiB, compute 30, burst)", "1 whole card".
 [[nodiscard]] std::string to_human(const Request& request);
 /// The same of all parts: "main: 4 GiB, compute 30, burst; side: 1 whole card".
 [[nodiscard]] std::string to_human(const std::vector<PartRequest>& parts);

@@ -12,31 +12,30 @@
 
 namespace carve {
 
-/// Where an owner lives: a pod, a resource claim, or this machine (`carve run`, `carve slice
-/// create`).
+/// The kind of an owner: a pod, a resource claim, or this machine (`carve run`, `carve slice create`).
 enum class OwnerKind : std::uint8_t { kPod, kClaim, kLocal };
 [[nodiscard]] std::string_view to_string(OwnerKind kind);  // pod, claim, local
 [[nodiscard]] std::optional<OwnerKind> owner_kind_from(std::string_view word);
 
-/// Who holds: never a name and never a size, so that a namesake or an equal request is somebody
-/// else.
+/// The holder of slices. Identified by UID, never by a name or a size, so that an owner with the same name or an equal
+/// request is a different owner.
 struct Owner {
   OwnerKind kind = OwnerKind::kLocal;
   std::string uid;
   friend auto operator<=>(const Owner&, const Owner&) = default;
 };
 
-/// A card has at most so many slices: the arbiter's table of a card (lease/arbiter.h, kMaxSlices).
+/// The largest number of slices on a card: the size of the arbiter's table of a card (lease/arbiter.h, kMaxSlices).
 inline constexpr std::uint32_t kMaxSlicesPerCard = 128;
 
-/// What one part of one owner holds of one card. Identity is (owner, part, card).
+/// What one part of one owner holds of one card. The identity of a slice is (owner, part, card).
 struct Slice {
   Owner owner;
   std::string part;  // container or claim request; "main" for `carve run`
   CardId card;
   Bytes memory;            // the limit
   CoreShare compute;       // of this card; a guarantee unless besteffort
-  bool exclusive = false;  // nobody else on the card
+  bool exclusive = false;  // no other owner on the card
   bool whole = false;      // the card itself, not a fraction: no limit is enforced
   Phase phase = Phase::kRun;
   ShareClass share = ShareClass::kBurst;
@@ -50,9 +49,9 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// Letters, digits and . _ : / - ; 1 to 253 of them: what owner UIDs, parts, UUIDs and dialects
-/// consist of. Nothing in that set needs escaping in JSON, in a journal line or in a path below a
-/// folder of ours, "/" and dots aside.
+/// 1 to 253 letters, digits and the characters . _ : / - are legal in owner UIDs, parts, UUIDs and dialects. None of
+/// them needs escaping in JSON, in a journal line or in a path inside a folder of Carve, except for "/" and dots in
+/// paths.
 [[nodiscard]] bool valid_name(std::string_view text);
 
 }  // namespace carve

@@ -5,7 +5,7 @@
 namespace carve {
 namespace {
 
-/// How good a set is; sets of one size compare.
+/// The quality of a set; only sets of the same size can be compared.
 struct Worth {
   Connection connection;
   std::int64_t score = 0;
@@ -18,8 +18,7 @@ struct Worth {
   }
 };
 
-/// The search over the sets of candidates. Holds the pairwise links by index, so that the inner loop
-/// compares no strings.
+/// Searches the sets of candidates. Keeps the links of all pairs by index, so that the inner loop compares no strings.
 class CardSearch {
  public:
   CardSearch(const std::vector<Candidate>& candidates, std::size_t count, const LinkMatrix& links,
@@ -65,7 +64,7 @@ class CardSearch {
   }
 
  private:
-  /// The worth of the first `size` chosen plus candidate `i`.
+  /// The worth of the first `size` chosen candidates plus candidate `i`.
   [[nodiscard]] Worth with(Worth worth, std::size_t i, std::size_t size) const {
     for (std::size_t at = 0; at < size; ++at) {
       const Link link = pair_[chosen_[at] * candidates_.size() + i];
@@ -82,11 +81,12 @@ class CardSearch {
     best_worth_ = worth;
   }
 
-  // Sets come in rising order of UUIDs, so the first of equals has the lower ones. Depth is `count`.
+  // Sets are visited in rising order of UUIDs, so the first of equal sets has the lower ones. The recursion depth is
+  // `count`.
   void extend(std::size_t from, const Worth& worth) {
     if (chosen_.size() == count_) return keep_if_better(worth);
     if (links_first_ && !best_.empty() && worth.connection.worst < best_worth_.connection.worst) {
-      return;  // more cards cannot mend the worst pair
+      return;  // more cards cannot improve the worst pair
     }
     const std::size_t missing = count_ - chosen_.size();
     for (std::size_t i = from; i + missing <= candidates_.size(); ++i) {

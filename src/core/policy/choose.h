@@ -7,16 +7,16 @@
 
 namespace carve {
 
-/// A card that fits, and how the policy likes it.
+/// A card that fits, and its score by the policy.
 struct Candidate {
   const CardId* card;
   std::int64_t score;
 };
 
-/// Picks `count` (>= 1, <= candidates) distinct candidates, given sorted by UUID; returns their indexes in
-/// rising order. `links_first`: the best connected set wins and the score decides between equals; else the
-/// sum of the scores wins and the links decide. Ties go to the lower UUIDs.
-///   cost  one card O(n); exact up to 16 candidates; above, the best of n greedy sets, O(n^2 × count)
+/// Picks `count` (>= 1, <= the number of candidates) distinct candidates. The candidates must be sorted by UUID.
+/// Returns their indexes in rising order. `links_first`: the best connected set wins, and the score decides between
+/// equals. Otherwise the highest sum of scores wins, and the links decide between equals. Ties go to the lower UUIDs.
+///   cost    one card: O(n); several: exact up to 16 candidates; above that, the best of n greedy sets, O(n^2 × count)
 [[nodiscard]] std::vector<std::size_t> choose_set(const std::vector<Candidate>& candidates,
                                                   std::size_t count, const LinkMatrix& links,
                                                   bool links_first);

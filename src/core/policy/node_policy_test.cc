@@ -25,7 +25,7 @@ Slice slice(const Owner& owner, const std::string& on, std::uint64_t gib, std::u
   return made;
 }
 
-/// Two open cards, of the first 1 GiB of 10 and compute 10 are held; a sick one; a closed one.
+/// Two open cards, of the first of which 1 GiB of 10 and compute 10 are held; an unhealthy card; a closed card.
 NodeState machine() {
   NodeState state;
   for (const char* id : {"GPU-0", "GPU-1"}) EXPECT_TRUE(state.ledger.put_card(card(id)));
@@ -37,7 +37,7 @@ NodeState machine() {
   return state;
 }
 
-TEST(Leftover, IsWhatIsLeftOfTheGivenCardsAndOfAllThatAreOpen) {
+TEST(Leftover, CoversTheGivenCardsAndAllOpenCards) {
   const Ledger ledger = machine().ledger;
   const Leftover one = leftover_of(ledger, {slice(kPod, "GPU-0", 4, 30)});
   EXPECT_EQ(one.cards, 500'000 + 600'000) << "5 of 10 GiB and compute 60";
@@ -49,21 +49,21 @@ TEST(Leftover, IsWhatIsLeftOfTheGivenCardsAndOfAllThatAreOpen) {
   EXPECT_EQ(two.owners, 1U);
   const Leftover init = leftover_of(ledger, {slice(kPod, "GPU-1", 4, 30, Phase::kInit)});
   EXPECT_EQ(init.cards, 600'000 + 700'000);
-  EXPECT_EQ(init.node, (1'800'000 + 2'000'000) / 2) << "an init part goes again";
+  EXPECT_EQ(init.node, (1'800'000 + 2'000'000) / 2) << "an init part ends";
   EXPECT_EQ(init.owners, 0U);
   EXPECT_EQ(leftover_of(ledger, {}), (Leftover{0, 1'900'000, 0}));
   EXPECT_EQ(leftover_of(Ledger(), {}), Leftover{});
 }
 
-TEST(NodePolicy, BinpackAsksForTheFullestCardsFirstThenForTheFullestNode) {
+TEST(NodePolicy, BinpackPrefersTheFullestCardsThenTheFullestNode) {
   const auto score = [](std::int64_t cards, std::int64_t node) { return score_node_binpack({cards, node, 0}); };
-  EXPECT_GT(score(5, kAllLeft), score(6, 0)) << "cards go before nodes";
+  EXPECT_GT(score(5, kAllLeft), score(6, 0)) << "cards count more than the node";
   EXPECT_GT(score(5, 7), score(5, 8));
   EXPECT_GE(score(kAllLeft, kAllLeft), 0);
   EXPECT_LE(score(0, 0), kBestNode);
 }
 
-TEST(NodePolicy, SpreadAsksForTheEmptiestNodeFirstThenForTheEmptiestCardsThenForTheFewestOwners) {
+TEST(NodePolicy, SpreadPrefersTheEmptiestNodeThenTheEmptiestCardsThenTheFewestOwners) {
   const auto score = [](std::int64_t node, std::int64_t cards, std::uint32_t owners) {
     return score_node_spread({cards, node, owners});
   };
@@ -75,7 +75,7 @@ TEST(NodePolicy, SpreadAsksForTheEmptiestNodeFirstThenForTheEmptiestCardsThenFor
   EXPECT_LE(score(kAllLeft, kAllLeft, 0), kBestNode);
 }
 
-TEST(Ranking, NamesTheBestNodesWithTheTermsOfTheirScores) {
+TEST(Ranking, ListsTheBestNodesWithTheTermsOfTheirScores) {
   const auto first = std::make_shared<NodeState>(machine());
   const auto second = std::make_shared<NodeState>();
   EXPECT_TRUE(second->ledger.put_card(card("GPU-9")));
@@ -98,7 +98,7 @@ TEST(Ranking, NamesTheBestNodesWithTheTermsOfTheirScores) {
   request.memory = MemoryAsk::of(Bytes::gib(11));
   const auto reserved =
       ranking(cluster, kPod, {{"c", Phase::kRun, request}}, {{"a", 1}}, PodPolicy(kPolicies[0]), "s", 1);
-  ASSERT_EQ(reserved.size(), 1U) << "it fits by the room that is set aside for it, not by the ledger";
+  ASSERT_EQ(reserved.size(), 1U) << "it fits because capacity is set aside for it, not by the ledger";
   EXPECT_EQ(reserved[0].left, Leftover{});
 }
 

@@ -9,7 +9,7 @@
 namespace carve {
 namespace {
 
-/// The named cards that this machine does not have, as text; empty when there is none.
+/// The named cards that this machine does not have, as text; empty: it has all of them.
 std::string absent_cards(const Ledger& ledger, const Request& request) {
   std::string text;
   for (const CardId& card : request.constraints.cards) {

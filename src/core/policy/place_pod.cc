@@ -19,7 +19,7 @@ std::vector<Slice> slices_of_part(const Owner& owner, const PartRequest& part,
   return slices;
 }
 
-/// The first `count` cards that the owner has, in spec order; fewer when it has fewer.
+/// The owner's first `count` cards in spec order; fewer when it has fewer.
 std::vector<CardId> first_cards(const std::vector<Slice>& slices, std::size_t count) {
   std::vector<CardId> cards;
   for (const Slice& slice : slices) {
@@ -30,7 +30,7 @@ std::vector<CardId> first_cards(const std::vector<Slice>& slices, std::size_t co
   return cards;
 }
 
-/// On the owner's own cards, which its run parts use after it: the ledger says whether the larger
+/// Places an init part on the owner's own cards, which the run parts use after it. The ledger checks whether the larger
 /// of both fits.
 Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner,
                                         const PartRequest& part, const std::vector<CardId>& cards) {
@@ -38,7 +38,7 @@ Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner
   for (const CardId& card : cards) {
     const CardState& state = *ledger.find(card);
     if (!model_matches(state.card.model, part.request.constraints.model)) {
-      return fail(Code::kFailedPrecondition, card.str() + ": no " + part.request.constraints.model);
+      return fail(Code::kFailedPrecondition, card.str() + ": model is not " + part.request.constraints.model);
     }
     placed.push_back({card, part.request.memory.on(state.card.memory), part.request.compute});
   }
@@ -49,7 +49,7 @@ Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner
 }
 
 /// One request for all parts of a group.
-///   errors  kInvalidArgument: they cannot be one
+///   errors  kInvalidArgument: the parts cannot be combined
 Result<Request> sum_of(const std::vector<const PartRequest*>& group) {
   Request all = group.front()->request;
   std::array<Bytes, 2> memory{};  // by phase: the sum, the largest
@@ -60,7 +60,8 @@ Result<Request> sum_of(const std::vector<const PartRequest*>& group) {
         part->request.whole) {
       return fail(
           Code::kInvalidArgument,
-          "part " + part->part + ": parts that stand together ask for bytes of equally many cards");
+          "part " + part->part +
+              ": parts on the same cards must request memory in bytes and the same number of cards");
     }
     const Bytes bytes = part->request.memory.bytes();
     const std::uint32_t cores = part->request.compute.hundredths();
@@ -76,7 +77,7 @@ Result<Request> sum_of(const std::vector<const PartRequest*>& group) {
   const std::uint32_t cores = std::max(compute[0], compute[1]);
   if (cores > 100) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("together they ask for compute {} of a card", cores));
+                fmt::format("together they request compute {}; a card has 100", cores));
   }
   all.compute = CoreShare(cores);
   return all;
@@ -91,7 +92,7 @@ std::vector<const PartRequest*> group_of(const std::vector<PartRequest>& parts,
   return group;
 }
 
-/// All parts of a group, on the cards that one request for all of them finds.
+/// Places all parts of a group on the cards that place() finds for the combined request.
 Result<std::vector<Slice>> place_group(const Ledger& ledger, const LinkMatrix& links,
                                        const Owner& owner,
                                        const std::vector<const PartRequest*>& group,
@@ -116,8 +117,7 @@ std::string names_of(const std::vector<const PartRequest*>& group) {
   return group.size() == 1 ? "part " + names : "parts " + names + " on the same cards";
 }
 
-/// Those that run beside each other first, each in spec order: what the first cards of a pod are is
-/// counted so.
+/// Sorts run parts before init parts, each in spec order: the first cards of a pod are counted in this order.
 void sort_as_written(const std::vector<PartRequest>& parts, std::vector<Slice>* slices) {
   const auto place_of = [&](const Slice& slice) {
     const auto found = std::find_if(parts.begin(), parts.end(), [&](const PartRequest& part) {
@@ -143,7 +143,7 @@ Result<std::vector<Slice>> place_part(const Ledger& ledger, const LinkMatrix& li
   return slices_of_part(owner, part, placed);
 }
 
-/// How many cards the parts want together, all of them alone; 0: they do not, or not all of the same cards.
+/// The number of cards that the parts request together, when all of them request whole cards of the same kind; else 0.
 std::uint32_t whole_cards_of(const std::vector<PartRequest>& parts) {
   std::uint32_t beside = 0;
   std::uint32_t before = 0;
@@ -158,8 +158,8 @@ std::uint32_t whole_cards_of(const std::vector<PartRequest>& parts) {
   return std::max(beside, before);
 }
 
-/// Why there is no room for the pod. Where whole cards are too few it is told of all that it wants and of all that are
-/// there: by the time its second part found none, "somebody" who has the others alone was its own first part.
+/// Why there is no room for the pod. Where whole cards are too few, the text counts the cards of all parts. The error
+/// of the last part alone would mislead: the cards that it reports as held may be held by the pod's own earlier parts.
 Error no_room(const Ledger& ledger, const std::vector<PartRequest>& parts, const std::string& names, Error why) {
   why.what = names + ": " + why.what;
   const std::uint32_t wanted = whole_cards_of(parts);
@@ -186,7 +186,7 @@ Error no_room(const Ledger& ledger, const std::vector<PartRequest>& parts, const
 Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& links,
                                      const Owner& owner, const std::vector<PartRequest>& parts,
                                      const PolicyRow& policy) {
-  if (parts.empty()) return fail(Code::kInvalidArgument, "nothing is asked for");
+  if (parts.empty()) return fail(Code::kInvalidArgument, "nothing is requested");
   std::set<std::string> names;
   for (const PartRequest& part : parts) {
     if (!names.insert(part.part).second)

@@ -35,7 +35,7 @@ Result<std::vector<Slice>> place_on(const Ledger& ledger, const std::vector<Part
   return place_pod(ledger, {}, kPod, parts, kPolicies[0]);
 }
 
-TEST(PlacePod, AllPartsTogetherOrNone) {
+TEST(PlacePod, PlacesAllPartsOrNone) {
   const Ledger ledger = machine(2);
   const std::vector<PartRequest> two = {{"a", Phase::kRun, whole_cards(1)},
                                         {"b", Phase::kRun, whole_cards(1)}};
@@ -52,7 +52,8 @@ TEST(PlacePod, AllPartsTogetherOrNone) {
   EXPECT_EQ(refused.error().what, "needs 4 whole cards, 2 are free");
 }
 
-// R1-2: the number that the pod needs and the number that is there, none of which it has itself.
+// R1-2: the text has the number of cards that the pod needs and the number that is free, without counting the pod's
+// own.
 TEST(PlacePod, TooFewWholeCardsAreCountedForAllParts) {
   const std::vector<PartRequest> four = {{"a", Phase::kRun, whole_cards(2)}, {"b", Phase::kRun, whole_cards(2)}};
   const auto refusal = [&](int held) {
@@ -67,23 +68,23 @@ TEST(PlacePod, TooFewWholeCardsAreCountedForAllParts) {
     return placed ? "fits" : placed.error().what;
   };
   EXPECT_EQ(refusal(0), "fits");
-  EXPECT_EQ(refusal(1), "needs 4 whole cards, 3 are free: 1 card: somebody has it alone");
-  EXPECT_EQ(refusal(2), "needs 4 whole cards, 2 are free: 2 cards: somebody has it alone");
-  EXPECT_EQ(refusal(3), "needs 4 whole cards, 1 is free: 3 cards: somebody has it alone");
-  EXPECT_EQ(refusal(4), "needs 4 whole cards, 0 are free: 4 cards: somebody has it alone");
+  EXPECT_EQ(refusal(1), "needs 4 whole cards, 3 are free: 1 card: held exclusively");
+  EXPECT_EQ(refusal(2), "needs 4 whole cards, 2 are free: 2 cards: held exclusively");
+  EXPECT_EQ(refusal(3), "needs 4 whole cards, 1 is free: 3 cards: held exclusively");
+  EXPECT_EQ(refusal(4), "needs 4 whole cards, 0 are free: 4 cards: held exclusively");
   Ledger shared = machine(4);
   ASSERT_TRUE(shared.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(1)}}));
   EXPECT_EQ(place_on(shared, four).error().what,
-            "needs 4 whole cards, 3 are free: 1 card: not empty, but wanted alone");
+            "needs 4 whole cards, 3 are free: 1 card: not empty, but the request is exclusive");
   EXPECT_EQ(place_on(shared, {{"i", Phase::kInit, whole_cards(4)}, {"a", Phase::kRun, whole_cards(1)}}).error().what,
-            "needs 4 whole cards, 3 are free: 1 card: not empty, but wanted alone")
+            "needs 4 whole cards, 3 are free: 1 card: not empty, but the request is exclusive")
       << "the larger of both, not the sum";
   EXPECT_THAT(place_on(shared, {{"a", Phase::kRun, whole_cards(4)}, part("b", 1, 1)}).error().what,
               HasSubstr("part a: no room for 4 whole cards: 3 of 4 cards fit"))
-      << "of parts that want different things each speaks for itself";
+      << "parts with different requests are reported separately";
 }
 
-TEST(PlacePod, AnInitPartTakesTheCardsOfThoseThatComeAfterIt) {
+TEST(PlacePod, AnInitPartUsesTheCardsOfTheRunParts) {
   const Ledger ledger = machine(4);
   const auto placed =
       place_on(ledger, {part("init", 12, 80, Phase::kInit), part("a", 8, 50), part("b", 8, 60)});
@@ -99,7 +100,7 @@ TEST(PlacePod, AnInitPartTakesTheCardsOfThoseThatComeAfterIt) {
       << "the larger of both, not the sum";
 }
 
-TEST(PlacePod, AnInitPartThatIsTooLargeForItsPodsCardsFindsOthers) {
+TEST(PlacePod, AnInitPartThatIsTooLargeForItsPodsCardsGetsOtherCards) {
   Ledger ledger = machine(2);
   Slice other{{OwnerKind::kPod, "other"}, "x", CardId("GPU-0"), Bytes::gib(6), CoreShare(10)};
   ASSERT_TRUE(ledger.add({other}));
@@ -108,7 +109,7 @@ TEST(PlacePod, AnInitPartThatIsTooLargeForItsPodsCardsFindsOthers) {
   EXPECT_EQ((*placed)[0].card.str(), "GPU-0") << "binpack";
   EXPECT_EQ((*placed)[1].card.str(), "GPU-1");
   const auto more = place_on(ledger, {part("init", 4, 10, Phase::kInit, 2), part("a", 4, 10)});
-  ASSERT_TRUE(more) << "more cards than its pod has";
+  ASSERT_TRUE(more) << "more cards than the pod has";
 }
 
 PartRequest grouped(std::string name, std::uint64_t gib, Phase phase = Phase::kRun,
@@ -126,7 +127,7 @@ std::string cards_of(const std::vector<Slice>& slices) {
   return text;
 }
 
-TEST(PlacePod, PartsThatStandTogetherTakeACardThatHasRoomForAll) {
+TEST(PlacePod, AGroupGetsACardWithRoomForAllOfItsParts) {
   Ledger ledger = machine(3);
   const auto taken = [&](const char* card, std::uint64_t gib) {
     Slice other{{OwnerKind::kPod, std::string("other") + card},
@@ -141,12 +142,12 @@ TEST(PlacePod, PartsThatStandTogetherTakeACardThatHasRoomForAll) {
   const auto apart = place_on(ledger, {part("a", 2, 1), part("b", 3, 1)});
   ASSERT_TRUE(apart);
   EXPECT_EQ(cards_of(*apart), "a:GPU-0 b:GPU-1")
-      << "what binpack does with parts that may stand anywhere";
+      << "binpack places ungrouped parts separately";
   const auto placed = place_on(ledger, {grouped("a", 2), grouped("b", 3)});
   ASSERT_TRUE(placed) << placed.error().what;
   EXPECT_EQ(cards_of(*placed), "a:GPU-2 b:GPU-2");
   EXPECT_EQ((*placed)[0].memory, Bytes::gib(2));
-  EXPECT_EQ((*placed)[1].memory, Bytes::gib(3)) << "each its own, not the sum";
+  EXPECT_EQ((*placed)[1].memory, Bytes::gib(3)) << "the memory of each part, not the sum";
   EXPECT_TRUE(Ledger(ledger).add(*placed));
   taken("GPU-2", 12);
   const auto refused = place_on(ledger, {grouped("a", 2), grouped("b", 3)});
@@ -157,7 +158,7 @@ TEST(PlacePod, PartsThatStandTogetherTakeACardThatHasRoomForAll) {
             "slice 4 GiB < 5 GiB");
 }
 
-TEST(PlacePod, AnInitPartOfAGroupStandsWithItAndCountsWhenItIsTheLargest) {
+TEST(PlacePod, AnInitPartOfAGroupSharesItsCardsAndCountsWhenItIsTheLargest) {
   const auto small =
       place_on(machine(2, 8), {grouped("i", 2, Phase::kInit), grouped("a", 2), grouped("b", 3)});
   ASSERT_TRUE(small) << small.error().what;
@@ -173,8 +174,8 @@ TEST(PlacePod, AnInitPartOfAGroupStandsWithItAndCountsWhenItIsTheLargest) {
   EXPECT_FALSE(place_on(ledger, {grouped("i", 7, Phase::kInit), grouped("a", 1)}));
 }
 
-TEST(PlacePod, OfAGroupsInitPartsTheLargestCountsInWhateverOrderTheyCome) {
-  // 45 of the compute of the first card are free, all of the second.
+TEST(PlacePod, TheLargestInitPartOfAGroupCountsInAnyOrder) {
+  // Compute 45 is free on the first card, and all of it on the second.
   Ledger ledger = machine(2);
   Slice other{{OwnerKind::kPod, "other"}, "c", CardId("GPU-0"), Bytes::gib(1), CoreShare(55)};
   ASSERT_TRUE(ledger.add({other}));
@@ -193,11 +194,11 @@ TEST(PlacePod, OfAGroupsInitPartsTheLargestCountsInWhateverOrderTheyCome) {
   EXPECT_EQ(card({30, 10}, 46), "GPU-1");
 }
 
-TEST(PlacePod, PartsThatRunBesideEachOtherAndNamedCardsGoWhereThePolicyAndTheNameSay) {
+TEST(PlacePod, ConcurrentPartsFollowThePolicyAndNamedCardsAreUsed) {
   const Ledger ledger = machine(2);
   const auto spread = place_pod(ledger, {}, kPod, {part("a", 1, 1), part("b", 1, 1)}, kPolicies[1]);
   ASSERT_TRUE(spread) << spread.error().what;
-  EXPECT_EQ(cards_of(*spread), "a:GPU-0 b:GPU-1") << "the emptiest card each time, not the first part's";
+  EXPECT_EQ(cards_of(*spread), "a:GPU-0 b:GPU-1") << "the emptiest card for each part, not the first part's card";
   PartRequest named = part("i", 1, 1, Phase::kInit);
   named.request.constraints.cards = {CardId("GPU-1")};
   const auto placed = place_on(ledger, {part("a", 1, 1), named});
@@ -205,23 +206,23 @@ TEST(PlacePod, PartsThatRunBesideEachOtherAndNamedCardsGoWhereThePolicyAndTheNam
   EXPECT_EQ(cards_of(*placed), "a:GPU-0 i:GPU-1") << "an init part on the card that it names";
 }
 
-TEST(PlacePod, OthersOfThePodStandWhereTheyFit) {
+TEST(PlacePod, UngroupedPartsOfThePodArePlacedSeparately) {
   const auto placed = place_on(machine(2, 8), {grouped("a", 3), part("n", 6, 10), grouped("b", 3),
                                                part("i", 8, 10, Phase::kInit)});
   ASSERT_TRUE(placed) << placed.error().what;
   EXPECT_EQ(cards_of(*placed), "a:GPU-0 n:GPU-1 b:GPU-0 i:GPU-0")
-      << "in spec order, those that run first";
+      << "in spec order, run parts first";
   EXPECT_TRUE(machine(2, 8).add(*placed));
 }
 
-TEST(PlacePod, AGroupOverSeveralCardsStandsOnAllOfThem) {
+TEST(PlacePod, AGroupOverSeveralCardsUsesAllOfThem) {
   const auto placed =
       place_on(machine(3), {grouped("a", 4, Phase::kRun, 2), grouped("b", 5, Phase::kRun, 2)});
   ASSERT_TRUE(placed) << placed.error().what;
   EXPECT_EQ(cards_of(*placed), "a:GPU-0 a:GPU-1 b:GPU-0 b:GPU-1");
 }
 
-TEST(PlacePod, AGroupThatCannotBeOneIsRefused) {
+TEST(PlacePod, AGroupThatCannotBeCombinedIsRefused) {
   EXPECT_EQ(place_on(machine(3), {grouped("a", 4), grouped("b", 5, Phase::kRun, 2)}).error().code,
             Code::kInvalidArgument);
   PartRequest whole{"w", Phase::kRun, whole_cards(1), "gpushare"};
@@ -240,10 +241,10 @@ TEST(PlacePod, AGroupsComputeIsAddedUp) {
   ASSERT_TRUE(placed) << placed.error().what;
   EXPECT_EQ((*placed)[1].compute, CoreShare(50));
   EXPECT_THAT(place_on(machine(1), {computing("a", 50), computing("b", 51)}).error().what,
-              HasSubstr("together they ask for compute 101 of a card"));
+              HasSubstr("together they request compute 101; a card has 100"));
   EXPECT_TRUE(
       place_on(machine(1), {computing("i", 100, Phase::kInit), computing("j", 90, Phase::kInit), computing("a", 40)}))
-      << "init parts run one after the other";
+      << "init parts run one at a time";
   Ledger used = machine(1);
   ASSERT_TRUE(used.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(40)}}));
   EXPECT_TRUE(place_on(used, {computing("i", 60, Phase::kInit), computing("a", 1)}));
@@ -252,10 +253,10 @@ TEST(PlacePod, AGroupsComputeIsAddedUp) {
   ASSERT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(40)}}));
   const auto beside = place_on(ledger, {computing("a", 40), computing("b", 30)});
   ASSERT_TRUE(beside) << beside.error().what;
-  EXPECT_EQ(cards_of(*beside), "a:GPU-1 b:GPU-1") << "60 are left of the first card";
+  EXPECT_EQ(cards_of(*beside), "a:GPU-1 b:GPU-1") << "compute 60 is left on the first card";
 }
 
-TEST(PlacePod, NonsenseIsRefused) {
+TEST(PlacePod, IllegalRequestsAreRefused) {
   EXPECT_FALSE(place_on(machine(1), {}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 1, 1), part("a", 1, 1)}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 0, 1)}));

@@ -1,5 +1,5 @@
-// Placement on random machines: what place() offers, the ledger books; what it refuses, no choice of cards
-// could have served; the answer depends on nothing but the input.
+// Placement on random machines: the ledger accepts every placement that place() returns; no choice of cards could serve
+// a request that place() refuses; the answer depends only on the input.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -63,7 +63,7 @@ Request arbitrary_request() {
   return request;
 }
 
-/// True when the ledger would book that request on that card, tried on a copy.
+/// True when the ledger would accept that request on that card; tested on a copy.
 bool books(const Ledger& ledger, const CardState& card, const Request& request) {
   if (!model_matches(card.card.model, request.constraints.model)) return false;
   Ledger copy = ledger;
@@ -72,7 +72,7 @@ bool books(const Ledger& ledger, const CardState& card, const Request& request) 
   return copy.add(slices_for(probe, "p", request, {placed})).has_value();
 }
 
-RC_GTEST_PROP(PlaceHistory, WhatIsOfferedIsBookedAndWhatIsRefusedCouldNotBeServed, ()) {
+RC_GTEST_PROP(PlaceHistory, PlacementsAreAcceptedAndRefusedRequestsCannotBeServed, ()) {
   Machine machine = arbitrary_machine();
   const PolicyRow& policy = kPolicies[pick<std::size_t>(0, kPolicies.size() - 1)];
   int placed_count = 0;
@@ -110,8 +110,8 @@ RC_GTEST_PROP(PlaceHistory, WhatIsOfferedIsBookedAndWhatIsRefusedCouldNotBeServe
   RC_CLASSIFY(placed_count >= 3, "at least 3 placed");
 }
 
-/// "Never" is only said when an empty, healthy machine could not serve the request either, and only then.
-RC_GTEST_PROP(PlaceHistory, NeverIsSaidExactlyWhenAnEmptyHealthyMachineCouldNotServe, ()) {
+/// "Never" is returned exactly when an empty, healthy machine could not serve the request either.
+RC_GTEST_PROP(PlaceHistory, NeverIsReturnedExactlyWhenAnEmptyHealthyMachineCannotServe, ()) {
   Machine machine = arbitrary_machine();
   const Request request = arbitrary_request();
   Ledger empty;
@@ -133,8 +133,8 @@ RC_GTEST_PROP(PlaceHistory, NeverIsSaidExactlyWhenAnEmptyHealthyMachineCouldNotS
   if (!now) RC_ASSERT((now.error().code == Code::kResourceExhausted) == ever);
 }
 
-/// The exact search against every subset, by bit masks.
-RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSetOfAll, ()) {
+/// The exact search against every subset, enumerated by bit masks.
+RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSet, ()) {
   const Machine machine = arbitrary_machine();
   const auto& cards = machine.ledger.cards();
   RC_PRE(cards.size() >= 2u);
@@ -170,8 +170,9 @@ RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSetOfAll, ()) {
   RC_ASSERT(choose_set(candidates, count, machine.links, true) == best_set);
 }
 
-/// More cards than the exact search takes: the greedy search starts once at each card and adds the best next one.
-RC_GTEST_PROP(ChooseSet, AmongManyCardsLinkedOnesStandTogetherAndElseTheBestByThemselves, ()) {
+/// More cards than the exact search accepts. The greedy search starts once at each card and then adds the best next
+/// card.
+RC_GTEST_PROP(ChooseSet, PrefersLinkedCardsAmongManyAndElseTheBestScores, ()) {
   const auto cards = pick<std::size_t>(17, 24);
   const auto count = pick<std::size_t>(2, 4);
   std::vector<CardId> ids;
@@ -194,7 +195,7 @@ RC_GTEST_PROP(ChooseSet, AmongManyCardsLinkedOnesStandTogetherAndElseTheBestByTh
     for (const std::size_t at : chosen) sum += candidates[at].score;
     RC_ASSERT(sum == most);
   }
-  // One group of linked cards, whatever their scores are.
+  // One group of linked cards, regardless of their scores.
   std::vector<std::size_t> group;
   for (std::size_t i = pick<std::size_t>(0, 5); group.size() < count; i += pick<std::size_t>(1, 3)) group.push_back(i);
   for (const std::size_t a : group) {
@@ -203,9 +204,9 @@ RC_GTEST_PROP(ChooseSet, AmongManyCardsLinkedOnesStandTogetherAndElseTheBestByTh
   RC_ASSERT(choose_set(candidates, count, links, true) == group);
 }
 
-/// Pods of several parts, some of which stand together: what is placed is booked, and a group shares its cards; a group
-/// that is refused fits no set of cards as one request.
-RC_GTEST_PROP(PlacePod, GroupsShareTheirCardsAndWhatIsPlacedIsBooked, ()) {
+/// Pods of several parts, some of them grouped: the ledger accepts every placement, and a group shares its cards. A
+/// refused group fits no set of cards as one request.
+RC_GTEST_PROP(PlacePod, GroupsShareTheirCardsAndPlacementsAreAccepted, ()) {
   const Machine machine = arbitrary_machine();
   const Owner owner{OwnerKind::kPod, "pod"};
   const PolicyRow& policy = kPolicies[pick<std::size_t>(0, kPolicies.size() - 1)];

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/policy/policy.h"
+#include "core/policy/refusals.h"
 
 namespace carve {
 namespace {
@@ -57,7 +58,7 @@ TEST(Place, BinpackFillsTheFullestCardAndSpreadTheEmptiest) {
   EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), spread())), "GPU-a");
 }
 
-TEST(Place, RefusesBeforeTheCardsTableOfSlicesIsFull) {
+TEST(Place, RefusesASliceThatTheCardsTableCannotHold) {
   Ledger ledger = ledger_of({card("a")});
   Request request = fraction(1, 0);
   request.memory = MemoryAsk::of(kSmallestSlice);
@@ -76,7 +77,7 @@ TEST(Place, RefusesBeforeTheCardsTableOfSlicesIsFull) {
   EXPECT_THAT(full.error().what, HasSubstr("1 card: 128 slices are on it, a card has at most 128"));
 }
 
-TEST(Place, RefusesASliceBelowTheSmallest) {
+TEST(Place, RefusesASliceBelowTheSmallestSize) {
   const Ledger ledger = ledger_of({card("a")});
   Request request = fraction(1, 10);
   request.memory = MemoryAsk::of(Bytes::mib(1) - Bytes(1));
@@ -95,7 +96,7 @@ TEST(Place, TiesGoToTheLowerUuid) {
   EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), spread())), "GPU-a");
 }
 
-TEST(Place, ARefusalIsGroupedAndSaysTheNumbers) {
+TEST(Place, ARefusalIsGroupedAndHasTheNumbers) {
   Ledger ledger = ledger_of({card("a"), card("b"), card("c", 80, "NVIDIA A100")});
   hold(ledger, "x", fraction(14, 10), "a");
   hold(ledger, "y", fraction(13, 10), "b");
@@ -106,15 +107,15 @@ TEST(Place, ARefusalIsGroupedAndSaysTheNumbers) {
   EXPECT_EQ(placed.error().code, Code::kResourceExhausted);
   EXPECT_EQ(placed.error().what,
             "no room for 4 GiB, compute 30, burst: 2 cards: largest free slice 3 GiB < 4 GiB; "
-            "1 card: no t4");
+            "1 card: model is not t4");
 }
 
-TEST(Place, WhatNeverFitsIsToldApartFromWhatDoesNotFitNow) {
+TEST(Place, DistinguishesNeverFromNotNow) {
   Ledger ledger = ledger_of({card("a")});
   auto never = place(ledger, {}, fraction(20, 30), binpack());
   ASSERT_FALSE(never);
   EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
-  EXPECT_THAT(never.error().what, HasSubstr("all of its memory is 16 GiB < 20 GiB"));
+  EXPECT_THAT(never.error().what, HasSubstr("total memory 16 GiB < 20 GiB"));
   never = place(ledger, {}, whole_cards(2), binpack());
   ASSERT_FALSE(never);
   EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
@@ -127,18 +128,18 @@ TEST(Place, WhatNeverFitsIsToldApartFromWhatDoesNotFitNow) {
   EXPECT_THAT(place({}, {}, fraction(1, 1), binpack()).error().what, HasSubstr("has no card"));
 }
 
-TEST(Place, AWholeCardNeedsAnEmptyOneAndThenTakesAll) {
+TEST(Place, AWholeCardNeedsAnEmptyCardAndTakesAllOfIt) {
   Ledger ledger = ledger_of({card("a"), card("b")});
   hold(ledger, "x", fraction(1, 0), "a");
   EXPECT_EQ(chosen(place(ledger, {}, whole_cards(1), binpack())), "GPU-b");
   hold(ledger, "y", whole_cards(1), "b");
   const auto placed = place(ledger, {}, whole_cards(1), binpack());
   ASSERT_FALSE(placed);
-  EXPECT_THAT(placed.error().what, HasSubstr("1 card: somebody has it alone"));
-  EXPECT_THAT(placed.error().what, HasSubstr("1 card: not empty, but wanted alone"));
+  EXPECT_THAT(placed.error().what, HasSubstr("1 card: held exclusively"));
+  EXPECT_THAT(placed.error().what, HasSubstr("1 card: not empty, but the request is exclusive"));
 }
 
-TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
+TEST(Place, OnlyNamedCardsAreUsedAndMissingOnesAreReported) {
   const Ledger ledger = ledger_of({card("a"), card("b")});
   Request request = fraction(4, 30);
   request.constraints.cards = {CardId("GPU-b")};
@@ -148,7 +149,7 @@ TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
               HasSubstr("not on this machine: GPU-z"));
 }
 
-TEST(Place, UnhealthyCardsAreLeftOutUntilTheyHeal) {
+TEST(Place, UnhealthyCardsAreLeftOutUntilTheyRecover) {
   Ledger ledger = ledger_of({card("a")});
   ASSERT_TRUE(ledger.set_health(CardId("GPU-a"), Health{false, "XID 79"}));
   const auto placed = place(ledger, {}, fraction(4, 30), binpack());
@@ -181,10 +182,10 @@ TEST(Place, PercentIsTakenOfEachCard) {
   EXPECT_EQ((*placed)[1].memory, Bytes::gib(20));
 }
 
-TEST(Policy, AnUnknownNameIsRefusedWithTheNamesThereAre) {
+TEST(Policy, AnUnknownNameIsRefusedWithTheListOfNames) {
   const auto row = policy_named("random");
   ASSERT_FALSE(row);
-  EXPECT_EQ(row.error().what, "policy: \"random\" is none; legal are binpack, spread");
+  EXPECT_EQ(row.error().what, "policy: \"random\" is unknown; legal: binpack, spread");
 }
 
 TEST(Policy, AnUnknownNameIsQuotedUpToALimit) {
@@ -203,8 +204,18 @@ TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
   EXPECT_EQ(score(binpack(), 4, 30, 2), score(binpack(), 4, 30, 1));
   EXPECT_LT(score(spread(), 5, 30, 1), score(spread(), 4, 30, 1));
   EXPECT_LT(score(spread(), 4, 31, 1), score(spread(), 4, 30, 1));
-  EXPECT_LT(score(spread(), 4, 30, 2), score(spread(), 4, 30, 1)) << "a neighbour more";
-  EXPECT_GT(score(spread(), 4, 30, 4095), score(spread(), 4, 31, 0)) << "neighbours come after what is left";
+  EXPECT_LT(score(spread(), 4, 30, 2), score(spread(), 4, 30, 1)) << "one more neighbour";
+  EXPECT_GT(score(spread(), 4, 30, 4095), score(spread(), 4, 31, 0)) << "neighbours count less than the leftover";
+}
+
+TEST(Explain, NamesEveryReasonOnce) {
+  const Ledger ledger = ledger_of({card("a")});
+  const CardState& there = *ledger.find(CardId("GPU-a"));
+  const Request request = fraction(4, 30);
+  for (int kind = 0; kind <= static_cast<int>(Refusal::kNotNamed); ++kind) {
+    const std::string text = explain(request, {{&there, offer_of(there, request), static_cast<Refusal>(kind)}});
+    EXPECT_THAT(text, testing::StartsWith("1 card: ")) << kind;
+  }
 }
 
 }  // namespace

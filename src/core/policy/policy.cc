@@ -13,7 +13,7 @@ std::int64_t score_binpack(const CardState& card, const Offer& offer) {
 }
 
 std::int64_t score_spread(const CardState& card, const Offer& offer) {
-  // Owners that took no compute guarantee leave it free on paper only: fewer of them is better.
+  // Owners without a compute guarantee leave compute free only in the ledger: fewer owners are better.
   return left_after(card, offer) * kOwnersAtMost - static_cast<std::int64_t>(card.use.owners);
 }
 
@@ -24,7 +24,7 @@ Result<const PolicyRow*> policy_named(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   return fail(Code::kInvalidArgument,
-              fmt::format("policy: \"{}\" is none; legal are {}", name.substr(0, 64), names));
+              fmt::format("policy: \"{}\" is unknown; legal: {}", name.substr(0, 64), names));
 }
 
 std::vector<Slice> slices_for(const Owner& owner, const std::string& part, const Request& request,

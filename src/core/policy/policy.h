@@ -14,38 +14,38 @@ namespace carve {
 
 /// What one card would give to a request.
 struct Offer {
-  Bytes memory;       // what is asked for, on this card
-  CoreShare compute;  // as asked
+  Bytes memory;       // the requested amount on this card
+  CoreShare compute;  // as requested
   CoreShare guarantee;
-  std::uint32_t most_slices = kMaxSlicesPerCard;  // of the card, this one included
+  std::uint32_t most_slices = kMaxSlicesPerCard;  // that the card may have, with this one
 };
 
-/// A policy is one row: a name, a sentence for `--help`, and a score of a card that already fits; the higher
-/// the better. A new policy is a function and a row, nothing else (docs/writing_a_policy.md).
+/// A policy is one row: a name, a sentence for `--help`, and the score of a card that already fits; higher is better. A
+/// new policy needs only a function and a row (docs/writing_a_policy.md).
 struct PolicyRow {
   std::string_view name;
   std::string_view summary;
   std::int64_t (*score)(const CardState& card, const Offer& offer);
 };
 
-/// The owners of a card, or of a node, that a score tells apart; a score leaves room for this many.
+/// The largest number of owners, on a card or a node, that a score can tell apart.
 inline constexpr std::int64_t kOwnersAtMost = 4096;
 
-/// Fill the fullest card that still fits, so that whole cards stay whole.
+/// Fill the fullest card that still fits, so that whole cards stay free.
 [[nodiscard]] std::int64_t score_binpack(const CardState& card, const Offer& offer);
-/// Take the emptiest card, so that neighbours are few.
+/// Take the emptiest card, so that a slice has few neighbours.
 [[nodiscard]] std::int64_t score_spread(const CardState& card, const Offer& offer);
 
-/// Every policy there is; the first one is the default.
+/// All policies; the first one is the default.
 inline constexpr std::array<PolicyRow, 2> kPolicies = {{
-    {"binpack", "fill the fullest card that still fits; whole cards stay whole", score_binpack},
-    {"spread", "take the emptiest card; neighbours are few", score_spread},
+    {"binpack", "fill the fullest card that still fits; keeps whole cards free", score_binpack},
+    {"spread", "take the emptiest card; few neighbours", score_spread},
 }};
 
-/// The row of that name; kInvalidArgument lists the names.
+/// The row of that name; the error kInvalidArgument lists the names.
 [[nodiscard]] Result<const PolicyRow*> policy_named(std::string_view name);
 
-/// One card of a placement, and what the slice on it will be.
+/// One card of a placement, and the future slice on it.
 struct PlacedCard {
   CardId card;
   Bytes memory;
@@ -53,23 +53,23 @@ struct PlacedCard {
   friend bool operator==(const PlacedCard&, const PlacedCard&) = default;
 };
 
-/// Chooses `request.count` distinct cards for a request on one machine: filter, score, choose. Changes
-/// nothing; Ledger::add() of slices_for() then cannot be refused while the ledger is the same.
-///   in      links: how the cards are connected (may be empty). For several whole cards the best connected
-///           set wins and the score decides between equals; otherwise the score decides and links between equals
-///   kept_back  of each card's kMaxSlicesPerCard so many are not for this request (they are root's)
+/// Chooses `request.count` distinct cards for a request on one machine: filter, score, choose. It changes nothing.
+/// Ledger::add() of slices_for() accepts the result while the ledger does not change.
+///   in      links: how the cards are connected (may be empty). For several whole cards the best connected set wins,
+///           and the score decides between equals; otherwise the score decides, and the links decide between equals
+///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take (they are kept for root)
 ///   out     the cards sorted by UUID; the same input gives the same output, ties go to the lower UUID
-///   errors  kInvalidArgument: validate() has something to say; kResourceExhausted: not now, it would fit if
-///           slices went; kFailedPrecondition: never on this machine (too few or too small cards, no such
-///           model). Both explain in one sentence, grouped: "2 cards: largest free slice 3.2 GiB < 4 GiB;
-///           1 card: no H200"
+///   errors  kInvalidArgument: validate() reports faults; kResourceExhausted: there is no room now, but there would be
+///           if slices ended; kFailedPrecondition: never on this machine (too few or too small cards, no such model).
+///           The last two explain the refusal in one sentence, grouped by reason: "2 cards: largest free slice 3.2 GiB
+///           < 4 GiB; 1 card: model is not H200"
 ///   cost    O(cards); sets of several cards: exact up to 16 candidates (at most 12,870 sets), greedy above
 [[nodiscard]] Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& links,
                                                     const Request& request,
                                                     const PolicyRow& policy,
                                                     std::uint32_t kept_back = 0);
 
-/// The slices that a placement stands for, ready for Ledger::add().
+/// The slices of a placement, ready for Ledger::add().
 [[nodiscard]] std::vector<Slice> slices_for(const Owner& owner, const std::string& part,
                                             const Request& request,
                                             const std::vector<PlacedCard>& placed);

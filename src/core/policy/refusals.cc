@@ -12,7 +12,7 @@ bool is_named(const Request& request, const CardId& card) {
   return named.empty() || std::find(named.begin(), named.end(), card) != named.end();
 }
 
-/// What the cards of one group have in common; `best` is the one that came nearest.
+/// The common text for the cards of one group; `best` is the card that came nearest to serving the request.
 std::string reason(Refusal why, const Request& request, const RefusedCard& best) {
   const CardState& card = *best.card;
   switch (why) {
@@ -27,20 +27,20 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
                  : fmt::format("{} slices are on it, and {} of {} are kept for root", card.use.slices,
                                kMaxSlicesPerCard - best.offer.most_slices, kMaxSlicesPerCard);
     case Refusal::kHeldAlone:
-      return "somebody has it alone";
+      return "held exclusively";
     case Refusal::kNotEmpty:
-      return "not empty, but wanted alone";
+      return "not empty, but the request is exclusive";
     case Refusal::kUnhealthy:
       return card.card.health.reason.empty() ? "unhealthy"
                                              : "unhealthy: " + card.card.health.reason;
     case Refusal::kClosed:
       return card.card.closed;
     case Refusal::kTooSmall:
-      return "all of its memory is " + human_less(card.card.memory, best.offer.memory);
+      return "total memory " + human_less(card.card.memory, best.offer.memory);
     case Refusal::kModel:
-      return "no " + request.constraints.model;
+      return "model is not " + request.constraints.model;
     case Refusal::kNotNamed:
-      return "not among the named";
+      return "not one of the cards that the request names";
   }
   return "refused";
 }

@@ -13,27 +13,27 @@ namespace carve {
 
 /// Why one card does not serve a request. The order is that of the explanation.
 enum class Refusal : std::uint8_t {
-  kMemory,     // too little is free
-  kCompute,    // too little is free
-  kSlices,     // it has as many slices as a card can have, or as the asker may take
-  kHeldAlone,  // somebody has the card alone
-  kNotEmpty,   // the request wants the card alone
+  kMemory,     // too little free memory
+  kCompute,    // too little free compute
+  kSlices,     // the card has as many slices as it can have, or as the user can take
+  kHeldAlone,  // another owner holds the card exclusively
+  kNotEmpty,   // the request is exclusive, and the card has slices
   kUnhealthy,
-  kClosed,    // nothing new is put there
-  kTooSmall,  // never: the card's whole memory is less
-  kModel,     // never: another model
-  kNotNamed,  // never: the request names other cards
+  kClosed,    // takes no new slice
+  kTooSmall,  // permanent: the card's total memory is too small
+  kModel,     // permanent: another model is requested
+  kNotNamed,  // permanent: the request names other cards
 };
 
 /// What that card would give to the request.
-///   kept_back  of kMaxSlicesPerCard so many are not for this request
+///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take
 [[nodiscard]] Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept_back = 0);
 
 /// nullopt when the card serves it.
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                                 const Offer& offer);
 
-/// True when no slice that goes, and no card that heals, would change it.
+/// True when no leaving slice and no recovering card would change it.
 [[nodiscard]] constexpr bool is_final(Refusal refusal) { return refusal >= Refusal::kTooSmall; }
 
 struct RefusedCard {
@@ -42,7 +42,7 @@ struct RefusedCard {
   Refusal why;
 };
 
-/// One sentence: "2 cards: largest free slice 3.2 GiB < 4 GiB; 1 card: no H200".
+/// One sentence: "2 cards: largest free slice 3.2 GiB < 4 GiB; 1 card: model is not H200".
 [[nodiscard]] std::string explain(const Request& request, const std::vector<RefusedCard>& refused);
 
 }  // namespace carve

@@ -7,8 +7,8 @@
 namespace carve {
 namespace {
 
-/// Takes the scope's word for what nobody more specific has spoken of.
-void hear(const PolicyChoice& choice, PolicyScope scope, Policies* policies) {
+/// Fills in the policies that no more specific scope has set.
+void fill_unset(const PolicyChoice& choice, PolicyScope scope, Policies* policies) {
   if (policies->node == nullptr && choice.node != nullptr) {
     policies->node = choice.node;
     policies->node_by = scope;
@@ -50,9 +50,9 @@ PodPolicy::PodPolicy(const PolicyRow& row) : fixed_{node_policy_named(row.name),
 
 PodPolicy::PodPolicy(const PlacementRules& rules, std::string_view space, const PolicyChoice& pod)
     : rules_(&rules) {
-  hear(pod, PolicyScope::kPod, &fixed_);
-  const auto said = rules.spaces.find(space);
-  if (said != rules.spaces.end()) hear(said->second, PolicyScope::kNamespace, &fixed_);
+  fill_unset(pod, PolicyScope::kPod, &fixed_);
+  const auto of_space = rules.spaces.find(space);
+  if (of_space != rules.spaces.end()) fill_unset(of_space->second, PolicyScope::kNamespace, &fixed_);
 }
 
 Policies PodPolicy::on(const NodeLabels& labels) const {
@@ -62,10 +62,10 @@ Policies PodPolicy::on(const NodeLabels& labels) const {
                                  [&](const PoolRule& one) { return selects(one, labels); });
   if (pool != rules_->pools.end()) {
     policies.pool = &*pool;
-    hear(pool->choice, PolicyScope::kPool, &policies);
+    fill_unset(pool->choice, PolicyScope::kPool, &policies);
   }
-  hear(rules_->cluster, PolicyScope::kCluster, &policies);
-  hear({&kNodePolicies[0], &kPolicies[0]}, PolicyScope::kBuiltIn, &policies);
+  fill_unset(rules_->cluster, PolicyScope::kCluster, &policies);
+  fill_unset({&kNodePolicies[0], &kPolicies[0]}, PolicyScope::kBuiltIn, &policies);
   return policies;
 }
 

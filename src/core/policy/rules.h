@@ -10,8 +10,8 @@
 
 namespace carve {
 
-/// What one scope says about placement: the policy that ranks nodes, and the one that ranks a node's cards. nullptr:
-/// it says nothing about that.
+/// What one scope sets for placement: the policy that ranks nodes, and the policy that ranks the cards of a node.
+/// nullptr: the scope does not set that policy.
 struct PolicyChoice {
   const NodePolicyRow* node = nullptr;
   const PolicyRow* card = nullptr;
@@ -28,46 +28,46 @@ struct PoolRule {
   friend bool operator==(const PoolRule&, const PoolRule&) = default;
 };
 
-/// Placement as data. For each of the two rankings the most specific scope that says something counts: the pod, its
-/// namespace, the node's pool, the cluster, the first row of either table.
+/// Placement as data. For each of the two rankings the most specific scope that sets it applies: the pod, its
+/// namespace, the node's pool, the cluster, and last the first row of either table.
 struct PlacementRules {
   PolicyChoice cluster;
-  std::vector<PoolRule> pools;  // a node is in the first that selects it
+  std::vector<PoolRule> pools;  // a node belongs to the first pool that selects it
   std::map<std::string, PolicyChoice, std::less<>> spaces;
   friend bool operator==(const PlacementRules&, const PlacementRules&) = default;
 };
 
 enum class PolicyScope : std::uint8_t { kBuiltIn, kCluster, kPool, kNamespace, kPod };
 
-/// What counts for one pod on one node, and whose word it is.
+/// The policies that apply to one pod on one node, and the scope that sets each of them.
 struct Policies {
-  const NodePolicyRow* node = nullptr;  // never nullptr as PodPolicy gives them
+  const NodePolicyRow* node = nullptr;  // never nullptr when returned by PodPolicy
   const PolicyRow* card = nullptr;
   PolicyScope node_by = PolicyScope::kBuiltIn;
   PolicyScope card_by = PolicyScope::kBuiltIn;
-  const PoolRule* pool = nullptr;  // the node's, where it was asked for
+  const PoolRule* pool = nullptr;  // the node's pool, where it was looked up
   friend bool operator==(const Policies&, const Policies&) = default;
 };
 
-/// What counts for one pod, node by node. Points into the rules it was made of.
+/// The policies that apply to one pod, node by node. Refers to the rules from which it was made.
 class PodPolicy {
  public:
-  /// One policy for everything: cards by this row, nodes by that of the same name, else by the first.
+  /// One policy for everything: this row for cards, and for nodes the row of the same name, or the first row.
   explicit PodPolicy(const PolicyRow& row);
-  /// `pod`: its own preference.
+  /// `pod`: the pod's own preference.
   PodPolicy(const PlacementRules& rules, std::string_view space, const PolicyChoice& pod);
 
-  ///   cost    nothing where pod or namespace say both; else a look-up per label of each pool up to the node's
+  ///   cost    nothing where the pod or its namespace set both; else a look-up per label of each pool up to the node's
   [[nodiscard]] Policies on(const NodeLabels& labels) const;
-  /// They say the same of every node; rules are compared by identity.
+  /// True when both give the same policies for every node; rules are compared by identity.
   friend bool operator==(const PodPolicy&, const PodPolicy&) = default;
 
  private:
-  const PlacementRules* rules_ = nullptr;  // nullptr: fixed_ says it all
-  Policies fixed_;                         // as far as the pod and its namespace say; nullptr: they do not
+  const PlacementRules* rules_ = nullptr;  // nullptr: fixed_ has both policies
+  Policies fixed_;                         // what the pod and its namespace set; nullptr: not set by them
 };
 
-/// For a person: "spread (pool a)", and for both rankings "nodes by spread (pool a), cards by binpack (cluster)".
+/// Readable text: "nodes by spread (pool a), cards by binpack (cluster)".
 [[nodiscard]] std::string to_human(const Policies& policies, std::string_view space);
 
 }  // namespace carve

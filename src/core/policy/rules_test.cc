@@ -18,14 +18,14 @@ std::string names(const PodPolicy& policy, const NodeLabels& labels) {
   return std::string(rows.node->name) + "/" + std::string(rows.card->name);
 }
 
-TEST(PlacementRules, WithoutAWordTheFirstRowCounts) {
+TEST(PlacementRules, TheFirstRowAppliesWhereNoScopeSetsAPolicy) {
   const PlacementRules none;
   EXPECT_EQ(names(PodPolicy(none, "default", {}), {}), "binpack/binpack");
   EXPECT_EQ(to_human(PodPolicy(none, "default", {}).on({}), "default"),
             "nodes by binpack (built in), cards by binpack (built in)");
 }
 
-TEST(PlacementRules, TheMostSpecificScopeThatSpeaksCountsForEachRankingByItself) {
+TEST(PlacementRules, TheMostSpecificScopeAppliesForEachRankingSeparately) {
   const PlacementRules rules{
       {kSpreadNode, kSpread},
       {{"a", {{"tier", "a"}}, {kPackNode, nullptr}}, {"all", {}, {nullptr, kPack}}},
@@ -34,16 +34,16 @@ TEST(PlacementRules, TheMostSpecificScopeThatSpeaksCountsForEachRankingByItself)
   EXPECT_EQ(names(PodPolicy(rules, "other", {}), in_a), "binpack/spread")
       << "pool a, then the cluster";
   EXPECT_EQ(names(PodPolicy(rules, "other", {}), {{"tier", "b"}}), "spread/binpack")
-      << "the second pool takes the rest";
+      << "the second pool selects the rest";
   EXPECT_EQ(names(PodPolicy(rules, "dev", {}), {{"tier", "b"}}), "spread/spread")
       << "the namespace before the pool";
   EXPECT_EQ(names(PodPolicy(rules, "dev", {kPackNode, kPack}), {}), "binpack/binpack")
-      << "the pod before all";
+      << "the pod overrides all other scopes";
   EXPECT_EQ(to_human(PodPolicy(rules, "dev", {}).on(in_a), "dev"),
             "nodes by binpack (pool a), cards by spread (namespace dev)");
 }
 
-TEST(PlacementRules, APoolWantsAllOfItsLabels) {
+TEST(PlacementRules, APoolSelectsNodesWithAllOfItsLabels) {
   const PlacementRules rules{{}, {{"a", {{"tier", "a"}, {"zone", "1"}}, {kSpreadNode, kSpread}}}, {}};
   const PodPolicy policy(rules, "default", {});
   EXPECT_EQ(names(policy, {{"tier", "a"}, {"zone", "1"}, {"more", ""}}), "spread/spread");
@@ -51,8 +51,8 @@ TEST(PlacementRules, APoolWantsAllOfItsLabels) {
   EXPECT_EQ(names(policy, {{"tier", "a"}, {"zone", "2"}}), "binpack/binpack");
 }
 
-/// Nodes of two cards of 100 GiB each; what is held of them, in GiB and hundredths of compute
-/// alike.
+/// Nodes of two cards of 100 GiB each. The numbers are what is held of them, in GiB and the same in hundredths of
+/// compute.
 std::shared_ptr<const NodeState> node(const std::string& name, std::uint64_t first,
                                       std::uint64_t second, NodeLabels labels = {}) {
   auto state = std::make_shared<NodeState>();
@@ -95,7 +95,7 @@ std::string chosen(const ClusterState& cluster, const PodPolicy& policy,
 PodPolicy both(const PlacementRules& rules) { return {rules, "default", {}}; }
 
 TEST(PlacementRules, NodesAndCardsAreRankedEachByItsOwnPolicy) {
-  // a: one full card and one idle; b: both half; c: nothing held but a little.
+  // a: one full card and one idle; b: both half full; c: nearly idle.
   const ClusterState cluster = {
       {"a", node("a", 100, 0)}, {"b", node("b", 50, 40)}, {"c", node("c", 5, 0)}};
   EXPECT_EQ(chosen(cluster, PodPolicy(*kPack)), "GPU-b0") << "the fullest card that has room";
@@ -103,20 +103,19 @@ TEST(PlacementRules, NodesAndCardsAreRankedEachByItsOwnPolicy) {
   EXPECT_EQ(chosen(cluster, both({{kSpreadNode, kPack}, {}, {}})), "GPU-c0")
       << "the emptiest node, its fuller card";
   EXPECT_EQ(chosen(cluster, both({{kPackNode, kSpread}, {}, {}})), "GPU-b1")
-      << "the fullest to give, its emptier card";
+      << "the node with the fullest card, but its emptier card";
 }
 
-TEST(PlacementRules, BetweenEqualCardsTheFullerNodeIsPacked) {
+TEST(PlacementRules, BinpackPrefersTheFullerNodeBetweenEqualCards) {
   const ClusterState cluster = {{"a", node("a", 0, 0)}, {"b", node("b", 100, 0)}};
   auto whole = asks(1);
   whole.front().request = whole_cards(1);
-  EXPECT_EQ(chosen(cluster, PodPolicy(*kPack), whole), "GPU-b1") << "node a stays whole";
+  EXPECT_EQ(chosen(cluster, PodPolicy(*kPack), whole), "GPU-b1") << "node a stays free";
   EXPECT_EQ(chosen(cluster, PodPolicy(*kSpread), whole), "GPU-a0");
 }
 
 TEST(PlacementRules, NodesOfPoolsWithDifferentPoliciesAreComparedOnOneScale) {
-  // Each node as good as it is by its own measure: b is nearly full, as its pool likes it; a is
-  // half empty.
+  // Each node is scored by its own policy: b is nearly full, as its pool prefers; a is half empty.
   const ClusterState cluster = {{"a", node("a", 50, 50, {{"pool", "spread"}})},
                                 {"b", node("b", 85, 85)}};
   const PlacementRules rules{{}, {{"s", {{"pool", "spread"}}, {kSpreadNode, kSpread}}}, {}};
@@ -128,7 +127,7 @@ TEST(PlacementRules, NodesOfPoolsWithDifferentPoliciesAreComparedOnOneScale) {
   }
 }
 
-TEST(PlacementRules, ASickCardIsNoRoomOfItsNode) {
+TEST(PlacementRules, AnUnhealthyCardDoesNotCountAsFree) {
   auto sick = std::make_shared<NodeState>(*node("a", 0, 0));
   EXPECT_TRUE(sick->ledger.set_health(CardId("GPU-a1"), {false, "off the bus"}));
   const ClusterState cluster = {{"a", sick}, {"b", node("b", 0, 10)}};

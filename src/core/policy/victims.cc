@@ -13,14 +13,14 @@ constexpr std::size_t kExactHolders = 10;
 
 using Set = std::vector<const Holder*>;
 
-/// One machine and one pod; finds the cheapest set among those who may go.
+/// Finds the cheapest set of victims for one pod on one machine.
 class VictimSearch {
  public:
   VictimSearch(const Ledger& ledger, const LinkMatrix& links, const Owner& owner, const std::vector<PartRequest>& parts,
          const PolicyRow& policy, const std::vector<std::int64_t>& allowed)
       : ledger_(ledger), links_(links), owner_(owner), parts_(parts), policy_(policy), allowed_(allowed) {}
 
-  /// Sets of these only; false: not even all of them make room.
+  /// Tries only sets of these holders. False: not even all of them make room.
   bool among(const Set& some) {
     if (!consider(some)) return false;
     for (const bool large_last : {false, true}) consider(spare(some, large_last));
@@ -43,7 +43,7 @@ class VictimSearch {
     return place_pod(rest, links_, owner_, parts_, policy_);
   }
 
-  /// Keeps the set if it makes room and is cheaper than what is known; true: it makes room.
+  /// Keeps the set if it makes room and is cheaper than the best one so far. True: it makes room.
   bool consider(const Set& victims) {
     const auto cost = cost_of(victims, allowed_);
     auto placed = placed_without(victims);
@@ -69,7 +69,8 @@ class VictimSearch {
     return sum;
   }
 
-  /// Everybody goes; then one after the other stays if it still fits, the most important first, until nobody more can.
+  /// Starts with all as victims. Then spares each one while the pod still fits, the most important first, until no
+  /// further one can be spared.
   [[nodiscard]] Set spare(Set victims, bool large_last) const {
     std::vector<std::tuple<bool, std::int64_t, Bytes, std::int64_t, const Holder*>> order;
     for (const Holder* one : victims) {
@@ -88,7 +89,7 @@ class VictimSearch {
         const auto at = std::find(victims.begin(), victims.end(), one);
         if (at == victims.end()) continue;
         Ledger with = rest;
-        // It stood there before, so it fits.
+        // it was booked here before, so it fits
         if (!with.add(ledger_.slices_of(one->owner), Ledger::Admission::kRestored)) continue;
         if (!place_pod(with, links_, owner_, parts_, policy_)) continue;
         rest = std::move(with);

@@ -1,5 +1,5 @@
-// Who goes for a pod, on random machines, against every set there is: enough, nobody in vain, nobody as important as
-// the pod, budgets kept wherever that is possible, and nothing cheaper.
+// The victims for a pod on random machines, against every possible set: they are enough, each of them is necessary, all
+// have a lower priority than the pod, budgets are kept wherever that is possible, and no other set is cheaper.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -22,7 +22,7 @@ const Owner kPod{OwnerKind::kPod, "preemptor"};
 struct Case {
   Ledger ledger;
   LinkMatrix links;
-  std::vector<Holder> holders;  // all who hold; some as important as the pod, or more
+  std::vector<Holder> holders;  // all owners with slices; some have the pod's priority or a higher one
   std::vector<std::int64_t> allowed;
   std::vector<PartRequest> parts;
   std::int32_t priority = 5;
@@ -88,7 +88,7 @@ std::optional<VictimPlan> chosen(const Case& made) {
                         made.allowed);
 }
 
-/// Every set of those who may go, by bit masks: the cheapest that makes room.
+/// The cheapest set of lower priority that makes room, found by trying all sets by bit masks.
 std::optional<VictimCost> cheapest(const Case& made) {
   std::vector<const Holder*> may;
   for (const Holder& holder : made.holders) {
@@ -127,14 +127,14 @@ void assert_sound(const Case& made, const VictimPlan& plan) {
   if (!gone.empty()) RC_ASSERT(plan.cost == cost_of(gone, made.allowed));
 }
 
-RC_GTEST_PROP(Victims, AreTheCheapestSetOfAllThatMakesRoom, ()) {
+RC_GTEST_PROP(Victims, AreTheCheapestSetThatMakesRoom, ()) {
   const Case made = arbitrary_case(7);
   const auto plan = chosen(made);
   const bool fits = fits_without(made, {});
   const auto best = cheapest(made);
-  RC_CLASSIFY(fits, "fits as it is");
-  RC_CLASSIFY(!fits && best.has_value(), "somebody has to go");
-  RC_CLASSIFY(!fits && !best, "nobody can help");
+  RC_CLASSIFY(fits, "fits without victims");
+  RC_CLASSIFY(!fits && best.has_value(), "needs victims");
+  RC_CLASSIFY(!fits && !best, "no victims help");
   RC_ASSERT(plan.has_value() == (fits || best.has_value()));
   if (!plan) return;
   assert_sound(made, *plan);
@@ -142,8 +142,9 @@ RC_GTEST_PROP(Victims, AreTheCheapestSetOfAllThatMakesRoom, ()) {
   if (!fits) RC_ASSERT(plan->cost == *best);
 }
 
-/// With more than can be tried one by one the choice may cost more than the best; it is sound all the same.
-RC_GTEST_PROP(Victims, AreEnoughAndNoneInVainAmongMany, ()) {
+/// With more owners than can be tried exhaustively, the victims may cost more than the best set, but they are still
+/// enough and necessary.
+RC_GTEST_PROP(Victims, AreEnoughAndNecessaryAmongMany, ()) {
   Case made = arbitrary_case(1);
   for (const Holder& holder : made.holders) made.ledger.remove_owner(holder.owner);
   made.holders.clear();
@@ -162,12 +163,12 @@ RC_GTEST_PROP(Victims, AreEnoughAndNoneInVainAmongMany, ()) {
     if (holder.priority < made.priority) lower.push_back(&holder);
   }
   const auto plan = chosen(made);
-  RC_CLASSIFY(plan && lower.size() > 10, "more than can be tried");
+  RC_CLASSIFY(plan && lower.size() > 10, "more than can be tried exhaustively");
   RC_ASSERT(plan.has_value() == (fits_without(made, {}) || fits_without(made, lower)));
   if (plan) assert_sound(made, *plan);
 }
 
-TEST(Victims, FewestOfTheLowestGoAndABudgetSparesWhoElseCould) {
+TEST(Victims, TheFewestOfTheLowestPriorityAreEvictedAndBudgetsAreKept) {
   Ledger ledger;
   Card card;
   card.id = CardId("GPU-0");
@@ -191,16 +192,16 @@ TEST(Victims, FewestOfTheLowestGoAndABudgetSparesWhoElseCould) {
     return plan ? names + std::to_string(plan->cost.violations) : std::string("none");
   };
   EXPECT_EQ(went({}, 5), "large 0");
-  EXPECT_EQ(went({}, 0), "none") << "as important as they are";
+  EXPECT_EQ(went({}, 0), "none") << "the same priority";
   holders[1].budgets = {0};
   EXPECT_EQ(went({1}, 5), "large 0") << "the budget allows one";
   EXPECT_EQ(went({0}, 5), "dear 0");
-  EXPECT_EQ(went({0}, 3), "large 1") << "nobody else could: its budget is broken, and that is said";
+  EXPECT_EQ(went({0}, 3), "large 1") << "no other victim helps: its budget is violated, and the cost reports it";
   holders[1].budgets = {1'000'000};
-  EXPECT_EQ(went({0}, 5), "large 0") << "a budget that is not in the list covers nobody";
+  EXPECT_EQ(went({0}, 5), "large 0") << "a budget that is not in the list covers no pod";
 }
 
-TEST(Victims, ASetCostsWhatItsMembersAre) {
+TEST(Victims, TheCostOfASetFollowsFromItsMembers) {
   const auto holder = [](std::int32_t priority, std::int64_t started, std::vector<std::size_t> budgets = {}) {
     return Holder{{OwnerKind::kPod, std::to_string(priority) + "-" + std::to_string(started)}, priority, started,
                   std::move(budgets)};
@@ -215,16 +216,16 @@ TEST(Victims, ASetCostsWhatItsMembersAre) {
   for (const bool turned : {false, true}) {
     std::vector<Holder> three = {holder(3, 9), holder(3, 5), holder(1, 2)};
     if (turned) std::reverse(three.begin(), three.end());
-    EXPECT_EQ(cost(three), (VictimCost{0, 3, 7 + 3 * kLift, 3, -5})) << "the earliest of the highest";
+    EXPECT_EQ(cost(three), (VictimCost{0, 3, 7 + 3 * kLift, 3, -5})) << "the earliest start among the highest priority";
   }
   EXPECT_EQ(cost({holder(INT32_MIN, 7)}), (VictimCost{0, INT32_MIN, 0, 1, -7}));
   EXPECT_EQ(cost({holder(1, 1, {0}), holder(1, 2, {0, 1})}, {1, 0}).violations, 2U);
   EXPECT_EQ(cost({holder(1, 1, {0}), holder(1, 2, {0, 1})}, {2, 1}).violations, 0U);
-  EXPECT_EQ(cost({holder(1, 1, {0}), holder(1, 2, {0, 1})}, {-3, 5}).violations, 2U) << "less than none is none";
+  EXPECT_EQ(cost({holder(1, 1, {0}), holder(1, 2, {0, 1})}, {-3, 5}).violations, 2U) << "a negative value counts as 0";
 }
 
-// Whoever stays first by age or by size is the wrong one here: only the search over all sets finds the single victim.
-TEST(Victims, OneGoesWhereSparingByAgeAndBySizeWouldTakeTwo) {
+// Sparing the first by age or by size is wrong here: only the search over all sets finds the single victim.
+TEST(Victims, OneVictimSufficesWhereSparingByAgeAndBySizeWouldTakeTwo) {
   Ledger ledger;
   Card card;
   card.id = CardId("GPU-0");

@@ -25,7 +25,7 @@ TEST(LinkMatrix, ALinkIsTheSameFromBothEnds) {
   }
 }
 
-TEST(LinkLevel, EachHasAWordOfItsOwn) {
+TEST(LinkLevel, EachLevelHasItsOwnWord) {
   std::set<std::string_view> words;
   for (int level = 0; level <= static_cast<int>(LinkLevel::kNvLink); ++level)
     words.insert(to_string(static_cast<LinkLevel>(level)));

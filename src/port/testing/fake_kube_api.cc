@@ -11,12 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-/// A path of the API, taken apart.
+/// A path of the API, split into its parts.
 struct Place {
   std::string prefix;      // /api/v1 or /apis/group/version
   std::string space;       // namespace; empty: none, or all
   std::string collection;  // pods
-  std::string name;        // empty: the collection itself
+  std::string name;        // empty: the collection
   std::string sub;         // status, binding, eviction, …
   [[nodiscard]] std::string key() const {
     return prefix + (space.empty() ? "" : "/namespaces/" + space) + "/" + collection + "/" + name;
@@ -79,7 +79,7 @@ bool chosen(const json& object, const KubeApi::Query& query) {
   return true;
 }
 
-/// The objects below a collection of all namespaces, or of one.
+/// The objects in a collection of all namespaces, or of one.
 bool inside(const std::string& key, const Place& place) {
   const auto at = parse_place(key);
   return at && at->prefix == place.prefix && at->collection == place.collection &&
@@ -94,19 +94,19 @@ struct FakeKubeApi::State {
     std::uint64_t version = 0;
   };
   std::map<std::string, Stored> objects;
-  std::map<std::string, std::string> answers;  // by path: what is no object
+  std::map<std::string, std::string> answers;  // by path: the answers for paths that are not objects
   struct Step {
     std::string key;
     json object;
     bool gone = false;
   };
-  std::vector<Step> steps;  // what happened, for watches; version n is steps[n - 1]
+  std::vector<Step> steps;  // all changes, for watches; version n is steps[n - 1]
   std::vector<Fault> faults;
   std::vector<Write> writes;
   std::map<std::string, std::size_t> calls;
   std::vector<Viewer*> viewers;
   std::uint64_t expired = 0;  // watches that began their list before this generation list again
-  std::uint64_t named = 0;    // generateName and UIDs
+  std::uint64_t named = 0;    // counter for generateName and UIDs
   bool away = false;
   bool stalled = false;
 
@@ -136,7 +136,7 @@ struct FakeKubeApi::State {
     return (!version.empty() && version != std::to_string(kept.version)) ||
            (!uid.empty() && uid != text_at(kept.object, {"metadata", "uid"}));
   }
-  /// Whether the watch has something to say that it has not said.
+  /// True when the watch has something to deliver.
   [[nodiscard]] bool pending(const Viewer& viewer) const;
   Result<std::string> create(Place place, json body);
   Result<std::string> change(const Place& place, const Write& call, const json& body);
@@ -150,7 +150,7 @@ struct FakeKubeApi::Viewer {
   std::size_t seen = 0;
   std::uint64_t generation = 0;
   bool listed = false;
-  bool told = false;  // of trouble
+  bool told = false;  // trouble was reported
   bool idle = false;
 };
 
@@ -194,7 +194,7 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
   return store(place.key(), std::move(body)).dump();
 }
 
-/// status.conditions are a map by type to a strategic merge.
+/// A strategic merge treats status.conditions as a map by type.
 void merge_conditions(const json& old, const json& body, json* next) {
   const auto path = json::json_pointer("/status/conditions");
   if (!body.contains(path)) return;
@@ -235,7 +235,7 @@ Result<std::string> FakeKubeApi::State::change(const Place& place, const Write& 
       if (call.kind == KubePatch::kStrategic) merge_conditions(old, body, &next);
     }
   }
-  // The subresource writes its part alone; the object itself never writes its status.
+  // The subresource writes only its own part; a write of the object never changes its status.
   if (place.sub == "status" || place.sub == "driver") {
     auto merged = old;
     if (next.contains("status")) merged["status"] = next["status"];
@@ -264,7 +264,7 @@ Result<std::string> FakeKubeApi::State::remove(const Place& place, const json& b
 FakeKubeApi::FakeKubeApi() : state_(std::make_unique<State>()) {}
 FakeKubeApi::~FakeKubeApi() = default;
 
-/// Counts the call, waits while stalled, takes a fault. Called without the lock.
+/// Counts the call, waits while stalled, and consumes a fault. Called without the lock.
 Result<std::optional<FakeKubeApi::Fault>> FakeKubeApi::enter(const std::string& verb, const std::string& path) {
   std::unique_lock lock(mutex_);
   ++state_->calls[verb];
@@ -318,8 +318,8 @@ Result<std::string> FakeKubeApi::write(Write call) {
   auto outcome = [&]() -> Result<std::string> {
     if (!fault) return tl::unexpected(fault.error());
     if (!place) return tl::unexpected(place.error());
-    if (body.is_discarded()) return fail(Code::kInvalidArgument, path + ": the body is no JSON");
-    try {  // a JSON patch that does not fit, or a body of another shape: the document library throws
+    if (body.is_discarded()) return fail(Code::kInvalidArgument, path + ": the body is not JSON");
+    try {  // a JSON patch that does not apply, or a body of another shape: the document library throws
       if (verb == "create") return state_->create(*place, body);
       if (verb == "remove") return state_->remove(*place, body);
       return state_->change(*place, call, body);
@@ -353,7 +353,7 @@ Result<void> FakeKubeApi::remove(const std::string& path, const std::string& bod
   return {};
 }
 
-/// One thing that the watch has to say; false: nothing left. The sink is called without the lock.
+/// Delivers one item to the watch; false: nothing is left. The sink is called without the lock.
 bool FakeKubeApi::deliver(Viewer& viewer, const KubeSink& sink, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   auto& state = *state_;
@@ -384,7 +384,7 @@ bool FakeKubeApi::deliver(Viewer& viewer, const KubeSink& sink, const std::stop_
   if (viewer.seen >= state.steps.size()) return false;
   const auto& step = state.steps[viewer.seen++];
   if (!inside(step.key, viewer.place)) return true;
-  // An object that stops fitting the selector is deleted for this watch, as the real server says it.
+  // An object that stops matching the selector is deleted for this watch, as with the real server.
   const bool fits = !step.gone && chosen(step.object, viewer.query);
   if (!fits && viewer.known.erase(step.key) == 0) return true;
   if (fits) viewer.known[step.key] = true;
@@ -403,7 +403,7 @@ void FakeKubeApi::watch(const std::string& path, const Query& query, const KubeS
   } else if (sink.trouble) {
     sink.trouble(place.error());
   }
-  // metadata.name selects one object where the path names it, as `?watch` on an object does.
+  // metadata.name selects one object where the path names it, as with `?watch` on an object.
   viewer.query = query;
   if (!viewer.place.name.empty())
     viewer.query.emplace_back("fieldSelector", "metadata.name=" + viewer.place.name);

@@ -15,32 +15,32 @@
 
 namespace carve::testing {
 
-/// A Kubernetes API server in memory. It understands its objects as far as a client can notice: UID and
-/// resourceVersion are given and checked, 404 and 409 as the real one, `status` is written only through its
-/// subresource (where the object has been written with one), `binding` sets spec.nodeName and merges its annotations,
-/// `eviction` removes (with dryRun it does not), both with their precondition on the UID,
-/// fieldSelector and labelSelector (equality) filter lists and watches alike.
+/// A Kubernetes API server in memory. It behaves like the real one as far as a client can notice: it sets and checks
+/// UID and resourceVersion; it returns 404 and 409 like the real one; `status` is written only through its subresource
+/// (if the object has been written with a status); `binding` sets spec.nodeName and merges its annotations; `eviction`
+/// deletes the pod (with dryRun it does not); both check the precondition on the UID; fieldSelector and labelSelector
+/// (equality) filter lists and watches.
 ///
-/// Not as the real one: no validation, no defaults, no admission; strategic merge merges the conditions of a status by
-/// type, and replaces other lists like a plain merge; server-side apply makes or merges and keeps no field owners. Safe
-/// from any thread; nothing here waits for time to pass, except wait_writes and wait_watches.
+/// Differences from the real one: no validation, no defaults, no admission. A strategic merge merges the conditions of
+/// a status by type, and replaces other lists like a plain merge. A server-side apply creates or merges, and tracks no
+/// field owners. Safe from any thread. No call waits for time to pass, except wait_writes and wait_watches.
 class FakeKubeApi final : public KubeApi {
  public:
-  /// A write that arrived, also when the answer was a failure.
+  /// A write that arrived, including one that failed.
   struct Write {
     std::string verb;  // create, replace, patch, remove
     std::string path;
     std::string body;
     KubePatch kind = KubePatch::kMerge;
     Query query;
-    bool done = false;  // the object is changed (true also where the client was told "unknown")
+    bool done = false;  // the object was changed (also true where the client got an unknown outcome)
   };
-  /// What happens to the next calls that it fits.
+  /// A failure of the next matching calls.
   struct Fault {
     std::string verb;  // empty: any of get, list, create, replace, patch, remove
-    std::string path;  // a part of the path; empty: any
+    std::string path;  // a substring of the path; empty: any
     Code code = Code::kUnavailable;
-    bool done = false;  // the call takes effect, only its answer is lost (with kDeadlineExceeded: unknown)
+    bool done = false;  // the call takes effect and only its answer is lost (with kDeadlineExceeded: unknown outcome)
     int times = 1;
   };
 
@@ -57,34 +57,34 @@ class FakeKubeApi final : public KubeApi {
   void watch(const std::string& path, const Query& query, const KubeSink& sink,
              const std::stop_token& stop) override;
 
-  /// Somebody else's write: makes or replaces the object at `path` ("/api/v1/namespaces/a/pods/b"), past every
-  /// fault and unrecorded. Name and namespace are taken from the path. Returns the object as stored.
+  /// A write by another client: creates or replaces the object at `path` ("/api/v1/namespaces/a/pods/b"). It ignores
+  /// faults and is not recorded. Name and namespace are taken from the path. Returns the object as stored.
   std::string put(const std::string& path, const std::string& body);
-  /// What a GET of a path that is no object answers, as it stands ("/version", a proxied pod).
+  /// The answer to a GET of a path that is not an object, verbatim ("/version", a proxied pod).
   void answer(const std::string& path, std::string text);
-  /// Somebody else's delete.
+  /// A delete by another client.
   void erase(const std::string& path);
-  /// The object as stored, past every fault.
+  /// The object as stored, regardless of faults.
   [[nodiscard]] std::optional<std::string> object(const std::string& path) const;
 
   void fail_next(Fault fault);
-  /// The server is away: every call is kUnavailable; watches report trouble once, and replace when it is back.
+  /// The server is away: every call fails with kUnavailable; watches report trouble once, and replace when it is back.
   void set_away(bool away);
-  /// Every call that comes blocks until unstalled, and watches deliver nothing: a server that stopped reading.
+  /// Every new call blocks until this is reset, and watches deliver nothing, as with a server that stopped reading.
   void set_stalled(bool stalled);
-  /// The server forgot where the watches were (410): each gets a new `replace`.
+  /// The server drops the resource versions of all watches (410): each watch gets a new `replace`.
   void expire_watches();
 
   [[nodiscard]] std::vector<Write> writes() const;
-  /// Waits until at least `count` writes arrived; false: not in time.
+  /// Waits until at least `count` writes arrived; false: the time limit passed first.
   [[nodiscard]] bool wait_writes(std::size_t count, std::chrono::milliseconds limit) const;
-  /// Waits until each of at least `count` watches has delivered all that happened so far.
+  /// Waits until at least `count` watches exist and each has delivered all changes so far.
   [[nodiscard]] bool wait_watches(std::size_t count, std::chrono::milliseconds limit) const;
-  /// Calls of one verb so far ("get", "list", …, "watch").
+  /// The number of calls of one verb so far ("get", "list", …, "watch").
   [[nodiscard]] std::size_t calls(const std::string& verb) const;
 
  private:
-  struct State;   // objects, as documents
+  struct State;   // the objects, as documents
   struct Viewer;  // one watch
 
   Result<std::string> write(Write call);

@@ -14,7 +14,7 @@ using nlohmann::json;
 constexpr auto kPods = "/api/v1/namespaces/a/pods";
 constexpr auto kPod = "/api/v1/namespaces/a/pods/one";
 
-TEST(FakeKubeApi, GivesIdentityAndRefusesWhatTheRealOneRefuses) {
+TEST(FakeKubeApi, SetsIdentityAndRefusesWhatTheRealServerRefuses) {
   FakeKubeApi api;
   const auto made = api.create(kPods, R"({"metadata":{"name":"one"},"spec":{}})");
   ASSERT_TRUE(made) << made.error().what;
@@ -24,21 +24,21 @@ TEST(FakeKubeApi, GivesIdentityAndRefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(api.create(kPods, *made).error().code, Code::kAlreadyExists);
   EXPECT_EQ(api.get("/api/v1/namespaces/b/pods/one").error().code, Code::kNotFound);
   ASSERT_TRUE(api.replace(kPod, *made));
-  EXPECT_EQ(api.replace(kPod, *made).error().code, Code::kAborted) << "the version is an old one now";
+  EXPECT_EQ(api.replace(kPod, *made).error().code, Code::kAborted) << "the version is old now";
   EXPECT_EQ(api.patch(kPod, KubePatch::kMerge, R"({"metadata":{"uid":"other"}})").error().code, Code::kAborted);
   EXPECT_EQ(api.remove(kPod, R"({"preconditions":{"uid":"other"}})").error().code, Code::kAborted);
   EXPECT_TRUE(api.remove(kPod));
   EXPECT_EQ(api.remove(kPod).error().code, Code::kNotFound);
 }
 
-TEST(FakeKubeApi, PatchesAndSubresources) {
+TEST(FakeKubeApi, AppliesPatchesAndSubresources) {
   FakeKubeApi api;
   api.put(kPod, R"({"metadata":{"labels":{"x":"1"}},"spec":{},"status":{"phase":"Pending"}})");
   ASSERT_TRUE(api.patch(kPod, KubePatch::kMerge,
                         R"({"metadata":{"labels":{"x":null,"y":"2"}},"status":{"phase":"?"}})"));
   auto object = json::parse(*api.object(kPod));
   EXPECT_EQ(object["metadata"]["labels"], json({{"y", "2"}}));
-  EXPECT_EQ(object["status"]["phase"], "Pending") << "the object does not write its status";
+  EXPECT_EQ(object["status"]["phase"], "Pending") << "a write of the object does not change its status";
   ASSERT_TRUE(api.patch(kPod + std::string("/status"), KubePatch::kMerge, R"({"status":{"phase":"Running"}})"));
   EXPECT_EQ(json::parse(*api.object(kPod))["status"]["phase"], "Running");
   EXPECT_EQ(api.patch(kPod, KubePatch::kJson, R"([{"op":"test","path":"/metadata/labels/y","value":"3"}])")
@@ -80,11 +80,11 @@ TEST(FakeKubeApi, SelectsInEveryNamespace) {
   EXPECT_EQ(api.list(kPods, {{"labelSelector", "app=y"}})->size(), 0U);
 }
 
-TEST(FakeKubeApi, FailuresOnDemand) {
+TEST(FakeKubeApi, InjectsFailures) {
   FakeKubeApi api;
   api.fail_next({"create", "pods", Code::kDeadlineExceeded, true, 1});
   EXPECT_EQ(api.create(kPods, R"({"metadata":{"name":"one"}})").error().code, Code::kDeadlineExceeded);
-  EXPECT_TRUE(api.object(kPod)) << "an unknown outcome that took place";
+  EXPECT_TRUE(api.object(kPod)) << "the outcome was unknown, but the write was done";
   api.fail_next({"", "", Code::kResourceExhausted, false, 2});
   EXPECT_EQ(api.get(kPod).error().code, Code::kResourceExhausted);
   EXPECT_EQ(api.remove(kPod).error().code, Code::kResourceExhausted);
@@ -103,7 +103,7 @@ TEST(FakeKubeApi, FailuresOnDemand) {
   EXPECT_FALSE(writes[1].done);
 }
 
-TEST(FakeKubeApi, WatchesReplaceThenChange) {
+TEST(FakeKubeApi, AWatchReplacesThenReportsChanges) {
   FakeKubeApi api;
   api.put(kPod, R"({"spec":{"nodeName":"n1"}})");
   std::vector<std::string> seen;

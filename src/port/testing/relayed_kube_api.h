@@ -7,7 +7,7 @@
 
 namespace carve::testing {
 
-/// Every call goes on to another one; a test changes those of which it is about.
+/// Forwards every call to another KubeApi; a test overrides the calls that it is about.
 class RelayedKubeApi : public KubeApi {
  public:
   explicit RelayedKubeApi(KubeApi& api) : api_(api) {}

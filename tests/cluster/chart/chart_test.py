@@ -1,4 +1,4 @@
-"""deploy/chart: the plain bundle, changed by values and by nothing else."""
+"""deploy/chart renders the plain bundle, changed only by values."""
 import copy
 import hashlib
 import json
@@ -13,11 +13,11 @@ from ring import binaries, paths  # noqa: E402
 
 DEPLOY = paths.REPOSITORY / "deploy"
 KUBERNETES = "v1.36.3"
-NEEDED = ("scheduler.image=IMAGE",)     # the one value without a default; in the bundle it is to be filled in, too
+NEEDED = ("scheduler.image=IMAGE",)     # the only value without a default; users fill it in in the bundle, too
 
 
 def ring_helm(*words):
-    """What it prints as JSON; AssertionError with its words when it refuses."""
+    """The program's output as JSON; AssertionError with its error text when it fails."""
     done = subprocess.run([binaries.find()["ring-helm"], *map(str, words)], text=True, capture_output=True, check=False)
     if done.returncode != 0:
         raise AssertionError(done.stderr.strip())
@@ -25,13 +25,13 @@ def ring_helm(*words):
 
 
 def by_name(objects) -> dict:
-    """(kind, namespace, name) -> object; of two of one name the later one, as `kubectl apply` leaves it."""
+    """(kind, namespace, name) -> object; of two with the same name the later one, as after `kubectl apply`."""
     return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
             for one in objects if "name" in one.get("metadata", {})}
 
 
 def plain(*folders) -> dict:
-    """The objects that these folders and files of deploy/ come to, applied in this order."""
+    """The objects that result when these folders and files of deploy/ are applied in this order."""
     found = {}
     for folder in folders:
         path = DEPLOY / folder
@@ -44,13 +44,13 @@ def chart(*values) -> dict:
     rendered = ring_helm("template", DEPLOY / "chart", KUBERNETES, *values)
     found = by_name(rendered)
     assert len(found) == len(rendered), "an object is rendered twice"
-    for (kind, space, name), scheduler in found.items():      # in all that follows as the bundle has it
+    for (kind, space, name), scheduler in found.items():      # the rest of the test sees it as in the bundle
         if (kind, name) != ("Deployment", "carve-scheduler"):
             continue
         meta = scheduler["spec"]["template"]["metadata"]
         text = found["ConfigMap", space, name]["data"]["scheduler.yaml"]
-        said = meta["annotations"].pop("elasticgpu.io/configuration")
-        assert said == hashlib.sha256(text.encode()).hexdigest(), "kube-scheduler starts anew by another text, and no other"
+        checksum = meta["annotations"].pop("elasticgpu.io/configuration")
+        assert checksum == hashlib.sha256(text.encode()).hexdigest(), "kube-scheduler must restart only for another text"
         if not meta["annotations"]:
             del meta["annotations"]
     return found
@@ -64,7 +64,7 @@ class Chart(unittest.TestCase):
     maxDiff = 4000
 
     def assert_only(self, values, change):
-        """With these values the chart is the default one after `change(objects)`."""
+        """Asserts that with these values the chart is the default one after `change(objects)`."""
         expected = copy.deepcopy(chart(*NEEDED))
         change(expected)
         self.assertEqual(chart(*NEEDED, *values), expected)
@@ -74,14 +74,14 @@ class Chart(unittest.TestCase):
             chart(*values)
         return str(error.exception)
 
-    def test_with_default_values_it_is_the_plain_bundle(self):
+    def test_with_default_values_the_chart_is_the_plain_bundle(self):
         expected, made = plain(*BUNDLE), chart(*NEEDED)
         self.assertGreater(len(expected), 30)
         self.assertEqual(sorted(made), sorted(expected))
         for key, one in expected.items():
             self.assertEqual(made[key], one, key)
 
-    def test_the_default_scheduler_instead_of_an_own_one(self):
+    def test_scheduler_mode_default_renders_the_files_for_the_default_scheduler(self):
         expected = plain("control/cluster.yaml", "crds", ".", "control", "control/scheduler/default")
         settings = expected["ConfigMap", "carve-system", "carve-cluster"]["data"]
         settings["cluster.conf"] = settings["cluster.conf"].replace("scheduler.name = carve-scheduler",
@@ -90,9 +90,9 @@ class Chart(unittest.TestCase):
         self.assertIn(("DaemonSet", "carve-system", "carve-scheduler-files"), expected)
         self.assertNotIn(("Deployment", "carve-system", "carve-scheduler"), expected)
 
-    def test_both_schedulers_are_told_the_same(self):
-        """But for the address and the files: the default one is a static pod on the host. And it may have other
-        extenders, so it asks twice (filter, prioritize)."""
+    def test_both_schedulers_get_the_same_configuration(self):
+        """Except for the address and the files: the default one is a static pod on the host. And it may have other
+        extenders, so it calls twice (filter, prioritize)."""
         own = plain("control/scheduler/scheduler.yaml")["ConfigMap", "carve-system", "carve-scheduler"]["data"]
         default, = ring_helm("objects", DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml")
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -105,7 +105,7 @@ class Chart(unittest.TestCase):
                          ["filter", "prioritize", 1000])
         for extender in (one, other):
             extender.pop("urlPrefix")
-            self.assertEqual(extender["tlsConfig"].pop("serverName"), "carve-control", "or it is HTTP/1.1")
+            self.assertEqual(extender["tlsConfig"].pop("serverName"), "carve-control", "otherwise it uses HTTP/1.1")
             extender["tlsConfig"] = {key: Path(path).name for key, path in extender["tlsConfig"].items()}
         self.assertEqual(one, other)
         self.assertEqual(one["managedResources"], [{"name": "elasticgpu.io/slot"}])
@@ -115,10 +115,10 @@ class Chart(unittest.TestCase):
         for key in ("podInitialBackoffSeconds", "podMaxBackoffSeconds"):
             self.assertEqual(own[key], default[key])
 
-    def test_without_control_it_is_deploy_alone(self):
+    def test_without_control_the_chart_is_deploy_alone(self):
         self.assertEqual(chart("control.enabled=false"), plain("crds", "."))
 
-    def test_lines_of_cluster_conf(self):
+    def test_values_change_lines_of_cluster_conf(self):
         for value, old, new in (
                 ("doors=dra\\,slots", "doors = slots", "doors = dra,slots"),
                 ("doors=dra\\,slots\\,shared", "doors = slots", "doors = dra,slots,shared"),
@@ -134,7 +134,7 @@ class Chart(unittest.TestCase):
                     settings["cluster.conf"] = settings["cluster.conf"].replace(old + "\n", new + "\n")
                 self.assert_only([value], change)
 
-    def test_replicas_and_images(self):
+    def test_values_change_replicas_and_images(self):
         def change(objects):
             objects["Deployment", "carve-system", "carve-control"]["spec"]["replicas"] = 3
             objects["Deployment", "carve-system", "carve-scheduler"]["spec"]["replicas"] = 1
@@ -147,15 +147,15 @@ class Chart(unittest.TestCase):
         self.assert_only(["control.replicas=3", "scheduler.replicas=1", "image=local.test:5000/carve:7",
                           "imagePullPolicy=Never", "imagePullSecrets={a,b}"], change)
 
-    def test_how_many_nodes_kube_scheduler_tries(self):
+    def test_a_value_sets_the_percentage_of_nodes_to_score(self):
         def change(objects):
             data = objects["ConfigMap", "carve-system", "carve-scheduler"]["data"]
             data["scheduler.yaml"] = data["scheduler.yaml"].replace("percentageOfNodesToScore: 100",
                                                                     "percentageOfNodesToScore: 0")
         self.assert_only(["scheduler.percentageOfNodesToScore=0"], change)
 
-    def test_a_pod_of_our_image_asks_for_a_node_that_can_run_it(self):
-        """The image is for amd64 alone; clusters have other nodes, too."""
+    def test_pods_of_carves_image_select_nodes_that_can_run_it(self):
+        """The image is for amd64 only; clusters have other nodes, too."""
         ran = 0
         for objects in (chart(*NEEDED), chart("scheduler.mode=default")):
             for (kind, _, name), one in objects.items():
@@ -168,8 +168,9 @@ class Chart(unittest.TestCase):
                 ran += 1
         self.assertEqual(ran, 3 + 4, "agent, arbiter, control; and the scheduler's files")
 
-    def test_a_container_may_do_no_more_than_it_must(self):
-        """Root: who has to do with the host's own files, sockets and pages. Privileged: the agent, which opens device nodes."""
+    def test_containers_have_only_the_rights_that_they_need(self):
+        """Root: containers that use the host's own files, sockets and pages. Privileged: the agent, which opens device
+        nodes."""
         root, privileged, seen = set(), set(), 0
         for objects in (chart(*NEEDED), chart("scheduler.mode=default")):
             for (kind, _, name), one in objects.items():
@@ -181,7 +182,7 @@ class Chart(unittest.TestCase):
                         self.assertFalse(pod.get("hostNetwork", False))
                         if own.get("privileged"):
                             privileged.add(name)
-                        else:       # the words mean nothing for one that is
+                        else:       # these fields have no effect in a privileged container
                             self.assertFalse(own["allowPrivilegeEscalation"])
                             self.assertEqual(own["seccompProfile"], {"type": "RuntimeDefault"})
                             self.assertEqual(own["capabilities"]["drop"], ["ALL"])
@@ -193,13 +194,13 @@ class Chart(unittest.TestCase):
         self.assertEqual((privileged, root), ({"carve-agent"}, {"carve-agent", "carve-arbiter", "carve-scheduler-files"}))
         self.assertEqual(seen, 4 + 4, "agent, arbiter, control, scheduler; and the scheduler's files instead of it")
 
-    def test_one_replica_has_no_budget_that_would_stop_a_drain(self):
+    def test_one_replica_has_no_disruption_budget_that_would_block_a_drain(self):
         def change(objects):
             objects["Deployment", "carve-system", "carve-control"]["spec"]["replicas"] = 1
             del objects["PodDisruptionBudget", "carve-system", "carve-control"]
         self.assert_only(["control.replicas=1"], change)
 
-    def test_another_namespace_is_named_everywhere(self):
+    def test_another_namespace_is_used_everywhere(self):
         made = chart(*NEEDED, "namespace.name=gpus")
         self.assertNotIn("carve-system", json.dumps(list(made.values())))
         self.assertIn("system:serviceaccount:gpus:carve-agent", json.dumps(list(made.values())))
@@ -208,15 +209,15 @@ class Chart(unittest.TestCase):
         self.assertIn(("Namespace", "", "gpus"), made)
         self.assertNotIn(("Namespace", "", "gpus"), chart(*NEEDED, "namespace.name=gpus", "namespace.create=false"))
 
-    def test_no_object_takes_the_place_of_another_in_kube_system(self):
-        """Some objects are in kube-system whatever the chart's namespace is."""
+    def test_no_object_replaces_another_in_kube_system(self):
+        """Some objects are in kube-system regardless of the chart's namespace."""
         made, usual = chart(*NEEDED, "namespace.name=kube-system", "namespace.create=false"), chart(*NEEDED)
-        self.assertEqual(len(made), len(usual) - 1, "all but the Namespace")
+        self.assertEqual(len(made), len(usual) - 1, "all except the Namespace")
         def rules(objects):
             return sorted(json.dumps(rule) for (kind, *_), one in objects.items() if kind == "Role" for rule in one["rules"])
         self.assertEqual(rules(made), rules(usual))
 
-    def test_nvidias_name_is_served_by_slots_by_a_class_or_by_somebody_else(self):
+    def test_nvidia_com_gpu_is_served_by_slots_by_a_device_class_or_not_at_all(self):
         key = ("DeviceClass", "", "whole.gpu.elasticgpu.io")
         for value, mapped in (("slots", None), ("dra", "nvidia.com/gpu"), ("off", None)):
             with self.subTest(value):
@@ -230,12 +231,12 @@ class Chart(unittest.TestCase):
                 self.assertIn(f"dialects.nvidia = {value}\n",
                               made["ConfigMap", "carve-system", "carve-cluster"]["data"]["cluster.conf"])
 
-    def test_without_control_nvidias_name_is_the_classs_or_somebody_elses(self):
+    def test_without_control_nvidia_com_gpu_is_served_by_a_device_class_or_not_at_all(self):
         made, key = chart("control.enabled=false", "dialects.nvidia=off"), ("DeviceClass", "", "whole.gpu.elasticgpu.io")
         self.assertEqual(chart("control.enabled=false")[key]["spec"].pop("extendedResourceName"), "nvidia.com/gpu")
         self.assertNotIn("extendedResourceName", made[key]["spec"])
 
-    def test_settings_of_the_nodes(self):
+    def test_values_set_node_selectors_and_the_agents_settings(self):
         def change(objects):
             for name in ("carve-agent", "carve-arbiter"):
                 pod = objects["DaemonSet", "carve-system", name]["spec"]["template"]["spec"]
@@ -246,7 +247,7 @@ class Chart(unittest.TestCase):
         self.assert_only(["agent.nodeSelector.elasticgpu\\.io/serve=yes",
                           "agent.settings.driver-root=/run/nvidia/driver"], change)
 
-    def test_what_is_nonsense_is_refused_in_words(self):
+    def test_invalid_values_are_refused_with_a_reason(self):
         for value, words in (("control.replicas=0", "minimum: got 0, want 1"), ("control.replicas=two", "want integer"),
                              ("doors=window", "must be one of 'slots', 'dra', 'dra,slots', 'dra,slots,shared'"),
                              ("dialects.nvidia=maybe", "must be one of 'slots', 'dra', 'off'"),
@@ -260,10 +261,10 @@ class Chart(unittest.TestCase):
                              ("image=two words", "does not match pattern")):
             with self.subTest(value):
                 self.assertIn(words, self.refused(*NEEDED, value))
-        self.assertIn("scheduler.image is needed with scheduler.mode = own", self.refused())
+        self.assertIn("scheduler.image is required with scheduler.mode = own", self.refused())
         for values in (("dialects.nvidia=dra",), ("doors=dra",), ("dialects.nvidia=dra", "doors=slots")):
             with self.subTest(values):
-                self.assertIn("that door is closed", self.refused(*NEEDED, *values))
+                self.assertIn("is not among doors", self.refused(*NEEDED, *values))
         self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=dra", "doors=dra")), len(chart(*NEEDED)))
         self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=off", "doors=dra")), len(chart(*NEEDED)))
         self.assertIn("without control", self.refused("control.enabled=false", "doors=dra\\,slots"))

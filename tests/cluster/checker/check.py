@@ -12,7 +12,7 @@ _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 10 **
 
 
 def quantity(text) -> int:
-    """A Kubernetes quantity that stands for a whole number."""
+    """The value of a Kubernetes quantity that is a whole number."""
     text = str(text)
     for unit, factor in _UNITS.items():
         if text.endswith(unit):
@@ -26,7 +26,7 @@ def quantity(text) -> int:
 
 
 def devices_of(slices) -> dict:
-    """(pool, device) -> {uuid, memory, cores} of the driver's newest ResourceSlices."""
+    """(pool, device) -> {uuid, memory, cores} from the driver's newest ResourceSlices."""
     newest = {}
     for item in slices:
         if item["spec"]["driver"] == DRIVER:
@@ -68,7 +68,7 @@ def _given_by_result(result, devices):
 
 
 def _claims_of(pod, claims) -> dict:
-    """Name within the pod -> claim object."""
+    """Claim name in the pod's spec -> claim object."""
     by_name = {(c["metadata"]["namespace"], c["metadata"]["name"]): c for c in claims}
     namespace = pod["metadata"]["namespace"]
     generated = {s["name"]: s.get("resourceClaimName") for s in pod["status"].get("resourceClaimStatuses", [])}
@@ -80,7 +80,8 @@ def _claims_of(pod, claims) -> dict:
 
 
 def given_by_claims(pod, container, claims, slices):
-    """The cards that claims give one container, as a list; or the reason (text) why that cannot be said."""
+    """The cards that claims give to one container, as a list; or a text with the reason why they cannot be
+    determined."""
     devices = devices_of(slices)
     named = _claims_of(pod, claims)
     results = []
@@ -106,7 +107,7 @@ def given_by_claims(pod, container, claims, slices):
 
 
 def given_by_record(pod, container):
-    """The cards that the record on the pod gives one container."""
+    """The cards that the pod's record gives to one container."""
     text = pod["metadata"].get("annotations", {}).get(RECORD)
     if text is None:
         return []
@@ -132,7 +133,8 @@ def _seen_by(api, look):
 
 
 def _wanted_by(api, given, whole, physical):
-    """Card -> bytes that an API is to show. Of a whole card NVML shows the hardware's size, as it always does."""
+    """Card -> bytes that an API must show. For a whole card NVML shows the hardware's size, as it does without
+    Carve."""
     wanted = _sum_by_card(given)
     if api == "nvml" and physical:
         wanted.update({uuid: physical[uuid] for uuid in wanted if wanted[uuid] == whole.get(uuid) and uuid in physical})
@@ -140,7 +142,7 @@ def _wanted_by(api, given, whole, physical):
 
 
 def check_container(name, given, look, whole=None, physical=None) -> list:
-    """The differences of one container, as sentences; empty: what it sees is what it was given.
+    """The differences in one container, as sentences; empty when the container sees exactly what it was given.
 
     whole: card UUID -> bytes as published; physical: card UUID -> bytes of the hardware.
     """
@@ -156,12 +158,12 @@ def check_container(name, given, look, whole=None, physical=None) -> list:
             found.append(f"{name}: {api} shows {uuid}, which it was not given")
         for uuid in sorted(wanted.keys() & seen.keys()):
             if wanted[uuid] != seen[uuid]:
-                found.append(f"{name}: {api} shows {seen[uuid]} bytes of {uuid}; given are {wanted[uuid]}")
+                found.append(f"{name}: {api} shows {seen[uuid]} bytes of {uuid}; it was given {wanted[uuid]}")
     return found
 
 
 def check_cards(claims, slices) -> list:
-    """No card is given out beyond what it has, over all claims."""
+    """Finds cards of which claims together give more than the card has."""
     devices, used, users = devices_of(slices), {}, {}
     for claim in claims:
         for result in _results(claim):
@@ -176,23 +178,23 @@ def check_cards(claims, slices) -> list:
     for key, (memory, cores) in used.items():
         device = devices[key]
         if memory > device["memory"] or cores > device["cores"]:
-            found.append(f"{'/'.join(key)}: {memory} bytes and {cores} cores are given out of "
+            found.append(f"{'/'.join(key)}: {memory} bytes and {cores} cores are given from "
                          f"{device['memory']} and {device['cores']}")
         if not device["shared"] and users[key] > 1:
-            found.append(f"{'/'.join(key)}: given to {users[key]} although it is not shared")
+            found.append(f"{'/'.join(key)}: given to {users[key]} claims although it is not shared")
     return found
 
 
 def whole_by_records(pods) -> dict:
-    """card UUID -> bytes, of the cards that a record gives as they are."""
+    """card UUID -> bytes, of the cards that a record gives as whole cards."""
     texts = [pod["metadata"].get("annotations", {}).get(RECORD) for pod in pods]
     return {card["uuid"]: card["bytes"] for text in texts if text for part in json.loads(text)["parts"]
             if part.get("whole") for card in part["cards"]}
 
 
 def check_records(pods, physical) -> list:
-    """No card is given out beyond what it has, over all records: of each pod the larger of any init container's part
-    and the sum of the others, as the pod holds it."""
+    """Finds cards of which records together give more than the card has. A pod holds the larger of any init container's
+    part and the sum of the others."""
     used = {}
     for pod in pods:
         text = pod["metadata"].get("annotations", {}).get(RECORD)
@@ -207,14 +209,14 @@ def check_records(pods, physical) -> list:
         for uuid in init.keys() | run.keys():
             holds = tuple(map(max, init.get(uuid, (0, 0)), run.get(uuid, (0, 0))))
             used[uuid] = tuple(map(sum, zip(used.get(uuid, (0, 0)), holds)))
-    return [f"{uuid}: {memory} bytes and {cores} cores are given out of {physical.get(uuid, 0)} and 100"
+    return [f"{uuid}: {memory} bytes and {cores} cores are given from {physical.get(uuid, 0)} and 100"
             for uuid, (memory, cores) in sorted(used.items()) if memory > physical.get(uuid, 0) or cores > 100]
 
 
-# --- what the arbiter holds each slice to -------------------------------------------------------------------------
+# --- the limits that the arbiter enforces --------------------------------------------------------------------------
 
 def _classes(claim, request):
-    """(share, priority) of a request: what the class says, then what the claim says."""
+    """(share, priority) of a request: the class's configuration, then the claim's, which overrides it."""
     share, priority = "burst", "standard"
     for one in (claim["status"]["allocation"]["devices"].get("config") or []):
         names = one.get("requests") or [request]
@@ -225,7 +227,8 @@ def _classes(claim, request):
 
 
 def granted_by_claims(claims, slices) -> dict:
-    """(claim's UID, request, card) -> what the arbiter must hold it to. Whole cards have no page: nobody stands between."""
+    """(claim's UID, request, card) -> the limits that the arbiter must enforce. Whole cards have no page: their
+    processes use the driver directly."""
     devices, found = devices_of(slices), {}
     for claim in claims:
         for result in _results(claim) if claim.get("status", {}).get("reservedFor") else ():
@@ -239,7 +242,7 @@ def granted_by_claims(claims, slices) -> dict:
 
 
 def granted_by_records(pods) -> dict:
-    """The same of records: (pod's UID, container, card)."""
+    """The same from records: (pod's UID, container, card)."""
     found = {}
     for pod in pods:
         text = pod["metadata"].get("annotations", {}).get(RECORD)
@@ -252,12 +255,12 @@ def granted_by_records(pods) -> dict:
 
 
 def check_pages(granted, pages, owners) -> list:
-    """The grant pages (read_node.pages, read_node.owners) against what was given: per slice memory, compute, classes;
-    nothing missing, nothing too much."""
+    """Compares the grant pages (read_node.pages, read_node.owners) with what was given: memory, compute and classes of
+    each slice, missing pages, surplus pages."""
     said, found = {}, []
     for key, cards in pages.items():
         for page in cards:
-            said[(*owners.get(key, (f"nobody in the journal ({key})", "?")), page["uuid"])] = page
+            said[(*owners.get(key, (f"no owner in the journal ({key})", "?")), page["uuid"])] = page
     for key in sorted(granted.keys() | said.keys()):
         name = " ".join(key)
         if key not in said:
@@ -265,17 +268,17 @@ def check_pages(granted, pages, owners) -> list:
         elif key not in granted:
             found.append(f"{name}: has a grant page and was given nothing")
         else:
-            found += [f"{name}: the grant page says {what} {said[key][what]}, given is {wanted}"
+            found += [f"{name}: the grant page says {what} {said[key][what]}, given was {wanted}"
                       for what, wanted in granted[key].items() if said[key][what] != wanted]
             found += [f"{name}: the grant page is revoked"] if said[key]["revoked"] else []
     return found
 
 
 def check(pods, claims, slices, seen, by="claims", physical=None) -> list:
-    """All differences; empty: everything is as it was given. Containers without a look are named as unseen, but for
-    those of initialization, which may not have been asked to look.
+    """All differences; empty when everything is as it was given. Containers without a look are reported, except init
+    containers, which may not run `ring-look`.
 
-    physical: card UUID -> bytes of the hardware, where that is more than what is published of it.
+    physical: card UUID -> bytes of the hardware, where that is more than the published size.
     """
     whole = {device["uuid"]: device["memory"] for device in devices_of(slices).values()}
     if by == "records":

@@ -1,4 +1,4 @@
-"""The checker finds what is planted, and nothing where nothing is wrong."""
+"""check.py finds planted faults, and reports nothing when nothing is wrong."""
 import copy
 import json
 import re
@@ -53,36 +53,36 @@ class Checker(unittest.TestCase):
     def check(self):
         return check.check(self.pods, self.claims, SLICES, self.seen)
 
-    def test_nothing_where_nothing_is_wrong(self):
+    def test_reports_nothing_when_nothing_is_wrong(self):
         self.assertEqual(self.check(), [])
 
-    def test_planted_anothers_spec(self):
-        """Two containers hold each other's slices."""
+    def test_finds_swapped_slices(self):
+        """Two containers see each other's slices."""
         one, two = list(self.seen)
         self.seen[one], self.seen[two] = self.seen[two], self.seen[one]
         self.assertEqual(len(self.check()), 8)      # one missing and one too many, per API and container
 
-    def test_planted_wrong_limit(self):
+    def test_finds_a_wrong_memory_limit(self):
         self.seen[("default", "p1", "main")] = look((A, (4 << 30) + 1))
         self.assertIn("bytes of " + A, self.check()[0])
 
-    def test_planted_one_card_too_many(self):
+    def test_finds_a_card_that_was_not_given(self):
         self.seen[("default", "p1", "main")] = look((A, 4 << 30), (B, 141 << 30))
         self.assertIn("which it was not given", self.check()[0])
 
-    def test_planted_no_limit_in_one_api_only(self):
+    def test_finds_a_missing_limit_in_one_api(self):
         self.seen[("default", "p1", "main")]["nvml"]["cards"][0]["memory"] = 141 << 30
         self.assertEqual(len(self.check()), 1)
 
-    def test_planted_claim_of_another_uid(self):
+    def test_finds_a_claim_reserved_for_another_uid(self):
         self.pods[0]["metadata"]["uid"] = "u1-again"
         self.assertIn("not reserved", self.check()[0])
 
-    def test_planted_card_over_committed(self):
+    def test_finds_an_over_committed_card(self):
         self.claims += [claim("c3", "u3", A), claim("c4", "u4", A), claim("c5", "u5", A)]
         self.assertIn("120 cores", self.check()[0])
 
-    def test_planted_container_that_was_not_looked_into(self):
+    def test_finds_a_container_that_was_not_looked_into(self):
         del self.seen[("default", "p2", "main")]
         self.assertEqual(self.check(), ["default/p2/main: was not looked into"])
 
@@ -90,7 +90,7 @@ class Checker(unittest.TestCase):
         self.pods[0]["spec"]["containers"][0].pop("resources")
         self.assertEqual(len(self.check()), 2)
 
-    def test_of_a_whole_card_nvml_shows_the_hardware(self):
+    def test_nvml_shows_the_hardware_size_of_a_whole_card(self):
         self.claims[0] = claim("c1", "u1", A, memory="141Gi", cores="100")
         self.seen[("default", "p1", "main")] = look((A, 141 << 30))
         self.seen[("default", "p1", "main")]["nvml"]["cards"][0]["memory"] = 142 << 30
@@ -98,13 +98,13 @@ class Checker(unittest.TestCase):
         self.assertEqual(check.check(self.pods, self.claims, SLICES, self.seen, physical=physical), [])
         self.assertEqual(len(self.check()), 1)
 
-    def test_an_old_generation_of_a_slice_does_not_count(self):
+    def test_ignores_an_old_generation_of_a_resource_slice(self):
         stale = copy.deepcopy(SLICES[0])
         stale["spec"]["pool"]["generation"] = 1
         stale["spec"]["devices"][0]["attributes"]["uuid"]["string"] = B
         self.assertEqual(check.check(self.pods, self.claims, [stale, *SLICES], self.seen), [])
 
-    def test_records(self):
+    def test_finds_a_record_for_another_uid(self):
         record = {"v": 1, "owner": {"kind": "pod", "uid": "u1"},
                   "parts": [{"part": "main", "cards": [{"uuid": A, "bytes": 4 << 30, "compute": 30}]}]}
         pods = [pod("p1", "u1", "c1", {check.RECORD: json.dumps(record)})]
@@ -113,7 +113,7 @@ class Checker(unittest.TestCase):
         pods = [pod("p1", "u1", "c1", {check.RECORD: json.dumps(record)})]
         self.assertIn("the record is for UID another", check.check(pods, [], [], self.seen, by="records")[0])
 
-    def test_records_that_give_more_than_a_card_has(self):
+    def test_finds_records_that_give_more_than_a_card_has(self):
         def holder(uid, size, cores, **part):
             text = json.dumps({"owner": {"uid": uid}, "parts": [{"part": "main", "share": "burst", "cards": [
                 {"uuid": A, "bytes": size << 30, "compute": cores}], **part}]})
@@ -124,7 +124,7 @@ class Checker(unittest.TestCase):
         self.assertEqual(len(check.check_records([holder("u1", 8, 60), holder("u2", 8, 41)], physical)), 1)
         self.assertEqual(check.check_records([holder("u1", 8, 60), holder("u2", 8, 90, share="besteffort")], physical), [])
 
-    def test_of_a_record_with_init_containers_the_larger_half_counts(self):
+    def test_a_record_counts_the_larger_of_init_and_main_containers(self):
         parts = [{"part": "load", "init": True, "share": "burst", "cards": [{"uuid": A, "bytes": 10, "compute": 1}]},
                  {"part": "main", "share": "burst", "cards": [{"uuid": A, "bytes": 8, "compute": 90}]}]
         pods = [{"metadata": {"uid": "u", "annotations": {check.RECORD: json.dumps({"parts": parts})}}}]
@@ -149,7 +149,7 @@ def grant_page(uuid, memory, cores, share=1, priority=1, abi=read_node.PAGE_ABI)
 
 
 class Pages(unittest.TestCase):
-    """What the arbiter holds slices to, against what was given."""
+    """The limits in the arbiter's pages, against what was given."""
 
     def setUp(self):
         self.claims = [claim("c1", "u1", A), claim("c2", "u2", B, memory="8Gi", cores="70")]
@@ -174,20 +174,20 @@ class Pages(unittest.TestCase):
         return check.check_pages(check.granted_by_claims(self.claims, SLICES), read_node.pages(self.folder.name),
                                  self.owners)
 
-    def test_nothing_where_nothing_is_wrong(self):
+    def test_reports_nothing_when_nothing_is_wrong(self):
         self.assertEqual(self.found(), [])
 
-    def test_planted_compute_memory_and_classes(self):
-        for data, word in ((grant_page(A, 4 << 30, 31), "says cores 31, given is 30"),
+    def test_finds_wrong_compute_memory_and_classes(self):
+        for data, word in ((grant_page(A, 4 << 30, 31), "says cores 31, given was 30"),
                            (grant_page(A, 4 << 29, 30), f"says memory {4 << 29}"),
-                           (grant_page(A, 4 << 30, 30, share=0), "says share fixed, given is burst"),
+                           (grant_page(A, 4 << 30, 30, share=0), "says share fixed, given was burst"),
                            (grant_page(A, 4 << 30, 30, priority=2), "says priority offline")):
             self.write("s-1-1-0", data)
             found = self.found()
             self.assertEqual(len(found), 1, found)
             self.assertIn(word, found[0])
 
-    def test_planted_swapped_missing_and_one_too_many(self):
+    def test_finds_swapped_missing_and_surplus_pages(self):
         first, second = ((Path(self.folder.name) / name) for name in ("s-1-1-0", "s-1-2-0"))
         kept = first.read_bytes(), second.read_bytes()
         first.write_bytes(kept[1])
@@ -201,7 +201,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(len(self.found()), 1)
         self.assertIn("was given nothing", self.found()[0])
 
-    def test_a_whole_card_has_none_and_records_say_the_same(self):
+    def test_a_whole_card_has_no_page_and_records_give_the_same_result(self):
         self.claims[1]["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {
             "memory": "141Gi", "cores": "100"}
         (Path(self.folder.name) / "s-1-2-0").unlink()
@@ -213,12 +213,12 @@ class Pages(unittest.TestCase):
         self.assertEqual(check.check_pages(check.granted_by_records(pods), read_node.pages(self.folder.name),
                                            self.owners), [])
 
-    def test_a_page_of_another_version_is_not_read(self):
+    def test_refuses_a_page_of_another_version(self):
         self.write("s-1-1-0", grant_page(A, 4 << 30, 30, abi=read_node.PAGE_ABI + 1))
         with self.assertRaises(ValueError):
             self.found()
 
-    def test_the_offsets_are_those_of_the_header(self):
+    def test_the_offsets_are_those_of_page_h(self):
         text = (Path(__file__).resolve().parents[3] / "abi" / "page.h").read_text()
         self.assertIn(f"#define CARVE_PAGE_ABI {read_node.PAGE_ABI} ", text)
         sizes = {"std::uint64_t": 8, "std::uint32_t": 4, "std::uint16_t": 2, "std::uint8_t": 1, "char": 1, "ShareClass": 4,
@@ -229,7 +229,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(at % sizes[kind], 0, name)
             offsets[name] = (at, sizes[kind] * int(count or 1))
             at += offsets[name][1]
-        self.assertEqual(at, 256)        # all but the padding: no line was overlooked
+        self.assertEqual(at, 256)        # everything except the padding, so the pattern matched every field
         self.assertEqual({name: offsets[name] for name in read_node.PAGE}, read_node.PAGE)
 
 

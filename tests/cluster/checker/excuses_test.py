@@ -1,4 +1,4 @@
-"""excuses.py excuses what a fault explains that was in effect, and nothing else: each row in and beside its window."""
+"""excuses.py excuses only what a fault in effect explains: each row is tested inside and outside its window."""
 import unittest
 
 import excuses
@@ -24,7 +24,7 @@ def pod(status, node="n1"):
 
 
 class Rows(unittest.TestCase):
-    def test_each_row_excuses_in_its_window_and_grace(self):
+    def test_each_row_excuses_inside_its_window_and_grace(self):
         for row in excuses.TABLE:
             window = Window(row.what, row.part, "n1", BEGUN, ENDED)
             for at in (BEGUN, BEGUN + 10, ENDED, ENDED + row.grace):
@@ -36,12 +36,12 @@ class Rows(unittest.TestCase):
             for at in (BEGUN - 1, ENDED + row.grace + 1):
                 self.assertFalse(excused(failure(row.kind, at), window), (row, at))
 
-    def test_what_befalls_one_node_excuses_nothing_on_another(self):
+    def test_a_fault_on_one_node_excuses_nothing_on_another(self):
         for row in excuses.TABLE:
             window = Window(row.what, row.part, "n2", BEGUN, ENDED)
             self.assertEqual(excused(failure(row.kind, BEGUN + 1), window), row.part in ("leader", "apiserver"), row)
 
-    def test_a_fault_excuses_no_kind_that_has_no_row_for_it(self):
+    def test_a_fault_excuses_only_the_kinds_that_have_a_row(self):
         rows = {(row.kind, row.what, row.part) for row in excuses.TABLE}
         for what in ("kill", "stop"):
             for part in PARTS:
@@ -49,7 +49,7 @@ class Rows(unittest.TestCase):
                     self.assertEqual(excused(failure(kind, BEGUN + 1), Window(what, part, "n1", BEGUN, ENDED)),
                                      (kind, what, part) in rows, (kind, what, part))
 
-    def test_without_faults_nothing_is_excused_and_some_things_never_are(self):
+    def test_without_faults_nothing_is_excused_and_some_kinds_never_are(self):
         every = [Window(what, part, "n1", BEGUN, ENDED) for what in ("kill", "stop") for part in PARTS]
         for kind in KINDS:
             self.assertFalse(excused(failure(kind, BEGUN + 1)), kind)
@@ -57,23 +57,23 @@ class Rows(unittest.TestCase):
         for kind in (excuses.VANISHED, "OOMKilled", "answer 404", "StartError"):
             self.assertFalse(excused(failure(kind, BEGUN + 1), *every), kind)
 
-    def test_parts_and_whats_of_the_table_are_there(self):
+    def test_the_table_names_known_parts_faults_and_kinds(self):
         for row in excuses.TABLE:
             self.assertIn(row.part, PARTS)
             self.assertIn(row.what, ("kill", "stop"))
             self.assertIn(row.kind, KINDS)
             self.assertTrue(row.why)
 
-    def test_a_part_that_is_not_back_explains_on(self):
+    def test_a_part_that_does_not_serve_yet_still_explains(self):
         self.assertTrue(excused(failure(excuses.REFUSED, BEGUN + 999), Window("kill", "keeper", "n1", BEGUN)))
         self.assertFalse(excused(failure(excuses.REFUSED, BEGUN - 1), Window("kill", "keeper", "n1", BEGUN)))
 
-    def test_a_failure_that_lasts_is_explained_by_a_fault_within_it(self):
+    def test_a_lasting_failure_is_explained_by_a_fault_during_it(self):
         window = Window("stop", "arbiter", "n1", BEGUN, ENDED)
         self.assertTrue(excused(failure(excuses.NOT_READY, BEGUN - 5, BEGUN + 1), window))
         self.assertTrue(excused(failure(excuses.NOT_READY, BEGUN - 5, ENDED + 90), window))
 
-    def test_who_explains_is_counted_and_who_does_not_is_named(self):
+    def test_explaining_faults_are_counted_and_unexplained_failures_are_returned(self):
         windows = [Window("kill", "keeper", "n1", BEGUN, ENDED), Window("kill", "kubelet", "n1", BEGUN + 5, ENDED)]
         early, late = failure(excuses.REFUSED, BEGUN + 1), failure(excuses.REFUSED, BEGUN + 6)
         other = failure(excuses.REFUSED, BEGUN + 6, node="n2")
@@ -84,7 +84,7 @@ class Rows(unittest.TestCase):
         table = (Excuse(excuses.REFUSED, "stop", "keeper", 5, "none"),)
         self.assertEqual(excuses.judge([early], windows, table)[1], [early])
 
-    def test_the_faults_around_are_told_by_the_failure_s_clock(self):
+    def test_around_prints_faults_by_the_time_of_the_failure(self):
         windows = [Window("kill", "leader", "n1", BEGUN, ENDED), Window("stop", "agent", "n2", BEGUN + 5),
                    Window("kill", "kubelet", "n1", BEGUN - 500, BEGUN - 490)]
         self.assertEqual(excuses.around(failure("", BEGUN + 10), windows),
@@ -92,7 +92,7 @@ class Rows(unittest.TestCase):
 
 
 class Kinds(unittest.TestCase):
-    def test_ends(self):
+    def test_kinds_of_ends(self):
         unhealthy = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices a/slot"
         for reason, text, kind in (
                 ("UnexpectedAdmissionError", unhealthy, excuses.REFUSED),
@@ -104,7 +104,7 @@ class Kinds(unittest.TestCase):
                 ("Error", "139 ", "Error")):
             self.assertEqual(excuses.kind_of_end(reason, text), kind)
 
-    def test_answers(self):
+    def test_kinds_of_answers(self):
         for status, text, kind in ((None, "ConnectionResetError", excuses.NO_ANSWER), (503, "", excuses.NO_ANSWER),
                                    (500, 'failed calling webhook "pods"', excuses.NO_WEBHOOK), (404, "", "answer 404"),
                                    (422, "spec is wrong", "answer 422")):
@@ -112,24 +112,24 @@ class Kinds(unittest.TestCase):
 
 
 class Times(unittest.TestCase):
-    """A failure lies where it happened, not anywhere in the pod's life."""
+    """A failure counts at the time at which it happened, not at any time of the pod's life."""
     BEGUN = "1970-01-01T00:16:00Z"      # 960
 
-    def test_refused_at_its_event(self):
+    def test_a_refused_pod_failed_at_the_time_of_its_event(self):
         refused = pod({"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": self.BEGUN})
         events = [{"reason": "Scheduled", "firstTimestamp": self.BEGUN},
                   {"reason": "UnexpectedAdmissionError", "firstTimestamp": "1970-01-01T00:16:40Z"}]
         one = excuses.of_end(refused, "UnexpectedAdmissionError", "no healthy devices present", 1005, events)
         self.assertEqual((one.kind, one.node, one.since, one.until, one.uid), (excuses.REFUSED, "n1", 1000, 1001, "u"))
-        # The keeper was away when the pod began, and had long been back when the kubelet refused it.
+        # The keeper was killed when the pod started, and served again long before the kubelet refused the pod.
         self.assertFalse(excused(one, Window("kill", "keeper", "n1", 961, 965)))
 
-    def test_without_an_event_between_its_begin_and_when_it_was_seen(self):
+    def test_a_refused_pod_without_an_event_failed_between_its_start_and_the_check(self):
         refused = pod({"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": self.BEGUN})
         one = excuses.of_end(refused, "UnexpectedAdmissionError", "", 1005, [])
         self.assertEqual((one.since, one.until), (960, 1005))
 
-    def test_a_container_at_its_end_where_that_is_known(self):
+    def test_a_container_failed_when_it_finished_if_that_time_is_known(self):
         for finished, since, until in (("1970-01-01T00:16:30Z", 990, 991), (None, 960, 1005),
                                        ("1970-01-01T00:00:00Z", 960, 1005)):
             ended = pod({"phase": "Failed", "startTime": self.BEGUN, "containerStatuses": [
@@ -138,7 +138,7 @@ class Times(unittest.TestCase):
             one = excuses.of_end(ended, "Unknown", "255 ", 1005, [])
             self.assertEqual((one.kind, one.since, one.until), (excuses.UNKNOWN, since, until))
 
-    def test_a_pod_that_never_ran(self):
+    def test_a_bound_pod_that_never_ran_fails_after_start_within(self):
         bound = {"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.BEGUN}]}
         one = excuses.of_unstarted(pod(bound), 960 + excuses.START_WITHIN)

@@ -1,4 +1,4 @@
-"""What Prometheus' conventions say against a text of metrics, as sentences. Nothing of Carve's own writer is used.
+"""Checks a metrics text against Prometheus' conventions and reports violations as sentences. Uses no code of Carve.
 
 source  https://prometheus.io/docs/instrumenting/exposition_formats/, https://prometheus.io/docs/practices/naming/
 """
@@ -13,7 +13,7 @@ PARTS = ("_bucket", "_sum", "_count")       # of a histogram
 
 
 def labels_of(text) -> list | None:
-    """[(name, value)]; None: it cannot be read."""
+    """[(name, value)]; None when the text cannot be parsed."""
     found, at = [], 0
     while text and at < len(text):
         one = LABEL.match(text, at)
@@ -25,10 +25,10 @@ def labels_of(text) -> list | None:
 
 
 def read(text) -> tuple:
-    """({family: {"HELP": [text], "TYPE": [text]}}, [(name, [(label, value)], number)], [what is wrong])."""
+    """({family: {"HELP": [text], "TYPE": [text]}}, [(name, [(label, value)], number)], [violations])."""
     families, samples, wrong = {}, [], []
     if not text.endswith("\n"):
-        wrong.append("the last line has no end")
+        wrong.append("the last line has no line end")
     for line in filter(None, text.split("\n")):
         word = line.split(" ", 3)
         if line.startswith("#"):
@@ -45,7 +45,7 @@ def read(text) -> tuple:
 
 
 def family_of(name, families) -> str:
-    """Of a histogram's three kinds of lines the histogram."""
+    """The family of a sample name; the three kinds of lines of a histogram belong to the histogram."""
     for part in PARTS:
         whole = name.removesuffix(part)
         if whole != name and families.get(whole, {}).get("TYPE") == ["histogram"]:
@@ -54,7 +54,7 @@ def family_of(name, families) -> str:
 
 
 def check_family(name, told) -> list:
-    """One family by its name and its comments."""
+    """Checks one family's name and comments."""
     wrong = [f"{name}: {len(told[word])} lines of {word}" for word in ("HELP", "TYPE") if len(told[word]) != 1]
     kind = (told["TYPE"] or ["untyped"])[0]
     if kind not in KINDS:
@@ -67,14 +67,14 @@ def check_family(name, told) -> list:
 
 
 def check_histogram(name, samples) -> list:
-    """Each of its series has rising buckets up to +Inf, which is its count, and a sum."""
+    """Each series must have rising buckets up to +Inf, which equals its count, and a sum."""
     wrong, series = [], {}
     for sample, labels, value in samples:
         rest = tuple(sorted(one for one in labels if one[0] != "le"))
         lines = series.setdefault(rest, {part: [] for part in PARTS})
         part = sample.removeprefix(name)
         if part not in PARTS:
-            wrong.append(f"{name}: a line that is none of a histogram's")
+            wrong.append(f"{name}: a line that does not belong to a histogram")
             continue
         lines[part].append((dict(labels).get("le"), value))
     for rest, lines in series.items():
@@ -91,7 +91,7 @@ def check_histogram(name, samples) -> list:
 
 
 def check(text) -> list:
-    """All that is wrong with one scrape; empty: nothing."""
+    """All violations in one scrape; empty when there are none."""
     families, samples, wrong = read(text)
     told, seen, of = set(families), set(), {}
     for name, labels, value in samples:

@@ -1,4 +1,4 @@
-"""The checker of metrics finds what is planted, and nothing in a good text."""
+"""exposition.py finds planted faults, and reports nothing for a good text."""
 import sys
 import unittest
 from pathlib import Path
@@ -23,11 +23,11 @@ a_size_bytes 1e+09
 
 
 class Planted(unittest.TestCase):
-    def test_a_good_text(self):
+    def test_accepts_a_good_text(self):
         self.assertEqual(exposition.check(GOOD), [])
 
-    def test_each_fault(self):
-        for old, new, said in (
+    def test_finds_each_fault(self):
+        for old, new, expected in (
                 ("# HELP a_size_bytes A size.\n", "", "0 lines of HELP"),
                 ("# TYPE a_size_bytes gauge\n", "", "0 lines of TYPE"),
                 ("# TYPE a_size_bytes gauge\n", "# TYPE a_size_bytes gauge\n" * 2, "2 lines of TYPE"),
@@ -41,16 +41,16 @@ class Planted(unittest.TestCase):
                 ('{verb="x",outcome=""} 0', '{outcome="\\"ok\\"}",verb="a b, c"} 0', "twice"),
                 ('{verb="x",outcome=""}', '{verb="x}', "cannot be read"),
                 ("a_size_bytes 1e+09", "a_size_bytes many", "cannot be read"),
-                ("a_size_bytes 1e+09\n", "a_size_bytes 1e+09", "no end"),
+                ("a_size_bytes 1e+09\n", "a_size_bytes 1e+09", "no line end"),
                 ("a_size_bytes 1e+09", "b 1", "b: neither HELP nor TYPE"),
                 ('a_wait_seconds_bucket{le="+Inf"} 2\n', "", "buckets ['0.5']"),
                 ('{le="0.5"} 1', '{le="0.5"} 3', "buckets hold"),
                 ("a_wait_seconds_count 2", "a_wait_seconds_count 3", "buckets hold"),
-                ("a_wait_seconds_sum 1.5", "a_wait_seconds 1.5", "none of a histogram's"),
+                ("a_wait_seconds_sum 1.5", "a_wait_seconds 1.5", "does not belong to a histogram"),
                 ("a_wait_seconds_sum 1.5\n", "", "0 sums")):
-            with self.subTest(said, new=new):
+            with self.subTest(expected, new=new):
                 self.assertIn(old, GOOD)
-                self.assertIn(said, "; ".join(exposition.check(GOOD.replace(old, new))))
+                self.assertIn(expected, "; ".join(exposition.check(GOOD.replace(old, new))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The checker of placements finds what is planted, and nothing where nothing is wrong."""
+"""placed.py finds planted faults, and reports nothing when nothing is wrong."""
 import json
 import sys
 import unittest
@@ -32,85 +32,85 @@ class Places(unittest.TestCase):
     def found(self):
         return placed.check_places(self.pods, NODES, GPUS, WANTED)
 
-    def assert_one(self, said):
+    def assert_one(self, expected):
         self.assertEqual(len(self.found()), 1, self.found())
-        self.assertIn(said, self.found()[0])
+        self.assertIn(expected, self.found()[0])
 
-    def test_nothing_where_nothing_is_wrong(self):
+    def test_reports_nothing_when_nothing_is_wrong(self):
         self.assertEqual(self.found(), [])
 
-    def test_planted_pod_that_is_gone(self):
+    def test_finds_a_pod_that_is_gone(self):
         del self.pods[0]
         self.assert_one("whole: is gone")
 
-    def test_planted_pod_on_no_node(self):
+    def test_finds_a_pod_without_a_node(self):
         del self.pods[0]["spec"]["nodeName"]
-        self.assert_one("whole: is on None, which is no node")
+        self.assert_one("whole: is on None, which does not exist")
 
-    def test_planted_node_that_does_not_exist(self):
+    def test_finds_a_node_that_does_not_exist(self):
         self.pods[0]["spec"]["nodeName"] = "n3"
-        self.assert_one("is on n3, which is no node")
+        self.assert_one("is on n3, which does not exist")
 
-    def test_planted_pod_without_a_record(self):
+    def test_finds_a_pod_without_a_record(self):
         self.pods[0]["metadata"]["annotations"] = {}
         self.assert_one("whole: has no record")
 
-    def test_planted_card_of_another_node(self):
+    def test_finds_a_card_of_another_node(self):
         self.pods[1] = pod("part-1", "n1", ("C", 8 * GIB, 10))
         self.assert_one("part-1: is on n1 and was given C of n2")
 
-    def test_planted_card_that_does_not_exist(self):
+    def test_finds_a_card_that_does_not_exist(self):
         self.pods[1] = pod("part-1", "n1", ("D", 8 * GIB, 10))
         self.assertIn("part-1: is on n1 and was given D of no node", self.found())
 
-    def test_planted_record_of_another(self):
+    def test_finds_the_record_of_another_pod(self):
         self.pods[1]["metadata"]["uid"] = "uid-again"
         self.assert_one("part-1: its record is for UID uid-part-1")
 
-    def test_planted_wrong_amount(self):
+    def test_finds_a_wrong_amount(self):
         self.pods[1] = pod("part-1", "n1", ("B", 8 * GIB, 11))
         self.assert_one("part-1: was given")
 
-    def test_planted_card_given_twice_to_one(self):
+    def test_finds_a_card_given_twice_to_one_pod(self):
         self.pods[1] = pod("part-1", "n1", ("B", 8 * GIB, 10), ("B", 8 * GIB, 10))
         self.assertIn("part-1: was given one card twice", self.found())
 
-    def test_planted_fraction_beside_a_whole_card(self):
+    def test_finds_a_fraction_on_a_card_given_whole(self):
         self.pods[1] = pod("part-1", "n1", ("A", 8 * GIB, 10))
         self.assert_one("A: ")
 
 
 class Bindings(unittest.TestCase):
     def setUp(self):
-        # One was refused at first: that is no fault.
+        # The first bind of one pod was refused, which is no fault.
         self.bindings = [("whole", CONTROL, 409), ("part-1", CONTROL, 201), ("part-2", CONTROL, 201),
                          ("whole", CONTROL, 201)]
 
     def found(self):
         return placed.check_bindings(WANTED, self.bindings, CONTROL)
 
-    def test_nothing_where_nothing_is_wrong(self):
+    def test_reports_nothing_when_nothing_is_wrong(self):
         self.assertEqual(self.found(), [])
 
-    def test_planted_pod_that_nobody_bound(self):
+    def test_finds_a_pod_that_was_never_bound(self):
         del self.bindings[1]
-        self.assertEqual(self.found(), ["part-1: nobody bound it"])
+        self.assertEqual(self.found(), ["part-1: was never bound"])
 
-    def test_planted_pod_that_was_refused_for_good(self):
+    def test_finds_a_pod_that_was_refused_for_good(self):
         del self.bindings[3]
         self.assertEqual(self.found(), ["whole: was refused for good, the last time with 409"])
 
-    def test_planted_second_binding(self):
+    def test_finds_a_second_binding(self):
         self.bindings.append(("whole", CONTROL, 201))
         self.assertEqual(self.found(), ["whole: was bound 2 times"])
 
-    def test_planted_binding_by_another(self):
+    def test_finds_a_binding_by_another_user(self):
         self.bindings[1] = ("part-1", OTHER, 201)
         self.assertEqual(self.found(), [f"part-1: was bound by {OTHER}, not by {CONTROL}"])
 
-    def test_planted_binding_of_a_pod_that_nobody_asked_for(self):
+    def test_finds_a_binding_of_a_pod_that_was_not_to_be_bound(self):
         self.bindings.append(("stray", CONTROL, 201))
-        self.assertEqual(self.found(), [f"stray: was bound by {CONTROL}, and nobody asked for it"])
+        self.assertEqual(self.found(), [f"stray: was bound by {CONTROL}, and was not to be bound"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Reads what a node itself says: the kubelet's PodResources and its file, the agent's journal, the runtime's devices.
+"""Reads what a node itself reports: the kubelet's PodResources and its checkpoint, the agent's journal, CDI files.
 
-Everything is decoded here, from the published formats; nothing of Carve, the ring or a protobuf library takes part.
+Everything is decoded here, from the published formats, without code of Carve or the ring and without a protobuf
+library.
 """
 import base64
 import json
@@ -12,10 +13,10 @@ SLOT = "elasticgpu.io/slot"
 KIND = "carve.elasticgpu.io/slice"
 
 
-# --- protobuf and gRPC, as little as a List needs ------------------------------------------------------------------
+# --- protobuf and gRPC, only what a List call needs ----------------------------------------------------------------
 
 def fields(data):
-    """(number, value) of a message: bytes of what has a length, numbers of what has none."""
+    """(number, value) of each field of a message: bytes for length-delimited and fixed fields, numbers for varints."""
     at = 0
 
     def varint():
@@ -61,7 +62,7 @@ def _receive(connection, size):
 
 
 def unary(path, method, timeout=20):
-    """The answer's bytes of a gRPC call without arguments on a unix socket (RFC 9113, literal headers only)."""
+    """The bytes of the answer to a gRPC call without arguments on a unix socket (RFC 9113, literal headers only)."""
     headers = b""
     for name, value in ((":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "localhost"),
                         ("content-type", "application/grpc"), ("te", "trailers")):
@@ -71,7 +72,7 @@ def unary(path, method, timeout=20):
         connection.settimeout(timeout)
         connection.connect(str(path))
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
-                           _frame(4, 0, 0, struct.pack(">HI", 4, most)) +                # a window for all of it
+                           _frame(4, 0, 0, struct.pack(">HI", 4, most)) +                # a window for the whole answer
                            _frame(8, 0, 0, struct.pack(">I", most - 65535)) +
                            _frame(1, 4, 1, headers) + _frame(0, 1, 1, b"\0\0\0\0\0"))
         body = b""
@@ -90,7 +91,7 @@ def unary(path, method, timeout=20):
             if kind in (0, 1) and flags & 1:
                 break
     if len(body) < 5 or body[0] != 0 or struct.unpack(">I", body[1:5])[0] != len(body) - 5:
-        raise ConnectionError("the kubelet answered no message")
+        raise ConnectionError("the kubelet's answer is not one complete message")
     return body[5:]
 
 
@@ -127,7 +128,7 @@ def pod_resources(path):
     return slots_by_container(unary(path, "/v1.PodResourcesLister/List"))
 
 
-# --- the kubelet's file -------------------------------------------------------------------------------------------
+# --- the kubelet's checkpoint --------------------------------------------------------------------------------------
 
 def cdi_names(allocated):
     """The CDI names in the answer to Allocate."""
@@ -158,8 +159,8 @@ def _crc32c(data):
 
 
 def journal(text):
-    """What the lines add up to: (UID -> the record's text, slice id -> its note). ValueError where a line is damaged; a
-    last line without its end was never acknowledged."""
+    """Replays the lines: (UID -> the record's text, slice id -> its note). ValueError for a damaged line. A last line
+    without its end was never acknowledged and is ignored."""
     lines = text.split("\n")
     head = lines[0].split(" ")
     if head[:2] != ["carve-journal", "1"]:
@@ -197,18 +198,18 @@ PRIORITIES = ("online", "standard", "offline")
 
 
 def page(data) -> dict:
-    """What the arbiter grants, from a grant page's own bytes. ValueError where it is none, or of another version."""
+    """Decodes the bytes of a grant page. ValueError when they are no grant page or one of another version."""
     word = {name: data[at:at + size] for name, (at, size) in PAGE.items()}
     number = {name: int.from_bytes(part, "little") for name, part in word.items()}
     if word["magic"] != b"CAVG" or number["abi"] != PAGE_ABI:
-        raise ValueError(f"no grant page of ABI {PAGE_ABI}: {data[:8]!r}")
+        raise ValueError(f"not a grant page of ABI {PAGE_ABI}: {data[:8]!r}")
     return {"uuid": word["card_uuid"].split(b"\0")[0].decode(), "memory": number["memory_limit"],
             "cores": number["compute_limit"], "share": SHARES[number["share_class"]],
             "priority": PRIORITIES[number["priority_class"]], "revoked": number["revoked"] != 0}
 
 
 def pages(folder) -> dict:
-    """Slice id -> its pages, one per card: s-<boot>-<number>-<card's place>."""
+    """Slice id -> its pages, one per card, from the files s-<boot>-<number>-<index of the card>."""
     found = {}
     for path in sorted(Path(folder).glob("s-*")):
         found.setdefault(path.name.rpartition("-")[0], []).append(page(path.read_bytes()))
@@ -216,7 +217,7 @@ def pages(folder) -> dict:
 
 
 def owners(notes) -> dict:
-    """Slice id -> (UID of the pod or claim, part), by the journal's notes."""
+    """Slice id -> (UID of the pod or claim, part), from the journal's notes."""
     found = {}
     for key, note in notes.items():
         words = dict(word.partition("=")[::2] for word in note.split(" name=")[0].split(" "))
@@ -228,7 +229,7 @@ def owners(notes) -> dict:
 # --- devices for the runtime -------------------------------------------------------------------------------------
 
 def devices(folder):
-    """CDI name -> the paths of its device nodes, of the files of slices in a folder."""
+    """CDI name -> the paths of its device nodes, from the slices' CDI files in a folder."""
     found = {}
     for path in Path(folder).glob("*.json"):
         spec = json.loads(path.read_text())

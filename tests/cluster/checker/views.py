@@ -1,15 +1,15 @@
-"""Do all who say something about the cards say the same? And when all pods are gone: does nobody say anything?
+"""Do all sources report the same about the cards? And when all pods are gone: does every source report nothing?
 
-What is given out is taken from the records on the living pods alone. Each other view is held against that, in both
-directions: nothing may be missing, nothing may be too much.
+The records on the living pods alone define what is given. Each other view is compared with them, in both directions:
+nothing may be missing, nothing may be surplus.
 
 A cluster is plain data:
-    pods      Pod objects, all of them that ask for cards
+    pods      Pod objects, all that request cards
     gpus      GPU objects
     ledgers   name of a replica of control -> the JSON of its /v1/cluster
-    room      name of a replica -> node -> (would a pod fit that asks for room_of() MiB of one card, would one of 1 MiB more)
-    nodes     name of a node with a kubelet -> {resources, checkpoint, journal, notes, devices, inspect}, as read_node.py
-              has them; inspect: the JSON of `carve inspect`
+    room      name of a replica -> node -> (does a pod fit that requests room_of() MiB of one card, does one of 1 MiB
+    more) nodes     name of a node with a kubelet -> {resources, checkpoint, journal, notes, devices, inspect}, as
+    read_node.py returns them; inspect: the JSON of `carve inspect`
     physical  card -> bytes of the hardware
 """
 import json
@@ -24,7 +24,7 @@ def record_of(pod):
 
 
 def living(pod):
-    """It may hold cards: it is on a node and has not ended."""
+    """True when the pod may hold cards: it is on a node and has not ended."""
     return bool(pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ("Succeeded", "Failed")
 
 
@@ -35,13 +35,13 @@ def slices_of(record):
 
 
 def _both_ways(name, wanted, said):
-    """Sentences for what is only here or only there."""
+    """Sentences for what is only in one of the two sets."""
     return [f"{name} does not have {', '.join(map(str, one))}" for one in sorted(wanted - said)] + \
         [f"{name} has {', '.join(map(str, one))}, which no living pod's record has" for one in sorted(said - wanted)]
 
 
 def given_by_node(pods):
-    """node -> the slices of its living pods' records; and what is wrong with records as such."""
+    """Returns (node -> the slices of its living pods' records, faults of the records themselves)."""
     given, wrong = {}, []
     for pod in pods:
         if not living(pod):
@@ -56,10 +56,10 @@ def given_by_node(pods):
     return given, wrong
 
 
-# --- the API's cards, and control's -------------------------------------------------------------------------------
+# --- the GPU objects, and control's ledger -------------------------------------------------------------------------
 
 def held_by_gpus(gpus):
-    """node -> the slices that its GPU objects show."""
+    """node -> the slices in its GPU objects."""
     held = {}
     for gpu in gpus:
         for holder in gpu.get("status", {}).get("holders", []):
@@ -74,7 +74,7 @@ def check_ending(gpus):
 
 
 def check_ledger(name, ledger, pods):
-    """What a replica of control believes to be given out: each pod's own, wherever it is."""
+    """Compares the ledger of a replica of control with the records of each node's pods."""
     given, _ = given_by_node(pods)
     found, seen = [], set()
     for node in ledger["nodes"]:
@@ -90,7 +90,7 @@ def check_ledger(name, ledger, pods):
 
 
 def room_of(pods, gpus) -> dict:
-    """node -> the largest piece of one card's memory that no record has, in MiB. For pods without init containers."""
+    """node -> the largest free piece of one card's memory by the records, in MiB. For pods without init containers."""
     used, alone, room = {}, set(), {}
     for pod in pods:
         for part in (record_of(pod) or {"parts": []})["parts"] if living(pod) else ():
@@ -106,21 +106,21 @@ def room_of(pods, gpus) -> dict:
 
 
 def check_room(name, answers, room) -> list:
-    """What a replica would place is exactly what the records leave: its ledger, asked from outside."""
+    """A replica must place exactly what the records leave free. Tests its ledger from outside."""
     found = []
     for node, free in sorted(room.items()):
         fits, more = answers.get(node, (False, False))
         if free and not fits:
-            found.append(f"{name} has no room for {free} MiB on {node}, where records leave so much")
+            found.append(f"{name} has no room for {free} MiB on {node}, where records leave that free")
         if more:
-            found.append(f"{name} has room for {free + 1} MiB on {node}, where records leave {free}")
+            found.append(f"{name} has room for {free + 1} MiB on {node}, where records leave {free} free")
     return found
 
 
 # --- one node -----------------------------------------------------------------------------------------------------
 
 def check_kubelet(name, node, pods):
-    """Slots: of each container one per card, none twice; the kubelet's file says the same with the UID."""
+    """Slots: each container has one per card, no slot twice; the kubelet's checkpoint has the same, by UID."""
     found, wanted, users = [], {}, {}
     for pod in pods:
         here = (pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -137,18 +137,18 @@ def check_kubelet(name, node, pods):
         if filed != slots:
             found.append(f"{name}: the kubelet's file gives {'/'.join(key)} {filed}, PodResources {slots}")
         if len(names) != 1:
-            found.append(f"{name}: {'/'.join(key)} was answered the devices {names}")
+            found.append(f"{name}: {'/'.join(key)} got the devices {names} from Allocate")
     for key in sorted(node["resources"].keys() - wanted.keys()):
-        found.append(f"{name}: PodResources gives slots to {'/'.join(key)}, which runs by no record")
+        found.append(f"{name}: PodResources gives slots to {'/'.join(key)}, which runs without a record")
     for key, slots in node["resources"].items():
         for slot in slots:
             users.setdefault(slot, []).append("/".join(key))
-    return found + [f"{name}: {slot} is held by {' and '.join(sorted(who))}" for slot, who in sorted(users.items())
-                    if len(who) > 1]
+    return found + [f"{name}: {slot} is held by {' and '.join(sorted(holders))}" for slot, holders in sorted(users.items())
+                    if len(holders) > 1]
 
 
 def check_devices(name, node, pods, paths):
-    """Each container's device, by the name that Allocate answered, opens exactly the cards of its record."""
+    """Each container's device, by the CDI name from Allocate's answer, opens exactly the cards of its record."""
     found, used = [], set()
     for pod in pods:
         uid = pod["metadata"]["uid"]
@@ -159,24 +159,25 @@ def check_devices(name, node, pods, paths):
                 cards = sorted(paths[card["uuid"]] for card in part["cards"])
                 nodes = [path for path in node["devices"].get(device, []) if path in paths.values()]
                 if device not in node["devices"]:
-                    found.append(f"{name}: {label} was answered {device}, which is not there")
+                    found.append(f"{name}: {label} got {device} from Allocate, which does not exist")
                 elif nodes != cards:
                     found.append(f"{name}: {device} opens {nodes}; {label} was given {cards}")
                 note = node["notes"].get(device.partition("=")[2], "")
                 if f" owner=pod/{uid} part={part['part']} " not in note:
-                    found.append(f"{name}: the journal does not say that {device} is {label}'s, but: {note!r}")
+                    found.append(f"{name}: the journal does not say that {device} belongs to {label}, but: {note!r}")
     return found + [f"{name}: {device} belongs to no living container" for device in sorted(node["devices"].keys() - used)]
 
 
 def _essence(record):
-    """What of a record a node keeps: not the epoch, and the parts in the order in which their containers came."""
+    """The part of a record that a node keeps: without the epoch; its parts are in the order of container starts
+    there."""
     record = json.loads(record)
     return {**record, "epoch": 0, "parts": sorted(record["parts"], key=lambda part: part["part"])}
 
 
 def check_agent(name, node, pods):
-    """The journal's records are the pods' own but for the epoch, which the node does not keep; `carve inspect` shows the
-    same limits."""
+    """The journal's records must equal the pods' except for the epoch, which the node does not keep. `carve inspect`
+    must show the same limits."""
     wanted = {pod["metadata"]["uid"]: pod["metadata"]["annotations"][check.RECORD] for pod in pods if record_of(pod)}
     found = []
     for uid in sorted(wanted.keys() | node["journal"].keys()):
@@ -195,14 +196,14 @@ def check_agent(name, node, pods):
 
 
 def check_node(name, node, pods, paths):
-    """`pods`: the living ones of that node; `paths`: card -> its device node there."""
+    """`pods`: the living pods of that node; `paths`: card -> its device node there."""
     return check_kubelet(name, node, pods) + check_devices(name, node, pods, paths) + check_agent(name, node, pods)
 
 
 # --- all of it ----------------------------------------------------------------------------------------------------
 
 def check_all(cluster) -> list:
-    """All differences; empty: everybody says the same, and no card is over."""
+    """All differences; empty when all sources report the same and no card is over-committed."""
     pods = [pod for pod in cluster["pods"] if living(pod)]
     given, found = given_by_node(pods)
     found += check.check_records(pods, cluster["physical"])
@@ -221,7 +222,7 @@ def check_all(cluster) -> list:
 
 
 def check_nothing(cluster) -> list:
-    """After the last pod went: what is still there, wherever somebody says so."""
+    """After the last pod is gone: everything that any source still reports."""
     found = check_all({**cluster, "pods": []})
     for gpu in cluster["gpus"]:
         status = gpu.get("status", {})

@@ -1,4 +1,5 @@
-"""views.py finds what is planted in each view, and nothing where nothing is wrong; read_node.py reads what is written."""
+"""views.py finds faults planted in each view, and reports nothing when nothing is wrong; read_node.py decodes the
+formats."""
 import base64
 import copy
 import json
@@ -49,7 +50,7 @@ def ledger(held):
 
 
 def cluster():
-    """p1 holds 4 GiB of A; p2 8 GiB of A and 2 GiB of B."""
+    """p1 has 4 GiB of A; p2 has 8 GiB of A and 2 GiB of B."""
     given = {"u1": [(A, 4 * GIB, 30)], "u2": [(A, 8 * GIB, 40), (B, 2 * GIB, 10)]}
     held = {A: [("u1", 4 * GIB, 30), ("u2", 8 * GIB, 40)], B: [("u2", 2 * GIB, 10)]}
     name = read_node.KIND + "=s-1-{}"
@@ -83,23 +84,23 @@ class Views(unittest.TestCase):
             self.assertEqual(len(found), count, found)
         self.assertTrue(found)
 
-    def test_nothing_where_nothing_is_wrong(self):
+    def test_reports_nothing_when_nothing_is_wrong(self):
         self.assertEqual(views.check_all(self.cluster), [])
 
-    def test_planted_a_card_given_out_twice(self):
+    def test_finds_an_over_committed_card(self):
         more = pod("p3", "u3", [(A, 5 * GIB, 1)])
         self.cluster["pods"].append(more)
         self.finds(f"{A}: {17 * GIB} bytes")
 
-    def test_planted_a_pod_without_a_record(self):
+    def test_finds_a_pod_without_a_record(self):
         del self.cluster["pods"][0]["metadata"]["annotations"][check.RECORD]
         self.finds("p1 is on a node and has no record")
 
-    def test_planted_a_namesakes_record(self):
+    def test_finds_the_record_of_a_pod_of_the_same_name(self):
         self.cluster["pods"][0]["metadata"]["uid"] = "u9"
         self.finds("has a record for UID u1, its own is u9")
 
-    def test_planted_in_the_gpu_objects(self):
+    def test_finds_differences_in_the_gpu_objects(self):
         gone = self.cluster["gpus"][0]["status"]["holders"].pop(0)
         self.finds("the GPU objects of n1 does not have u1", count=1)
         self.cluster["gpus"][0]["status"]["holders"] += [gone, {**gone, "owner": {"uid": "u7"}}]
@@ -107,11 +108,11 @@ class Views(unittest.TestCase):
         self.cluster["gpus"][0]["status"]["holders"][-1] = {**gone, "memory": 1}
         self.finds("u1, main, " + A + ", 1, 30, which no living pod's record has", count=1)
 
-    def test_planted_something_that_still_ends(self):
+    def test_finds_a_holder_that_is_still_ending(self):
         self.cluster["gpus"][0]["status"]["holders"][0]["ending"] = True
         self.finds("u1 is still ending", count=1)
 
-    def test_planted_in_controls_ledger(self):
+    def test_finds_differences_in_the_ledger_of_control(self):
         card = self.cluster["ledgers"]["c1"]["nodes"][0]["cards"][1]
         holder = card["holders"].pop()
         self.finds("the ledger of c1, node n1, does not have u2", count=1)
@@ -124,21 +125,21 @@ class Views(unittest.TestCase):
         self.cluster["ledgers"]["c1"]["nodes"] = []
         self.finds("does not know node n1", count=1)
 
-    def test_planted_in_what_control_would_place(self):
+    def test_finds_a_replica_that_would_place_too_little_or_too_much(self):
         self.assertEqual(views.room_of(self.cluster["pods"], self.cluster["gpus"]), {"n1": 14 * 1024})
-        self.cluster["room"]["c1"]["n1"] = (False, False)           # it holds something that nobody has
+        self.cluster["room"]["c1"]["n1"] = (False, False)           # it counts something that no pod has
         self.finds(f"c1 has no room for {14 * 1024} MiB on n1", count=1)
-        self.cluster["room"]["c1"]["n1"] = (True, True)             # it would give something out twice
+        self.cluster["room"]["c1"]["n1"] = (True, True)             # it would give something twice
         self.finds(f"c1 has room for {14 * 1024 + 1} MiB on n1", count=1)
         self.cluster["room"] = {}
         self.finds("c1 has no room", count=1)
 
-    def test_of_a_card_that_somebody_has_alone_nothing_is_left(self):
+    def test_a_card_used_alone_has_no_room_left(self):
         text = self.cluster["pods"][1]["metadata"]["annotations"]
         text[check.RECORD] = text[check.RECORD].replace('"part": "main"', '"part": "main", "whole": true')
         self.assertEqual(views.room_of(self.cluster["pods"], self.cluster["gpus"]), {"n1": 0})
 
-    def test_planted_at_the_kubelet(self):
+    def test_finds_differences_at_the_kubelet(self):
         here = ("default", "p2", "main")
         self.node["resources"][here] = ["slot-2"]
         self.finds("1 slots, its record 2 cards", "the kubelet's file gives", count=2)
@@ -146,24 +147,24 @@ class Views(unittest.TestCase):
         self.node["checkpoint"][("u2", "main")] = (["slot-1", "slot-3"], self.node["checkpoint"][("u2", "main")][1])
         self.finds("slot-1 is held by default/p1/main and default/p2/main", count=1)
 
-    def test_planted_slots_of_a_pod_that_is_gone(self):
+    def test_finds_slots_of_a_pod_that_is_gone(self):
         self.node["resources"][("default", "gone", "main")] = ["slot-9"]
-        self.finds("gone/main, which runs by no record", count=1)
+        self.finds("gone/main, which runs without a record", count=1)
 
-    def test_planted_anothers_device(self):
+    def test_finds_the_devices_of_another_pod(self):
         one, two = ("u1", "main"), ("u2", "main")
         names = self.node["checkpoint"]
         names[one], names[two] = (names[one][0], names[two][1]), (names[two][0], names[one][1])
         self.finds("opens ['/dev/nvidia0', '/dev/nvidia1']; p1/main", "the journal does not say", count=4)
 
-    def test_planted_a_device_too_much_and_one_too_few(self):
+    def test_finds_a_surplus_device_and_a_missing_device(self):
         name = read_node.KIND + "=s-1-9"
         self.node["devices"][name] = ["/dev/nvidia0"]
         self.finds(f"{name} belongs to no living container", count=1)
         del self.node["devices"][name], self.node["devices"][read_node.KIND + "=s-1-1"]
-        self.finds("which is not there", count=1)
+        self.finds("which does not exist", count=1)
 
-    def test_planted_in_the_journal(self):
+    def test_finds_differences_in_the_journal(self):
         kept = self.node["journal"].pop("u1")
         self.finds("the journal has no record of pod u1", count=1)
         self.node["journal"].update(u1=kept.replace(str(4 * GIB), str(5 * GIB)))
@@ -171,20 +172,20 @@ class Views(unittest.TestCase):
         self.node["journal"].update(u1=kept, u8=kept)
         self.finds("the journal has a record of u8, which is no living pod's", count=1)
 
-    def test_the_journal_has_parts_as_their_containers_came(self):
+    def test_the_journal_may_order_parts_by_container_starts(self):
         pods = [pod("p1", "u1", [(A, 4 * GIB, 30)])]
         two = json.loads(record("u1", [(A, 4 * GIB, 30)]))
         two["parts"].append({**two["parts"][0], "part": "main-1"})
         pods[0]["metadata"]["annotations"][check.RECORD] = json.dumps(two)
         self.node["journal"] = {"u1": json.dumps({**two, "parts": two["parts"][::-1]})}
-        said = views.check_agent("n1", self.node, pods)
-        self.assertFalse([line for line in said if "journal" in line], said)
+        found = views.check_agent("n1", self.node, pods)
+        self.assertFalse([line for line in found if "journal" in line], found)
 
-    def test_planted_in_inspect(self):
+    def test_finds_differences_in_carve_inspect(self):
         self.node["inspect"]["slices"][0]["cards"][0]["limit_bytes"] += 1
         self.finds("carve inspect does not have default/p1/main", count=2)
 
-    def test_what_has_ended_or_waits_holds_nothing(self):
+    def test_an_ended_pod_and_a_waiting_pod_hold_nothing(self):
         ended = pod("p3", "u3", [(A, 16 * GIB, 100)])
         ended["status"]["phase"] = "Succeeded"
         waiting = pod("p4", "u4", [])
@@ -200,20 +201,20 @@ class Nothing(unittest.TestCase):
             "n1": {"resources": {}, "checkpoint": {}, "devices": {}, "journal": {}, "notes": {}, "left": [],
                    "inspect": {"slices": []}}}}
 
-    def test_nothing_where_nothing_is(self):
+    def test_reports_nothing_when_nothing_is_left(self):
         self.assertEqual(views.check_nothing(self.cluster), [])
 
-    def test_every_view_of_a_cluster_in_use_is_named(self):
+    def test_reports_every_view_of_a_cluster_in_use(self):
         text = "\n".join(views.check_nothing(cluster()))
         for word in ("the GPU objects of n1 has u1", "the ledger of c1", "PodResources gives slots", "belongs to no living",
                      "the journal has a record", "carve inspect has", "is held", "has free", "the journal notes"):
             self.assertIn(word, text)
 
-    def test_planted_leftovers(self):
+    def test_finds_each_leftover(self):
         for key, value, word in (("left", ["process 7 (ring-look) with a card"], "process 7"),
                                  ("notes", {"s-1-1": "keep=1"}, "the journal notes s-1-1"),
                                  ("devices", {read_node.KIND + "=s-1-1": []}, "belongs to no living container"),
-                                 ("resources", {("d", "p", "c"): ["slot-1"]}, "which runs by no record"),
+                                 ("resources", {("d", "p", "c"): ["slot-1"]}, "which runs without a record"),
                                  ("journal", {"u": record("u", [])}, "no living pod's")):
             self.setUp()
             self.cluster["nodes"]["n1"][key] = value
@@ -221,7 +222,7 @@ class Nothing(unittest.TestCase):
             self.assertEqual(len(found), 1, found)
             self.assertIn(word, found[0])
 
-    def test_planted_room_that_did_not_come_back(self):
+    def test_finds_room_that_was_not_freed(self):
         self.cluster["gpus"][0]["status"]["free"]["c"] = "99"
         self.assertIn("has free", views.check_nothing(self.cluster)[0])
 
@@ -232,8 +233,8 @@ def message(*parts):
 
 
 class Reading(unittest.TestCase):
-    def test_pod_resources_over_the_kubelets_socket(self):
-        """A server of a few frames: settings, a ping to be answered, the answer in two pieces, trailers."""
+    def test_reads_pod_resources_over_the_kubelets_socket(self):
+        """A server of a few frames: settings, a ping that needs an answer, the answer in two pieces, trailers."""
         device = [message((1, read_node.SLOT.encode()), (2, slot)) for slot in (b"slot-2", b"slot-1")]
         other = message((1, b"else.example/x"), (2, b"x-1"))
         answer = message((1, message((1, b"p"), (2, b"ns"), (3, message((1, b"main"), (2, device[0]), (2, device[1]), (2, other))),
@@ -261,7 +262,7 @@ class Reading(unittest.TestCase):
             self.assertIn(b"/v1.PodResourcesLister/List", b"".join(asked))
             self.assertIn(read_node._frame(6, 1, 0, b"12345678"), b"".join(asked))
 
-    def test_checkpoint(self):
+    def test_reads_the_checkpoint(self):
         allocated = message((1, message((1, b"k"), (2, b"v"))), (5, message((1, b"carve.elasticgpu.io/slice=s-1"))))
         text = json.dumps({"Data": {"PodDeviceEntries": [
             {"PodUID": "u", "ContainerName": "c", "ResourceName": read_node.SLOT, "DeviceIDs": {"-1": ["b", "a"]},
@@ -276,7 +277,7 @@ class Reading(unittest.TestCase):
             text += f"{read_node._crc32c(rest.encode()):08x} {rest}\n"
         return text
 
-    def test_journal(self):
+    def test_reads_the_journal(self):
         self.assertEqual(read_node._crc32c(b"123456789"), 0xe3069283)       # the published check value
         text = self.journal(f"put {record('u1', [])}\tnote s-1 a b", f"put {record('u2', [])}", "drop pod u1\tnote s-1",
                             "count device 7\tnote s-2 x")
@@ -288,7 +289,7 @@ class Reading(unittest.TestCase):
         with self.assertRaises(ValueError):
             read_node.journal("".join(lines[:2] + lines[3:]))
 
-    def test_devices(self):
+    def test_reads_cdi_files(self):
         with tempfile.TemporaryDirectory() as folder:
             spec = {"kind": read_node.KIND, "devices": [{"name": "s-1", "containerEdits": {"deviceNodes": [{"path": "/dev/b"}]}}],
                     "containerEdits": {"deviceNodes": [{"path": "/dev/a"}]}}

@@ -1,10 +1,10 @@
-// engine-probe: the placement engine, offline. Lines on stdin, in recorded order:
-//   node JSON | gpu JSON | pod JSON     the object is so from now on
+// engine-probe: the placement engine, offline. Reads lines from stdin, in recorded order:
+//   node JSON | gpu JSON | pod JSON     the object has this state from now on
 //   filter JSON                         an ExtenderArgs: prints one line,
 //   {"uid":…,"node":…,"cards":{"part":["uuid"]}};
-//                                       node "" where the pod fits nowhere; {"error":…} where the
-//                                       call is none
-// Anything else ends it with 1.
+//                                       node is "" when the pod fits nowhere; {"error":…} when the
+//                                       line is not a valid call
+// Any other line ends the program with exit status 1.
 #include <boost/json.hpp>
 #include <cstdio>
 #include <iostream>
@@ -67,7 +67,7 @@ int run() {
       const auto out = chosen ? *chosen : json::object{{"error", chosen.error().what}};
       std::printf("%s\n", json::serialize(out).c_str());
     } else {
-      std::fprintf(stderr, "engine-probe: \"%s\" is no kind of line\n", kind.substr(0, 64).c_str());
+      std::fprintf(stderr, "engine-probe: \"%s\" is not a known kind of line\n", kind.substr(0, 64).c_str());
       return 1;
     }
   }

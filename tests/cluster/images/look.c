@@ -1,13 +1,13 @@
 /* What a container sees of the GPUs, as one JSON line: through the driver API and through NVML, both opened by the
- * names that every program uses. Written from the public API facts; shares nothing with Carve or the simulator.
+ * names that every program uses. Written from the public API facts; shares no code with Carve or the simulator.
  *
- * "mapped" lists the files of the process that look like a driver: whose code stands between program and driver.
+ * "mapped" lists the files of the process that look like a driver: the code between the program and the driver.
  *
  * usage: ring-look [allocate BYTES] [try BYTES] [hold SECONDS]
- *   allocate  then cuMemAlloc of that many bytes on card 0; the result's number is in "allocated" (0: success)
- *   hold      prints the line, then sleeps, with what was allocated
- *   try       while it holds: at SIGUSR1, within a second, an allocation of that many bytes, its result's number in a
- *             line of its own: {"tried": 2}
+ *   allocate  also calls cuMemAlloc for that many bytes on card 0; the result's number is in "allocated" (0: success)
+ *   hold      prints the line, then sleeps and keeps the allocation
+ *   try       while it holds: after SIGUSR1, within a second, an allocation of that many bytes, whose result's number
+ *             is printed on a separate line: {"tried": 2}
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -107,7 +107,7 @@ static int allocate(size_t bytes) {
   return of(cuda, "cuMemAlloc_v2")(&address, bytes);
 }
 
-/* As process 1 of a container it would otherwise not hear SIGTERM. */
+/* Process 1 of a container gets no default action of SIGTERM, so it needs a handler. */
 static void end(int signal) {
   (void)signal;
   _exit(0);

@@ -1,4 +1,4 @@
-/* The container that holds a pod's namespaces: waits for its end and reaps what is left to it. */
+/* The container that holds a pod's namespaces: waits for SIGTERM and reaps orphaned processes. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
-/* What a container can get at that is not its own, as one JSON line: 0 where an attempt succeeded, its errno elsewhere.
+/* Which resources of others a container can reach, as one JSON line: 0 for an attempt that succeeded, else its errno.
  * Written from the numbers of abi/hello.h and abi/page.h; shares no code with Carve.
  *
  * usage: ring-reach paths PATH...  opens each, and connects to it as to a socket of either kind
- *        ring-reach abstract       connects to every abstract socket that /proc/net/unix shows
- *        ring-reach pages ID...    looks through every process that /proc shows for the pages of these slices: in its
- *                                  mappings and its descriptors; and tries to open what it found
+ *        ring-reach abstract       connects to every abstract socket in /proc/net/unix
+ *        ring-reach pages ID...    searches the mappings and descriptors of every process in /proc for the pages of these
+ *                                  slices, and tries to open what it finds
  *        ring-reach own            says hello on the container's own socket and tries to write the grant page it gets
  */
 #define _GNU_SOURCE
@@ -37,7 +37,7 @@ static int connected(const struct sockaddr_un* address, socklen_t length, int ty
   return done;
 }
 
-/* ENAMETOOLONG is an answer too: of a path that does not fit, only opening is tried. */
+/* ENAMETOOLONG is a valid result, too: a path that is too long for connect() is only opened. */
 static int connect_path(const char* path, int type) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) return ENAMETOOLONG;
@@ -131,7 +131,7 @@ static void pages(int count, char** ids) {
   printf("], \"processes\": %d", processes);
 }
 
-/* Hello and welcome of abi/hello.h: the descriptors of a slice's first card, grant and account. */
+/* Hello and welcome of abi/hello.h: gets the descriptors of a slice's first card, grant page and account page. */
 static int ask(int fds[2]) {
   const struct {
     uint32_t magic;

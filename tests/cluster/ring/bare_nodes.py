@@ -1,6 +1,6 @@
-"""Nodes that exist at the API server only: a Node and its GPU objects as an agent would have written them, no kubelet.
+"""Nodes that exist only at the API server: a Node and its GPU objects as an agent would write them, no kubelet.
 
-Control and the scheduler place pods there as anywhere; such a pod stays Pending, and is deleted with grace 0.
+Control and the scheduler place pods there as on any node. Such a pod stays Pending and is deleted with grace 0.
 """
 import copy
 import uuid
@@ -9,14 +9,14 @@ LABEL = "ring.test/bare"
 
 
 def make(kube, like: str, count: int, mebibytes: int | None = None) -> list:
-    """As many nodes with cards of their own, after the picture of a real one; their names. `mebibytes`: what each card
-    has, where that is to differ."""
+    """Creates nodes, each with cards of its own, as copies of the real node `like`; returns their names. `mebibytes`:
+    the memory of each card, when it differs from the original's."""
     model = kube.get("Node", like)
     cards = [gpu for gpu in kube.list("GPU", None) if gpu["spec"]["nodeName"] == like]
     names = [f"bare-{i}" for i in range(1, count + 1)]
     for name in names:
         sizes = {key: copy.deepcopy(model["status"][key]) for key in ("capacity", "allocatable")}
-        # No label of an operating system: no DaemonSet is for it.
+        # Without a label for the operating system, so that no DaemonSet selects the node.
         made = kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
             "kubernetes.io/hostname": name, LABEL: "true"}}, "spec": {}, "status": {
                 **sizes, "conditions": [{"type": "Ready", "status": "True", "reason": "Ring"}]}})
@@ -37,7 +37,8 @@ def make(kube, like: str, count: int, mebibytes: int | None = None) -> list:
 
 
 def with_card(create, kube, name: str, holders=(), gib=16) -> None:
-    """A node with one card of so much that the slot door offers, from nobody's picture: `create` makes and remembers."""
+    """Creates a node with one card of `gib` GiB, served by the device plugin. `create` creates and remembers
+    objects."""
     size = {"elasticgpu.io/gpu-memory": str(gib << 10), "elasticgpu.io/gpu-core": "100"}
     create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}})

@@ -1,4 +1,4 @@
-"""The binaries of the ring, built from the pinned Go modules into a cache that is keyed by all that goes into them."""
+"""The binaries of the ring, built from the pinned Go modules into a cache that is keyed by all inputs."""
 import fcntl
 import hashlib
 import os
@@ -13,7 +13,7 @@ from . import paths, toolchain
 
 
 class Component:
-    """One wrapper module: the packages to build in it, and how."""
+    """One wrapper module: the packages to build in it, and with which flags."""
 
     def __init__(self, module, packages, version_of, ldflags, tags=""):
         self.module = module
@@ -31,7 +31,7 @@ class Component:
         return ["-trimpath", "-ldflags", self.ldflags] + (["-tags", self.tags] if self.tags else [])
 
     def folder_of_binaries(self, go_version):
-        """Keyed by all that goes in; of Go its minor version, so that a patch of it does not cost a build."""
+        """Keyed by all inputs. Of Go's version only the minor one counts, so that a patch release costs no build."""
         digest = hashlib.sha256()
         for name in sorted(p.name for p in self.folder.iterdir()):
             digest.update(name.encode() + b"\0" + (self.folder / name).read_bytes() + b"\0")
@@ -46,7 +46,7 @@ def _kubernetes_flags(version):
 
 
 def kubernetes_module():
-    """The folder of modules/ for Kubernetes: env CARVE_RING_KUBERNETES=1.34 picks an older one."""
+    """The folder of modules/ for Kubernetes. Env CARVE_RING_KUBERNETES=1.34 selects an older one."""
     version = os.environ.get("CARVE_RING_KUBERNETES")
     name = f"kubernetes-{version}" if version else "kubernetes"
     if not (paths.MODULES / name).is_dir():
@@ -68,14 +68,14 @@ def components():
                   {name: f"k8s.io/kubernetes/cmd/{name}"
                    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")},
                   "k8s.io/kubernetes", _kubernetes_flags),
-        # Last: what it needs of Kubernetes' packages is compiled by then.
+        # Last: the Kubernetes packages that it needs are compiled by then.
         Component("helm", {"ring-helm": "."}, "helm.sh/helm/v3", lambda _: ""),
-        *_of_the_soak(),
+        *_soak_components(),
     ]
 
 
-def _of_the_soak():
-    """Helm itself takes five minutes of CPU to compile; what it renders is there without it (ring-helm)."""
+def _soak_components():
+    """Helm itself takes five minutes of CPU to compile. ring-helm renders the same objects without it."""
     if not os.environ.get("CARVE_SOAK"):
         return []
     return [Component("helm-cli", {"helm": "helm.sh/helm/v3/cmd/helm"}, "helm.sh/helm/v3",
@@ -90,11 +90,12 @@ def _environment():
 
 
 def _collector():
-    """How Go's compilers and linker collect garbage: where memory is plenty, less often (a fifth of their time)."""
+    """Settings of the garbage collector of Go's compilers and linker: less often where memory is plenty (a fifth of the
+    time goes into it)."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:") and int(line.split()[1]) > 8 << 20:  # KiB
             return {"GOGC": "400"}
-    # Two compilers and one linker within 2 GiB: the limit makes the collector work harder, no more.
+    # Two compilers and one linker within 2 GiB: the limit only makes the collector work harder.
     return {"GOMEMLIMIT": "1800MiB"}
 
 
@@ -110,7 +111,7 @@ def _build_one(go, component, name, target):
 
 
 def find() -> dict:
-    """Name -> path of every binary of the ring, or a SystemExit that says what to run."""
+    """Name -> path of every binary of the ring. SystemExit with the command to run when one is missing."""
     _, go_version = toolchain.find()
     found = {}
     for component in components():
@@ -123,16 +124,16 @@ def find() -> dict:
 
 
 def build(keep_intermediate=False) -> None:
-    """Builds what is missing (a second start goes on where the first was ended) and says how long each took.
+    """Builds what is missing (a second start continues where the first ended) and prints how long each binary took.
 
-    Go knows no limit for its build cache, so it has one of its own here (about 5 GB with the modules' sources),
-    which is deleted once everything is built. Waits while another build is at work.
+    Go does not limit its build cache. So the build uses a separate one here (about 5 GB with the modules' sources),
+    which is deleted once everything is built. Waits while another build runs.
     """
     started = time.monotonic()
     paths.cache().mkdir(parents=True, exist_ok=True)
     go, go_version = toolchain.find()
-    if not _missing(go_version):      # without the lock: another build may still be deleting what it needed
-        print("ring: all binaries are there", flush=True)
+    if not _missing(go_version):      # without the lock: another build may still be deleting its intermediate files
+        print("ring: all binaries are built", flush=True)
         return
     with open(paths.cache() / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -159,7 +160,7 @@ def _drop_intermediate():
 
 
 def _drop_superseded(go_version):
-    """Keeps the newest other build of each module (a branch away), deletes what is older."""
+    """Keeps the newest other build of each module (for another branch), deletes older ones."""
     for component in components():
         current = component.folder_of_binaries(go_version).parent
         form = re.compile(re.escape(component.module) + r"-\d+\.\d+\.\d+-[0-9a-f]{16}")

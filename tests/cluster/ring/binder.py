@@ -1,6 +1,6 @@
-"""A small binder for the slot door: decides a pod's cards, and writes record and binding in one write.
+"""A small binder for pods with slots: decides a pod's cards, and writes record and binding in one request.
 
-Pods for it name `schedulerName: ring-binder` (nobody else looks at them) or a node directly. The record is written from
+Its pods name `schedulerName: ring-binder` (which no scheduler serves) or a node directly. The record is written from
 its description, not by Carve's code.
 """
 import json
@@ -24,7 +24,7 @@ def record(uid: str, parts: dict, init=(), epoch=1) -> str:
 
 
 def bind(kube, pod, node: str, text: str | None) -> None:
-    """Binds a pod, with the record among the Binding's annotations (None: without)."""
+    """Binds a pod. The Binding's annotations carry the record (None: no record)."""
     meta = pod["metadata"]
     body = {"apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}}
@@ -35,12 +35,12 @@ def bind(kube, pod, node: str, text: str | None) -> None:
 
 
 def write_later(kube, pod, text: str) -> None:
-    """The record for a pod that has a node already (patch of its annotations)."""
+    """Writes the record of a pod that has a node already (a patch of its annotations)."""
     kube.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": {RECORD: text}}},
                pod["metadata"]["namespace"])
 
 
 def with_slots(container: dict, cards=1) -> dict:
-    """The container with the slots that the webhook will add later: one per card."""
+    """Adds to the container the slots that the webhook would add: one per card."""
     container["resources"] = {"limits": {SLOT: cards}}
     return container

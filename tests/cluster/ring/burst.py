@@ -1,7 +1,8 @@
-"""Many pods at once on nodes that are objects alone (placing.py): who bound them, how soon, and whose CPU it took.
+"""Many concurrent pods on nodes that exist only as objects (placing.py): which client bound each, how soon, at what
+CPU.
 
-When a pod was created and bound, and by whom, is taken from the API server's audit log (microseconds), CPU from /proc;
-those who create the pods are processes like the others. No client has a rate limit of its own.
+When a pod was created and bound, and by which user, comes from the API server's audit log (microseconds), CPU from
+/proc. The clients that create the pods are processes like the others. No client has a rate limit of its own.
 """
 import json
 import multiprocessing
@@ -16,15 +17,15 @@ from pathlib import Path
 from . import binder, control_plane, placing
 from .process import stop, until
 
-# Of Carve's as admission leaves them: with a slot. Admission itself is not part of this.
+# Carve's requests as admission leaves them: with a slot. Admission itself is not measured.
 ASKS = {"stock": {"nvidia.com/gpu": "1"}, "carve": {"nvidia.com/gpu": "1", binder.SLOT: "1"},
         "fraction": {"elasticgpu.io/gpu-memory": "8192", "elasticgpu.io/gpu-core": "10", binder.SLOT: "1"}}
 WORKERS, PROCESSES = 16, 4
-OTHERS = ("refused", "failed", "unknown")       # what becomes of a bind call besides "bound", as control counts them
+OTHERS = ("refused", "failed", "unknown")       # outcomes of a bind call other than "bound", as control counts them
 
 
 def in_processes(where, items, work):
-    """work(kube, item) of every item by 16 workers in 4 processes: one Python process cannot ask fast enough."""
+    """Calls work(kube, item) for every item, from 16 workers in 4 processes: one Python process is too slow."""
     def some(part):
         where.each(part, work, WORKERS // PROCESSES)
     fork = multiprocessing.get_context("fork")
@@ -38,7 +39,8 @@ def in_processes(where, items, work):
 
 
 def make_ready(where, nodes, cards):
-    """Nodes that nobody else writes to: the controller-manager and the ring's own scheduler are stopped for good."""
+    """Creates nodes to which no other client writes: stops the controller-manager and the ring's own scheduler for
+    good."""
     for name in ("scheduler", "controller-manager"):
         stop(where.ring.state, name, grace=5)
     in_processes(where, range(nodes), lambda kube, index: where.make_node(kube, index, cards))
@@ -60,13 +62,13 @@ def pod(name, asks):
 
 
 class Audit:
-    """The API server's audit log from here on."""
+    """Reads the API server's audit log from the time of construction."""
 
     def __init__(self, ring):
         self.path = ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         self.at = self.path.stat().st_size
-        self.created, self.bound = {}, {}       # pod -> when
-        self.bindings = []                      # (pod, who asked, HTTP code), those that were refused, too
+        self.created, self.bound = {}, {}       # pod -> time
+        self.bindings = []                      # (pod, user, HTTP code), refused requests included
         self.writes, self.rest = 0, ""
 
     def read(self):
@@ -95,7 +97,7 @@ class Audit:
 
 
 class Cpu:
-    """Seconds of CPU from here on, by process: (user, system)."""
+    """Seconds of CPU since construction, by process: (user, system)."""
 
     def __init__(self, pids):
         self.pids = pids
@@ -120,7 +122,7 @@ class Cpu:
 
 
 class Threads:
-    """Seconds of CPU of one process from here on, by the names of its threads; without those that ended meanwhile."""
+    """Seconds of CPU of one process since construction, by thread name; threads that have ended are missing."""
 
     def __init__(self, pid):
         self.tasks = Path(f"/proc/{pid}/task")
@@ -145,7 +147,7 @@ class Threads:
 
 
 class Counters:
-    """What control counts, from here on."""
+    """What control has counted since construction."""
     ACCEPTED = 'carve_control_connections_total{port="https",what="accepted"}'
 
     def __init__(self, where):
@@ -161,8 +163,8 @@ class Counters:
 
 
 def wait_for_quiet(ring, limit=90, most=5):
-    """Nobody writes more than Leases any more: control tells of pods by events behind their Bindings, some twenty a
-    second, and these are not the next turn's work."""
+    """Waits until no client writes more than Leases. After its Bindings control still writes events about the pods,
+    about twenty a second, and these must not count for the next turn."""
     until_ = time.monotonic() + limit
     while time.monotonic() < until_:
         audit = Audit(ring)
@@ -170,7 +172,7 @@ def wait_for_quiet(ring, limit=90, most=5):
         audit.read()
         if audit.writes <= most:
             return
-    raise TimeoutError(f"more than {most} writes a second still after {limit} s")
+    raise TimeoutError(f"still more than {most} writes a second after {limit} s")
 
 
 def resident_mib(pid):
@@ -179,7 +181,7 @@ def resident_mib(pid):
 
 
 def rates(audit):
-    """How fast they came and were bound."""
+    """How fast the pods were created and bound."""
     waits = sorted(audit.bound[name] - audit.created[name] for name in audit.bound)
     took = max(audit.bound.values()) - min(audit.created.values())
     creating = max(audit.created.values()) - min(audit.created.values())
@@ -189,10 +191,11 @@ def rates(audit):
 
 
 def cost(used, threads, pods):
-    """Milliseconds of CPU per pod: of each process, of control's threads by name, of all, in the kernel."""
+    """Milliseconds of CPU per pod: of each process, of control's threads by name, in total, in the kernel."""
     def each(seconds):
         return 1e3 * seconds / pods
-    ended = max(0, sum(used["control"]) - sum(threads.values()))    # a process is counted in ticks: it may have less
+    # processes are counted in ticks, so the difference may be negative
+    ended = max(0, sum(used["control"]) - sum(threads.values()))
     named = {**dict(sorted(threads.items())), "(ended)": ended}
     found = {}
     for name, both in used.items():
@@ -216,9 +219,10 @@ def wait_until_bound(audit, pods, limit):
 
 
 def one_turn(where, named, stock=False, percentage=None, limit=600):
-    """Pods that come all at once (`named`: name -> what it asks for), through a fresh scheduler, until all are bound:
-    (figures, the audit log). They stay. `stock`: kube-scheduler alone; else through its extender and control, which
-    binds. A conflict is a pod that control sent to a node and, at its bind, refused there."""
+    """Creates all pods at one time (`named`: name -> what it requests), with a newly started scheduler, and waits until
+    all are bound. Returns (figures, the audit log). The pods stay. `stock`: kube-scheduler alone; else with its
+    extender and control, which binds. A conflict is a pod that control sent to a node and then refused there when it
+    was to bind it."""
     wait_for_quiet(where.ring)
     where.start_scheduler(stock=stock, limits=False, percentage=percentage)
     names = {"scheduler": placing.SCHEDULER, "control": placing.CONTROL, "apiserver": "apiserver", "etcd": "etcd"}

@@ -1,6 +1,6 @@
 """Carve on a node, as processes of a build: arbiter and agent, with a token that is bound to the node.
 
-The installed form is the DaemonSets of deploy/; this one is for tests that kill and restart one process at a time.
+Users install the DaemonSets of deploy/. This form is for tests that kill and restart one process at a time.
 """
 import contextlib
 import json
@@ -27,7 +27,7 @@ AGENT_SOCKET = "/run/carve/agent.sock"
 
 
 def manifests() -> list:
-    """The files that a cluster is installed with."""
+    """The files from which a cluster is installed."""
     deploy = paths.REPOSITORY / "deploy"
     return sorted(deploy.glob("*.yaml")) + sorted(deploy.glob("crds/*.yaml"))
 
@@ -43,7 +43,7 @@ def install_objects(ring) -> None:
     until = time.monotonic() + 30
     while kube.get("ServiceAccount", ACCOUNT, NAMESPACE) is None:
         if time.monotonic() > until:
-            raise RuntimeError(f"deploy/ makes no service account {NAMESPACE}/{ACCOUNT}")
+            raise RuntimeError(f"deploy/ creates no service account {NAMESPACE}/{ACCOUNT}")
         time.sleep(0.1)
 
 
@@ -57,8 +57,8 @@ def _objects(text):
 
 
 def kept_agent(keeper: int):
-    """The agent of a keeper; None while there is none, or where this process is the agent itself."""
-    with contextlib.suppress(OSError):      # it has ended meanwhile
+    """The pid of a keeper's agent; None while there is none, or when `keeper` is itself the agent."""
+    with contextlib.suppress(OSError):      # the process has ended
         for pid in Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split():
             if b"--kept-by=" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return int(pid)
@@ -74,10 +74,10 @@ class Carve:
         self.doors = doors
         self.build = ring.build
 
-    # --- who the agent is ------------------------------------------------------------------------------------------
+    # --- the agent's identity --------------------------------------------------------------------------------------
 
     def token(self, seconds=3600, node=None) -> str:
-        """A token of the agent's account that names the node, as the kubelet would mount it into the DaemonSet's pod."""
+        """A token of the agent's account that names the node, as the kubelet mounts it into the DaemonSet's pod."""
         kube = self.ring.kube()
         name = node or self.node.name
         path = kube.path("ServiceAccount", ACCOUNT, NAMESPACE, "token")
@@ -89,7 +89,8 @@ class Carve:
         return answer["status"]["token"]
 
     def write_credentials(self, seconds=3600, server=control_plane.SERVER) -> Path:
-        """The kubeconfig of the agent, with the token in a file beside it, as in a pod. Returns the node's path of it."""
+        """Writes the agent's kubeconfig, with the token in a file next to it, as in a pod. Returns its path on the
+        node."""
         folder = self.node.folder / "agent-credentials"
         folder.mkdir(mode=0o700, exist_ok=True)
         unfinished = folder / "token.unfinished"
@@ -123,7 +124,7 @@ class Carve:
             self.wait_agent()
 
     def wait_agent(self, seconds=30) -> None:
-        """Until it serves its own socket and, with the DRA door, has published its cards."""
+        """Waits until the agent serves its own socket and, with the DRA driver, has published its cards."""
         name = f"{self.node.name}-agent"
         until_process(self.node.state, name, "the agent answers at its socket", seconds, self.answers)
         if "dra" in self.doors:
@@ -131,16 +132,17 @@ class Carve:
             until_process(self.node.state, name, "the kubelet has registered the driver", seconds, self.registered)
 
     def answers(self) -> bool:
-        """Somebody listens: the socket of one that was killed lies there until the next agent has bound its own."""
+        """True when the agent accepts connections. The socket file alone says nothing: it outlives a killed agent."""
         with socket.socket(socket.AF_UNIX) as one:
             return one.connect_ex(str(self.node.outside(AGENT_SOCKET))) == 0
 
     def forget_registration(self) -> None:
-        """What the kubelet has said so far is not what registered() is to tell: the kubelet is to be started again."""
+        """Makes registered() ignore what the kubelet's log contains so far, before the kubelet is started again."""
         self.kubelet_log = self.node.state.log(f"{self.node.name}-kubelet").stat().st_size
 
     def registered(self) -> bool:
-        """The kubelet has said, since this agent was started (or forget_registration()), that it is connected to the driver."""
+        """True when the kubelet has logged, since this agent's start (or forget_registration()), a connection to the
+        driver."""
         with open(self.node.state.log(f"{self.node.name}-kubelet"), encoding="utf-8", errors="replace") as log:
             log.seek(self.kubelet_log)
             return any(DRIVER in line and "connected=true" in line for line in log)
@@ -151,47 +153,47 @@ class Carve:
                 if item["spec"]["driver"] == DRIVER and item["spec"].get("nodeName") == self.node.name]
 
     def agent(self):
-        """The agent's process. Where slots are served it is the child of what was started, its keeper (src/app/keeper).
-        None while there is none."""
+        """The pid of the agent; None while there is none. With slots the agent is the child of the started process, its
+        keeper (src/app/keeper)."""
         started = self.node.pid("agent")
         if started is None or "slots" not in self.doors:
             return started
         return kept_agent(started)
 
     def kill_agent(self) -> None:
-        """SIGKILL for all of it, as when its container ends: the keeper, and the agent with it."""
+        """Sends SIGKILL to the keeper, and the agent ends with it, as when their container ends."""
         agent = self.agent()
         self.node.kill("agent")
         if agent is not None and not wait_gone(agent, 30):
             raise RuntimeError(f"the agent (pid {agent}) does not end with its keeper")
 
     def crash_agent(self, seconds=30) -> None:
-        """SIGKILL for the agent alone, as soon as there is one: its keeper starts another."""
+        """Sends SIGKILL to the agent only, as soon as there is one; its keeper starts another."""
         pid = until("an agent that can be killed", seconds, self.agent, every=0.01)
         os.kill(pid, signal.SIGKILL)
         if not wait_gone(pid, 30):
-            raise RuntimeError(f"the agent (pid {pid}) does not end by SIGKILL")
+            raise RuntimeError(f"the agent (pid {pid}) does not end after SIGKILL")
 
     def stop(self) -> None:
         for name in ("agent", "arbiter"):
             self.node.stop(name)
 
-    # --- what the driver and the agent say --------------------------------------------------------------------------
+    # --- what the driver and the agent report -----------------------------------------------------------------------
 
     def truth(self, *what):
-        """The simulated driver's own account of the node, by carve-simctl: what tests take as the truth."""
+        """The simulated driver's own account of the node, from carve-simctl. Tests treat it as the truth."""
         return json.loads(self.node.run([self.build / "bin" / "carve-simctl", *what]).stdout)
 
     def granted(self) -> tuple:
-        """What the arbiter holds slices to, by its pages, and whose they are, by the journal: for check.check_pages."""
+        """(the limits in the arbiter's pages, the owners of the slices in the journal), for check.check_pages."""
         journal = (self.node.folder / "var-lib/carve/journal.d/journal").read_text()
         return (read_node.pages(self.node.outside("/run/carve/arbiter/pages")),
                 read_node.owners(read_node.journal(journal)[1]))
 
     def living(self) -> list:
-        """The processes that have a card open on this node, as the simulated driver says."""
+        """The processes that have a card open on this node, according to the simulated driver."""
         return [process for process in self.truth("account")["processes"] if process["alive"]]
 
     def inspect(self):
-        """The agent's own view: what it believes, never what a test takes as the truth."""
+        """The agent's own view, which a test never treats as the truth."""
         return json.loads(self.node.run([self.build / "bin" / "carve", "inspect", "-o", "json"]).stdout)

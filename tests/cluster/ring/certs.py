@@ -1,4 +1,4 @@
-"""The ring's own certificate authority and all certificates, made with openssl in the state folder."""
+"""The ring's own certificate authority and all certificates, created with openssl in the state folder."""
 import subprocess
 import time
 from pathlib import Path
@@ -7,7 +7,7 @@ from . import network
 
 
 class Certificates:
-    """Files <name>.crt and <name>.key below a folder; `ca` signs all."""
+    """Files <name>.crt and <name>.key in a folder; `ca` signs all."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -58,8 +58,8 @@ class Certificates:
 
 
 def dated(folder: Path, name: str, subject: str, days: tuple, extensions: str, signer: str = "") -> None:
-    """<name>.crt and <name>.key in a folder, good from so many days from now to so many: `openssl x509` knows no beginning.
-    signer: whose <signer>.crt and .key sign it; without, its own."""
+    """Writes <name>.crt and <name>.key into a folder. `days`: validity as (first day, last day) relative to now;
+    `openssl x509` cannot set the first. signer: <signer>.crt and <signer>.key sign it; empty: self-signed."""
     settings, database, extension_file = folder / "openssl-ca.cnf", folder / "openssl-ca.txt", folder / f"{name}.ext"
     settings.write_text(f"[ca]\ndefault_ca = this\n[this]\ndatabase = {database}\nnew_certs_dir = {folder}\n"
                         "rand_serial = yes\ndefault_md = sha256\npolicy = any\nunique_subject = no\n"
@@ -81,7 +81,7 @@ def dated(folder: Path, name: str, subject: str, days: tuple, extensions: str, s
 
 def kubeconfig(path: Path, server: str, authority: Path, certificate: Path = None, key: Path = None,
                token: str = None) -> Path:
-    """Writes a kubeconfig that names files (so that what is renewed is seen) or holds a token."""
+    """Writes a kubeconfig that names files (so that renewed files are used) or contains a token."""
     user = f"token: {token}" if token else f"client-certificate: {certificate}\n    client-key: {key}"
     path.touch(mode=0o600)
     path.write_text(f"""apiVersion: v1

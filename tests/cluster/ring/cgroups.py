@@ -1,7 +1,7 @@
 """The ring's cgroups, on machines with cgroup v2, v1 or both.
 
-A *tracker* holds processes so that all of them, forks included, are found again; a node's *root* is the group below
-which its kubelet puts the pods.
+A *tracker* holds processes so that all of them, forks included, are found again. A node's *root* is the group below
+which its kubelet creates the pods' groups.
 """
 import os
 import signal
@@ -27,7 +27,8 @@ def mounts() -> tuple:
 
 
 class Tracker:
-    """A group of the unified hierarchy (or, without one, of v1's pids) that holds what a node's processes fork."""
+    """A group of the unified hierarchy (or, without one, of v1's pids) that holds a node's processes and their
+    children."""
 
     def __init__(self, name: str):
         v2, v1 = mounts()
@@ -43,7 +44,7 @@ class Tracker:
 
 
 def make_node_root(node: str) -> str:
-    """The cgroup root of a node's kubelet: made in every hierarchy. Returns its path as the kubelet wants it."""
+    """Creates the cgroup root of a node's kubelet in every hierarchy. Returns its path in the kubelet's form."""
     v2, v1 = mounts()
     if v2 and not v1:
         for folder in (v2, v2 / NAME, v2 / NAME / node):
@@ -52,7 +53,8 @@ def make_node_root(node: str) -> str:
                 try:
                     (folder / "cgroup.subtree_control").write_text(f"+{controller}")
                 except OSError:
-                    pass                     # not every controller can be handed on; the kubelet names what it misses
+                    # some controllers cannot be delegated; the kubelet names those that it misses
+                    pass
     for hierarchy in v1:
         parent = hierarchy
         for part in (NAME, node):
@@ -82,12 +84,12 @@ def members(group: Path) -> set:
         try:
             found |= {int(pid) for pid in (Path(folder) / "cgroup.procs").read_text().split()}
         except (FileNotFoundError, OSError):
-            pass                             # the group went away meanwhile
+            pass                             # the group has been removed
     return found
 
 
 def kill_and_remove(seconds: float = 30) -> list:
-    """Kills what is in the ring's groups and removes them. Returns what could not be removed."""
+    """Kills the processes in the ring's groups and removes the groups. Returns those that could not be removed."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         groups = all_groups()
@@ -111,17 +113,17 @@ def kill_and_remove(seconds: float = 30) -> list:
 
 
 def empty(group: Path) -> None:
-    """Removes the groups below one (whose processes are gone); the group itself stays."""
+    """Removes the groups below one (whose processes are gone). The group itself stays."""
     for folder, _, _ in os.walk(group, topdown=False):
         if Path(folder) != group:
             try:
                 os.rmdir(folder)
             except OSError:
-                pass                         # the kubelet finds and removes what is in use for a moment longer
+                pass                         # still in use for a moment; the kubelet removes it later
 
 
 def _thaw(group: Path) -> None:
-    """A frozen process cannot even be killed (v1)."""
+    """Thaws the groups, because v1 cannot kill a frozen process."""
     for state in group.rglob("freezer.state"):
         try:
             if state.read_text().strip() != "THAWED":

@@ -1,4 +1,4 @@
-"""Pods that come and go without end, in all dialects, by a seeded generator: what a cluster in use looks like."""
+"""Pods that are created and deleted without end, in all dialects, by a seeded generator: a cluster in use."""
 import http.client
 import json
 import random
@@ -10,13 +10,13 @@ from . import bare_nodes, images
 from .kube import ApiError
 from .testing import pod
 
-AWAY = (OSError, ApiError, http.client.HTTPException)     # what a client sees while something is being killed
+AWAY = (OSError, ApiError, http.client.HTTPException)     # errors of a client while a server process is being killed
 STAYS = "3600"      # seconds
-NODES = (None, None, None, "n1", "n2", "bare")            # where a pod wants to be
+NODES = (None, None, None, "n1", "n2", "bare")            # the node that a pod selects
 
 
 def limits_of(dice) -> dict:
-    """What one container asks for: a dialect, a size."""
+    """What one container requests: a dialect, a size."""
     kind = dice.choices(("native", "gpushare", "nvidia"), (5, 4, 1))[0]
     if kind == "native":
         return {"elasticgpu.io/gpu-memory": dice.randrange(1, 12) * 1024, "elasticgpu.io/gpu-core": dice.choice((5, 10, 30))}
@@ -24,7 +24,7 @@ def limits_of(dice) -> dict:
 
 
 def make(name, dice):
-    """(pod, seconds after which it is to be deleted). The short ones end by themselves before."""
+    """Returns (pod, seconds after which it is deleted). The short pods end by themselves before."""
     short = dice.random() < 0.5
     where = dice.choice(NODES)
     lives = dice.uniform(6, 30)
@@ -41,12 +41,12 @@ def make(name, dice):
 
 
 def stays(made) -> bool:
-    """Whether it lives until it is deleted."""
+    """True when the pod runs until it is deleted."""
     return made["spec"]["containers"][0]["command"][-1] == STAYS
 
 
 class Trouble(NamedTuple):
-    """A request that was not answered well."""
+    """A request without a successful answer."""
     since: float                # seconds since the epoch
     until: float
     status: int | None          # of HTTP; None: no answer
@@ -54,21 +54,23 @@ class Trouble(NamedTuple):
 
 
 class Churn:
-    """Makes and deletes pods on a thread of its own until end(). Of each that has ended, what it saw is kept in
-    `ended`; of what went wrong nothing is forgotten, and nothing judged."""
+    """Creates and deletes pods on its own thread until end(). `ended` keeps what each ended pod saw. All failures are
+    recorded, and none is judged here."""
 
     def __init__(self, kube, name, seed, living=16, every=(0.1, 0.7)):
         self.kube, self.name, self.dice = kube, name, random.Random(seed)
         self.living, self.every = living, every
-        self.until = {}             # name -> when it is to be deleted
-        self.ended = []             # (Pod object as last seen, container -> what it printed, when it was seen)
-        self.unstarted = []         # (Pod object, when), of pods that were deleted before a container of theirs had run
-        self.vanished = []          # (name, when it was missed), of pods that were there, and that nobody had deleted
-        self.lost_logs = []         # (Pod object, container, Trouble); status 200: the log had no whole line
-        self.troubles = []          # of its other requests, Trouble
+        self.until = {}             # name -> when the pod is to be deleted
+        self.ended = []             # (Pod object as last seen, container -> what it printed, when that was read)
+        # (Pod object, time) of pods that were deleted before one of their containers had run
+        self.unstarted = []
+        # (name, when it was missed) of existing pods that disappeared without a delete request
+        self.vanished = []
+        self.lost_logs = []         # (Pod object, container, Trouble); status 200: the log had no complete line
+        self.troubles = []          # Trouble of the other requests
         self.made = self.refused = 0
-        self._there = set()         # names that the API server has taken
-        self._deleted = set()       # names whose end was asked for
+        self._there = set()         # names of pods that the API server has accepted
+        self._deleted = set()       # names of pods for which a delete request was sent
         self._noted = set()         # UIDs of `ended`
         self._looked = 0.0
         self._stop = threading.Event()
@@ -79,11 +81,11 @@ class Churn:
         return self
 
     def end(self):
-        """No more: what lives goes on living. Its names."""
+        """Stops creating and deleting; the living pods go on. Returns their names."""
         self._stop.set()
         self._thread.join(120)
         if self._thread.is_alive():
-            raise AssertionError("the generator of pods hangs")
+            raise AssertionError("the pod generator hangs")
         return sorted(self.until)
 
     def _run(self):
@@ -112,10 +114,10 @@ class Churn:
             self.kube.create(made)
             self._there.add(made["metadata"]["name"])
         except ApiError as error:
-            if error.status != 409:         # 409: a request that was repeated after its connection broke
+            if error.status != 409:         # 409: the request was repeated after its connection broke
                 self.refused += 1
                 raise
-        finally:                            # it may be there although the answer was lost
+        finally:                            # the pod may exist although the answer was lost
             self.until[made["metadata"]["name"]] = time.monotonic() + lives
 
     def _expire(self):
@@ -135,7 +137,7 @@ class Churn:
         self.until.pop(name, None)
 
     def _last_look(self, found, bare):
-        """At a pod that is to be deleted: the last second may have ended it, and it may never have begun."""
+        """Records a pod that is about to be deleted: it may have ended in the last second, or never have started."""
         if found["metadata"]["name"] not in self.until or "deletionTimestamp" in found["metadata"]:
             return
         self._note_end(found)
@@ -143,13 +145,13 @@ class Churn:
             self.unstarted.append((found, time.time()))
 
     def _collect(self):
-        """Those that have ended: what they saw, why they failed; then they go."""
+        """Records pods that have ended (what they saw, why they failed) and deletes them."""
         for found in self._pods():
             if self._note_end(found):
                 self.delete(found["metadata"]["name"])
 
     def collect_the_rest(self):
-        """Those that have ended since it made the last one. They stay."""
+        """Records pods that have ended since the generator stopped. They are not deleted."""
         for found in self._pods():
             self._note_end(found)
 
@@ -158,7 +160,7 @@ class Churn:
                 if found["metadata"]["name"] in self.until]
 
     def _note_end(self, found) -> bool:
-        """Whether it has ended. One whose deletion was asked for ends as it may, in the middle of a word."""
+        """True when the pod has ended. A pod that is being deleted may end in any way, in the middle of a line too."""
         succeeded = found["status"].get("phase") == "Succeeded"
         if not succeeded and not ended_badly(found):
             return False
@@ -188,14 +190,14 @@ def trouble(begun, error) -> Trouble:
 
 
 def ended_badly(found) -> bool:
-    """It has failed, or one of its containers has: a pod goes on while another container of it lives."""
+    """True when the pod or one of its containers has failed: a pod goes on while another of its containers runs."""
     status = found["status"]
     return status.get("phase") == "Failed" or any(
         one["state"].get("terminated", {}).get("exitCode") for one in status.get("containerStatuses", []))
 
 
 def reason_of(found) -> tuple:
-    """Why a pod failed: (a word, the text for people)."""
+    """Why a pod failed: (a reason in one word, the text for people)."""
     status = found["status"]
     if status.get("reason"):
         return status["reason"], status.get("message", "")

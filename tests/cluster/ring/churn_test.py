@@ -1,4 +1,4 @@
-"""churn.py keeps what goes wrong with its pods, before an API server that is a dictionary. Needs no ring."""
+"""churn.py records what goes wrong with its pods. The API server is a dictionary here. Needs no ring."""
 import sys
 import unittest
 from pathlib import Path
@@ -36,7 +36,7 @@ class Server:
         return self.log
 
 
-class Forgets(unittest.TestCase):
+class Records(unittest.TestCase):
     def setUp(self):
         self.server = Server()
         self.churn = Churn(self.server, "c", 1)
@@ -46,37 +46,37 @@ class Forgets(unittest.TestCase):
     def ended(self):
         return [pod["metadata"]["name"] for pod, _, _ in self.churn.ended]
 
-    def test_a_pod_that_failed_or_a_container_of_it(self):
+    def test_a_failed_pod_and_a_pod_with_a_failed_container_are_recorded_as_ended(self):
         for phase, codes in (("Failed", ()), ("Running", (None, 128)), ("Pending", (128,))):
             self.setUp()
             self.server.put(self.name, phase, codes)
             self.churn._collect()
             self.assertEqual((self.ended(), self.server.pods), ([self.name], {}), (phase, codes))
 
-    def test_one_that_failed_just_before_it_was_to_go(self):
+    def test_a_pod_that_failed_just_before_its_deletion_is_recorded(self):
         self.server.put(self.name, "Failed")
         self.churn.delete(self.name)
         self.assertEqual(self.ended(), [self.name])
 
-    def test_one_that_failed_when_no_more_are_made_and_each_once(self):
+    def test_a_pod_that_failed_after_the_generator_stopped_is_recorded_once(self):
         self.server.put(self.name, "Failed")
         self.churn.collect_the_rest()
         self.churn.collect_the_rest()
         self.assertEqual((self.ended(), list(self.server.pods)), ([self.name], [self.name]))
 
-    def test_one_that_lives_or_was_told_to_go_has_not_ended_badly(self):
+    def test_a_living_pod_and_a_pod_in_deletion_have_not_ended_badly(self):
         self.server.put(self.name, "Running", (None, 0))
         self.churn._collect()
         self.server.put(self.name, "Failed", (137,), deletionTimestamp="2026-01-01T00:00:00Z")
         self.churn._collect()
         self.assertEqual(self.ended(), [])
 
-    def test_one_that_never_began_one_that_went_by_itself_and_a_lost_log(self):
+    def test_an_unstarted_pod_a_vanished_pod_and_a_lost_log_are_recorded(self):
         self.server.put(self.name, "Pending")
         self.churn.delete(self.name)
         self.assertEqual([pod["metadata"]["name"] for pod, _ in self.churn.unstarted], [self.name])
         self.churn.delete(self.name)
-        self.assertEqual(self.churn.vanished, [])       # it went because it was told to
+        self.assertEqual(self.churn.vanished, [])       # the pod is gone because of the delete request
         for log, status in (("", 200), ('{"cuda"', 200), (None, 502)):
             self.setUp()
             self.server.log = log

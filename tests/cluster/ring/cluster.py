@@ -1,4 +1,4 @@
-"""The whole ring: up, down, and the handle by which tests reach a running one. Start reading here."""
+"""The whole ring: starting it, removing it, and the handle by which tests use a running one. Start reading here."""
 import os
 import shutil
 import subprocess
@@ -47,7 +47,7 @@ class Ring:
 
     @property
     def control(self) -> Place:
-        """Where the control plane runs; and whoever wants to reach it directly."""
+        """The place of the control plane. Processes that connect to it directly run here too."""
         return Place(cgroups.Tracker("control").make(), network_of=self.state.content["network"])
 
     def kube(self, token=None, certificate="admin") -> Kube:
@@ -62,6 +62,8 @@ class Ring:
         return self.state.folder / "admin.kubeconfig"
 
     def kubectl(self, *arguments, check=True, **options):
+        # kubectl ends before a garbage collection would pay off.
+        options.setdefault("env", {**os.environ, "GOGC": "off"})
         return subprocess.run([self.binaries["kubectl"], "--kubeconfig", self.kubeconfig, *map(str, arguments)],
                               text=True, capture_output=True, check=check, **options)
 
@@ -74,13 +76,13 @@ class Ring:
         control_plane.stop_api_server(self.state)
 
     def restart_scheduler(self, settings=None, environment=None):
-        """The cluster's own kube-scheduler: as it was at first, or with these settings (a KubeSchedulerConfiguration) and
-        this environment besides."""
+        """Restarts the cluster's own kube-scheduler, with its first configuration or with `settings` (a
+        KubeSchedulerConfiguration) and additional `environment` variables."""
         stop(self.state, "scheduler", grace=15)
         control_plane.start_scheduler(self.state, self.binaries, self.certificates, self.control, settings, environment)
 
     def wait_api_server(self, seconds=60):
-        """Until it answers; fails at once when it has ended."""
+        """Waits until the API server answers; fails immediately when its process has ended."""
         until_process(self.state, "apiserver", "kube-apiserver ready", seconds, self.kube().ready)
 
     def _open_door(self):
@@ -88,13 +90,13 @@ class Ring:
         spawn(self.state, "door", [sys.executable, Path(__file__).with_name("door.py"), port_file,
                                    self.state.content["network"], network.API_SERVICE, network.API_PORT],
               Place(cgroups.Tracker("control").make()))
-        until("the door to the API server", 10, port_file.exists)
+        until("the forwarder to the API server", 10, port_file.exists)
         file = self.certificates.file
         kubeconfig(self.kubeconfig, f"https://127.0.0.1:{port_file.read_text()}", file("ca.crt"),
                    file("admin.crt"), file("admin.key"))
 
     def _first_objects(self):
-        """What a stock cluster has from its installer: the API server may talk to kubelets."""
+        """Objects that the installer of a stock cluster creates: the API server may call kubelets."""
         self.kube().apply({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
             "metadata": {"name": "ring:kubelet-clients"},
@@ -102,7 +104,7 @@ class Ring:
             "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "ring:kubelet-clients"}]})
 
     def _start_services(self):
-        """Cluster addresses and names (services.py)."""
+        """Starts service addresses and DNS (services.py)."""
         file = self.certificates.file
         spawn(self.state, "services", [sys.executable, Path(__file__).with_name("services.py"), file("ca.crt"),
                                        file("admin.crt"), file("admin.key")], self.control)
@@ -123,7 +125,7 @@ class Ring:
 
     @classmethod
     def up(cls, nodes: int, simulate: str | None, build: Path | None, say) -> "Ring":
-        """Starts everything and returns when every node is Ready. What was half made is left to `down`."""
+        """Starts everything and returns when every node is Ready. After an error `down` removes what was started."""
         found = binaries.find()
         state = State.create()
         state.content.update(binaries={name: str(path) for name, path in found.items()},
@@ -169,10 +171,10 @@ class Ring:
         return ring
 
 
-# --- taking it away ----------------------------------------------------------------------------------------------
+# --- removing it -------------------------------------------------------------------------------------------------
 
 def keep_logs(state: State) -> Path | None:
-    """Copies the logs to where they outlive the ring. Secrets (keys, tokens) are not among them."""
+    """Copies the logs to a folder that outlives the ring. They contain no secrets (keys, tokens)."""
     source, target = state.folder / "log", paths.kept_logs()
     if not source.is_dir():
         return None
@@ -186,10 +188,10 @@ def keep_logs(state: State) -> Path | None:
 
 
 def down(say=lambda _: None) -> None:
-    """Takes the ring away, whatever is left of it. Does nothing when there is none.
+    """Removes the ring, regardless of how much of it is left. Does nothing when there is none.
 
-    In order where order matters (the API server is let go of its port, containerd of its shims), then everything that
-    is still in the ring's cgroups. Nothing is found by its name.
+    Ends the processes in order where the order matters (the API server releases its port, containerd its shims), then
+    everything that is still in the ring's cgroups. Finds no process by its name.
     """
     state = State.load()
     if state is None:
@@ -202,7 +204,7 @@ def down(say=lambda _: None) -> None:
         last = [name for name in order if name.endswith(("-keeper", "-containerd")) or name == "etcd"]
         for name in reversed([name for name in order if name not in last and name != "apiserver"]):
             stop(state, name, grace=15)
-        control_plane.stop_api_server(state)      # after those that watch it: it would wait for them
+        control_plane.stop_api_server(state)      # after its watchers: it would wait for them
         say("control plane and kubelets ended")
     leftover = cgroups.kill_and_remove()
     if leftover:
@@ -214,7 +216,7 @@ def down(say=lambda _: None) -> None:
 
 
 def _unmount_below(folder: Path) -> None:
-    """The nodes' mounts went with their namespaces; what is left here would be a mistake that must not delete files."""
+    """The nodes' mounts ended with their namespaces. A mount that is left is a mistake that must not delete files."""
     for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
         point = line.split()[4].replace("\\040", " ")
         if point == str(folder) or point.startswith(f"{folder}/"):
@@ -222,7 +224,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def timer(prefix="ring"):
-    """say(what): prints what is done and how long it took since the last line."""
+    """Returns say(what), which prints what was done and how long it took since the previous line."""
     last = [time.monotonic()]
 
     def say(what):
@@ -234,4 +236,4 @@ def timer(prefix="ring"):
 
 def need_root():
     if os.geteuid() != 0:
-        raise SystemExit("ring: needs root: it makes namespaces, mounts and cgroups")
+        raise SystemExit("ring: needs root to create namespaces, mounts and cgroups")

@@ -1,4 +1,5 @@
-"""kube-apiserver, kube-controller-manager and kube-scheduler as a stock cluster runs them: TLS, RBAC, Node authorizer."""
+"""kube-apiserver, kube-controller-manager and kube-scheduler as a stock cluster runs them: TLS, RBAC, Node
+authorizer."""
 import json
 
 from . import network
@@ -8,7 +9,7 @@ from .process import spawn, stop
 SERVER = f"https://{network.API_SERVICE}:{network.API_PORT}"     # inside the ring's network
 
 
-AUDIT_LOG = "audit.log"       # every request that was answered: who, what, with which code; no bodies
+AUDIT_LOG = "audit.log"       # every request that was answered: user, object, status code; no bodies
 
 
 def _audit_policy(state):
@@ -20,7 +21,7 @@ def _audit_policy(state):
 
 
 def start_api_server(state, binaries, certificates, place, *more) -> int:
-    """`more`: flags of a server that is not the stock one."""
+    """`more`: additional flags, for a server that differs from the stock one."""
     file = certificates.file
     return spawn(state, "apiserver", [
         binaries["kube-apiserver"], "--bind-address=0.0.0.0", f"--secure-port={network.API_PORT}",
@@ -42,7 +43,7 @@ def start_api_server(state, binaries, certificates, place, *more) -> int:
 
 
 def stop_api_server(state) -> None:
-    """Asked to end it waits for its watchers for a minute; so it is ended for good after three seconds."""
+    """After SIGTERM it waits for its watchers for a minute, so SIGKILL follows after three seconds."""
     stop(state, "apiserver", grace=3)
 
 
@@ -59,12 +60,12 @@ def start_controller_manager(state, binaries, certificates, place) -> int:
         f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false",
         "--use-service-account-credentials=true", f"--root-ca-file={file('ca.crt')}",
         f"--service-account-private-key-file={file('service-account.key')}",
-        # A node of the ring that is gone is gone at once: nobody waits for five minutes in a test.
+        # A removed node is noticed after 20 s instead of the default 40 s or more, to keep the tests short.
         "--node-monitor-grace-period=20s"], place)
 
 
 def start_scheduler(state, binaries, certificates, place, settings=None, environment=None) -> int:
-    """`settings`: text of a KubeSchedulerConfiguration, with kubeadm's path of the kubeconfig in it."""
+    """`settings`: text of a KubeSchedulerConfiguration that names the kubeconfig by kubeadm's path."""
     config = _kubeconfig(state, certificates, "scheduler")
     more = []
     if settings is not None:

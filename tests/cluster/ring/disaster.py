@@ -1,4 +1,4 @@
-"""What happens to nodes: reboots, full disks, an API server that is away, processes that cannot be ended."""
+"""Disasters of nodes: reboots, full disks, an unavailable API server, processes that cannot be ended."""
 import contextlib
 import os
 import signal
@@ -12,9 +12,9 @@ from .kube import wait_for
 
 
 def reboot(node, start) -> None:
-    """As after a power cut: every process of the node is gone at once, /run and /dev are empty, another boot id.
+    """As after a power cut: all processes of the node are gone, /run and /dev are empty, the boot id is another.
 
-    `start(node)` starts what a machine starts at boot besides containerd and kubelet (driver, arbiter, agent).
+    `start(node)` starts what a machine starts at boot in addition to containerd and kubelet (driver, arbiter, agent).
     Disk contents stay: containerd's, the kubelet's and Carve's folders below /var/lib.
     """
     keeper = node.state.pid(f"{node.name}-keeper")
@@ -42,7 +42,8 @@ def reboot(node, start) -> None:
 
 @contextlib.contextmanager
 def full_disk(node, folder: str, bytes_left: int = 0):
-    """Puts a file system of its own under a folder of the node, with its content, and fills it to `bytes_left`."""
+    """Mounts a separate file system over a folder of the node, with the folder's content, and fills it to
+    `bytes_left`."""
     size = 16 << 20
     node.run(["sh", "-c", f"mkdir -p /var/lib/ring-full && mount -t tmpfs -o size={size} ring-full /var/lib/ring-full && "
               f"cp -a {folder}/. /var/lib/ring-full/ && mount --bind /var/lib/ring-full {folder}"])
@@ -58,7 +59,7 @@ def full_disk(node, folder: str, bytes_left: int = 0):
 
 @contextlib.contextmanager
 def api_server_away(ring):
-    """The API server does not answer: stopped in the middle of whatever it was doing."""
+    """The API server does not answer: SIGSTOP, in the middle of any request."""
     pid = ring.state.pid("apiserver")
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -81,12 +82,12 @@ def stopped(pid: int):
 
 @contextlib.contextmanager
 def runtime_stopped_amid(node, begin, under_way, come_right, tries=5, seconds=15):
-    """containerd stands still while the kubelet is in the middle of what `begin()` gave it; yields `under_way(begun)`, which
-    is not empty.
+    """Stops containerd while the kubelet is processing what `begin()` gave it; yields `under_way(begun)`, which is not
+    empty.
 
-    That may be little: the kubelet's own loop waits for containerd as soon as it looks for pods to clean up, every two
-    seconds, and takes no further pod until then. When that comes first it takes none; then containerd goes on, what was
-    begun has to `come_right(begun)`, and more is begun."""
+    That may be only a part: every two seconds the kubelet's loop looks for pods to clean up, waits for containerd there
+    and accepts no further pod until it answers. When this happens first, the kubelet accepts none. Then containerd goes
+    on, `come_right(begun)` is called for what was begun, and the next try begins more."""
     for _ in range(tries):
         with stopped(node.pid("containerd")):
             begun, until = begin(), time.monotonic() + seconds
@@ -96,14 +97,14 @@ def runtime_stopped_amid(node, begin, under_way, come_right, tries=5, seconds=15
                     return
                 time.sleep(0.1)
         come_right(begun)
-    raise AssertionError(f"the kubelet took nothing in {tries} tries while its runtime stood still")
+    raise AssertionError(f"the kubelet accepted nothing in {tries} tries while its runtime was stopped")
 
 
 @contextlib.contextmanager
 def unreachable(pid: int):
-    """A container's process that no signal reaches, as in uninterruptible wait: in a frozen group below the container's
-    (the runtime thaws the container's own to kill it). The test is skipped where there is no freezer of that kind: that of
-    cgroup v2 lets go whom SIGKILL is meant for."""
+    """A container's process that no signal reaches, as in an uninterruptible wait: it is in a frozen group below the
+    container's (the runtime thaws the container's own group to kill it). Skips the test where there is no v1 freezer: a
+    frozen process of cgroup v2 can be killed."""
     lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     path = next((path for _, controllers, path in lines if "freezer" in controllers.split(",")), None)
     if path is None:

@@ -1,8 +1,8 @@
-"""The door: forwards a port of the host's loopback to the API server in the ring's network namespace.
+"""Forwards a port of the host's loopback to the API server in the ring's network namespace.
 
 usage: python3 door.py PORT_FILE NETWORK_PID HOST PORT
-Listens on a free port of 127.0.0.1 (in the namespace it is started in), writes its number to PORT_FILE, then moves
-into the network namespace of NETWORK_PID and connects from there.
+Listens on a free port of 127.0.0.1 (in the namespace in which it was started), writes its number to PORT_FILE, then
+enters the network namespace of NETWORK_PID and connects from there.
 """
 import ctypes
 import os
@@ -12,7 +12,7 @@ import threading
 
 
 def copy(source, target):
-    """One direction; its end is handed on, so that a half-closed connection ends in order."""
+    """Copies one direction. Passes the end of the stream on, so that a half-closed connection ends in order."""
     try:
         while data := source.recv(1 << 16):
             target.sendall(data)
@@ -26,7 +26,7 @@ def copy(source, target):
 
 
 def join(client, server):
-    """Both directions, until both have ended."""
+    """Copies both directions until both have ended."""
     with client, server:
         back = threading.Thread(target=copy, args=(server, client), daemon=True)
         back.start()

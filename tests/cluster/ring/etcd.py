@@ -1,4 +1,4 @@
-"""etcd: the store of the API server. Without fsync: a ring does not outlive the machine."""
+"""etcd, the store of the API server. Without fsync, because a ring does not outlive the machine."""
 from .process import spawn
 
 

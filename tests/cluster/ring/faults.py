@@ -1,6 +1,6 @@
-"""What befalls a cluster: one of its processes is killed, or stops for a while and goes on. What runs in a container is
-started again by the kubelet, the others by a supervisor here, as an init system does. Each fault is written down with
-its window: from the signal until the part serves again."""
+"""Faults of a cluster: a process is killed, or is stopped for a while and continues. The kubelet restarts what runs in
+a container; a supervisor here restarts the others, as an init system does. Each fault is recorded with its window: from
+the signal until the part serves again."""
 import contextlib
 import http.client
 import os
@@ -22,14 +22,14 @@ from .testing import RingTest  # noqa: E402
 
 PARTS = ("leader", "agent", "keeper", "arbiter", "kubelet", "containerd", "apiserver")
 _DOOR = "/var/lib/kubelet/device-plugins/carve-slots.sock"
-SOCKETS = {         # where somebody listens while the part serves; the socket of one that was killed refuses
+SOCKETS = {         # where a part listens while it serves; the socket of a killed process refuses connections
     "agent": (carve.AGENT_SOCKET, _DOOR), "keeper": (carve.AGENT_SOCKET, _DOOR),
     "arbiter": ("/run/carve/arbiter/control",), "kubelet": ("/var/lib/kubelet/pod-resources/kubelet.sock",),
     "containerd": (CONTAINERD_SOCKET,)}
 
 
 def main_process(container_id: str) -> int:
-    """The process of a container whose parent is not in it."""
+    """The process of a container whose parent is not in the container."""
     members = RingTest.pids_of(container_id.partition("://")[2])
     for pid in members:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
@@ -38,7 +38,7 @@ def main_process(container_id: str) -> int:
     raise LookupError(f"no process in container {container_id}")
 
 
-def _stands_still(pid) -> bool:
+def _is_stopped(pid) -> bool:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             return stat.read().rpartition(")")[2].split()[0] == "T"
@@ -51,7 +51,7 @@ def _is_gone(pid) -> bool:
 
 
 def _listens(path) -> bool:
-    """Whether somebody takes connections there; the arbiter takes packets, the others a stream."""
+    """True when a process accepts connections there. The arbiter uses SOCK_SEQPACKET, the others SOCK_STREAM."""
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
         with socket.socket(socket.AF_UNIX, kind) as one:
             one.settimeout(1)
@@ -61,8 +61,8 @@ def _listens(path) -> bool:
 
 
 class Supervisor:
-    """An init system for kubelets, containerds and the API server of a ring: what has ended is started again, whatever
-    it ended of (a kubelet ends by itself when it finds no containerd)."""
+    """An init system for kubelets, containerds and the API server of a ring: restarts each after it has ended,
+    regardless of the reason (a kubelet ends by itself when it finds no containerd)."""
     PAUSE = 1.0
 
     def __init__(self, ring):
@@ -87,25 +87,27 @@ class Supervisor:
 
 
 class Faults:
-    """Kills and stops parts of a ring that has all of Carve. Which one of several: by the dice."""
-    STEADY = 2          # seconds for which a part has to serve: a kubelet that finds no containerd serves, and ends
-    LOOK = 0.2          # seconds between two looks whether it does
+    """Kills and stops parts of a ring with all of Carve installed. `dice` selects the node of a part."""
+    # seconds for which a part must serve: a kubelet that finds no containerd serves at first, then ends
+    STEADY = 2
+    LOOK = 0.2          # seconds between two checks of that
 
     def __init__(self, ring, dice, patience, say=print):
         self.ring, self.dice, self.patience, self.say = ring, dice, patience, say
         self.kube = ring.kube()
-        self.done = {}                      # (part, "kill" or "stop") -> how often
+        self.done = {}                      # (part, "kill" or "stop") -> count
         self.windows = []                   # of excuses.Window, in the order in which they began
-        self.cut_short = []                 # stops that did not last: somebody else ended the process, or let it go on
-        self._stops = []                    # threads that will let something go on
-        self._stopped = {}                  # pid -> (part, node's name), of those that stand still now
+        # stops that another process cut short by ending or continuing the stopped one
+        self.cut_short = []
+        self._stops = []                    # threads that will continue a stopped process
+        self._stopped = {}                  # pid -> (part, node's name) of processes that are stopped now
         self._recoveries = []               # threads that wait until a part serves again
 
     def _pod_process(self, pod) -> int:
         return main_process(pod["status"]["containerStatuses"][0]["containerID"])
 
     def find(self, part, node) -> int:
-        """The process; LookupError while there is none."""
+        """The pid of the part's process; LookupError while there is none."""
         if part == "apiserver":
             pid = self.ring.state.pid("apiserver")
         elif part in ("kubelet", "containerd"):
@@ -123,22 +125,22 @@ class Faults:
             if part == "agent" and pid is not None:
                 pid = carve.kept_agent(pid)
         if pid is None:
-            raise LookupError(f"{part} is not there")
+            raise LookupError(f"there is no process of {part}")
         return pid
 
     def _pinned(self, part, node):
-        """(pid, a handle) of the process as soon as there is one: its number may be another's a moment later. Not of one
-        that stands still: a stop is to last."""
+        """(pid, pidfd) of the part's process as soon as there is one; the pidfd is safe against reuse of the pid.
+        Ignores a stopped process, so that its stop lasts."""
         def found():
             with contextlib.suppress(LookupError, KeyError, IndexError, OSError):
                 pid = self.find(part, node)
                 return None if pid in self._stopped else (pid, os.pidfd_open(pid))
-        return wait_for(f"{part} on {node.name} to be there", self.patience, found, every=0.2)
+        return wait_for(f"a process of {part} on {node.name}", self.patience, found, every=0.2)
 
     def _some_node(self, part):
-        """One on which this part does not stand still, if there is one."""
-        standing = {name for one, name in list(self._stopped.values()) if one == part}
-        return self.dice.choice([node for node in self.ring.nodes if node.name not in standing] or self.ring.nodes)
+        """A node on which this part is not stopped, if there is one."""
+        stopped = {name for one, name in list(self._stopped.values()) if one == part}
+        return self.dice.choice([node for node in self.ring.nodes if node.name not in stopped] or self.ring.nodes)
 
     def kill(self, part) -> None:
         node = self._some_node(part)
@@ -149,7 +151,7 @@ class Faults:
         self._await_recovery(window, pid, node)
 
     def stop(self, part, seconds) -> None:
-        """SIGSTOP; goes on by itself after so many seconds. An agent's keeper may not wait for it that long."""
+        """Sends SIGSTOP, and SIGCONT after `seconds`. An agent's keeper may end the agent sooner."""
         node = self._some_node(part)
         pid, handle = self._pinned(part, node)
         window = self._note("stop", part, node)
@@ -159,7 +161,7 @@ class Faults:
         def go_on():
             time.sleep(seconds)
             with contextlib.suppress(ProcessLookupError):
-                if not _stands_still(pid) and not (part == "agent" and _is_gone(pid)):
+                if not _is_stopped(pid) and not (part == "agent" and _is_gone(pid)):
                     self.cut_short.append(f"{part} of {node.name}")
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
             del self._stopped[pid]
@@ -175,16 +177,16 @@ class Faults:
         self._stops.clear()
 
     def wait_all_serve(self) -> None:
-        """Until each part serves again that a fault has hit; AssertionError that names those that do not."""
+        """Waits until each part that a fault has hit serves again; the AssertionError names those that do not."""
         for thread in self._recoveries:
             thread.join()
-        away = [str(window) for window in self.windows if window.ended is None]
-        if away:
-            raise AssertionError(f"not back within {self.patience} s: {away}")
+        missing = [str(window) for window in self.windows if window.ended is None]
+        if missing:
+            raise AssertionError(f"not back within {self.patience} s: {missing}")
 
     def _await_recovery(self, window, killed, node) -> None:
-        """On a thread of its own, closes the window when the part has begun to serve steadily. killed: a process that
-        is to be gone before."""
+        """Closes the window, from a separate thread, when the part serves steadily. killed: the pid that must be gone
+        first."""
         thread = threading.Thread(target=self._recover, args=(window, killed, node), daemon=True)
         thread.start()
         self._recoveries.append(thread)
@@ -208,14 +210,15 @@ class Faults:
                 return self.kube.ready()
             if part == "leader":
                 return self._control_serves(free)
-            # Without containerd a kubelet does nothing; and what a killed one had asked goes on only then.
+            # Without containerd a kubelet does nothing, and the requests of a killed kubelet continue only then.
             if part == "kubelet" and ("containerd", node.name) in list(self._stopped.values()):
                 return False
             return all(_listens(node.outside(path)) for path in SOCKETS[part])
         return False
 
     def _control_serves(self, free) -> bool:
-        """Somebody has renewed the lease since, and all replicas are Ready whose processes live."""
+        """True when a leader has renewed the coordination.k8s.io Lease since then and all replicas run and are
+        Ready."""
         lease = self.kube.get("Lease", "carve-control", carve.NAMESPACE)["spec"]
         pods = [pod for pod in self.kube.list("Pod", carve.NAMESPACE)
                 if pod["metadata"]["name"].startswith("carve-control-")]

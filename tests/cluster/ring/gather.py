@@ -1,4 +1,5 @@
-"""Gathers what everybody in a ring says about the cards, for the checker (../checker/views.py), and looks into containers."""
+"""Collects what all parts of a ring report about the cards, for the checker (../checker/views.py), and looks into
+containers."""
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,8 @@ import views  # noqa: E402
 from . import binder, carve  # noqa: E402
 from .process import run  # noqa: E402
 
-# Asks one replica, with the scheduler's certificate, from inside of the ring's network. On standard input: a list of
-# [method, path, body or null]; on standard output: the answers.
+# Queries one replica with the scheduler's certificate, from inside the ring's network. Standard input: a list of
+# [method, path, body or null]. Standard output: the answers.
 ASK = """
 import http.client, json, socket, ssl, sys
 folder, address = sys.argv[1:]
@@ -34,14 +35,15 @@ print(json.dumps(answers))
 
 
 def _filter(node, mebibytes):
-    """kube-scheduler's question whether a pod fits that asks for so much of one card's memory."""
+    """kube-scheduler's filter call for a pod that requests this much of one card's memory."""
     return ["POST", "/scheduler/filter", {"NodeNames": [node], "Pod": {
         "metadata": {"name": "asked", "namespace": "default", "uid": "asked"}, "spec": {"containers": [
             {"name": "main", "resources": {"limits": {"elasticgpu.io/gpu-memory": str(mebibytes), binder.SLOT: "1"}}}]}}}]
 
 
 def replicas(ring, room) -> tuple:
-    """Of each living replica of control: its ledger, and what it would place given `room` (checker: node -> MiB)."""
+    """Of each living replica of control: its ledger, and what it would place given `room` (from the checker: node ->
+    MiB)."""
     kube, nodes = ring.kube(), sorted(room)
     secret = kube.secret("carve-scheduler-tls", carve.NAMESPACE)
     folder = ring.state.folder / "scheduler-tls"
@@ -65,7 +67,7 @@ def replicas(ring, room) -> tuple:
 
 
 def of_node(one) -> dict:
-    """`one`: the Carve of a node. Its own words, as the checker reads them."""
+    """What the node of `one` (a Carve) reports itself, in the checker's form."""
     node = one.node
     records, notes = read_node.journal((node.folder / "var-lib/carve/journal.d/journal").read_text())
     file = node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint"
@@ -75,7 +77,7 @@ def of_node(one) -> dict:
 
 
 def left(one) -> list:
-    """What a node keeps for slices besides the journal: folders, pages, processes with a card open."""
+    """What a node keeps for slices apart from the journal: folders, pages, processes with a card open."""
     found = [f"process {p['pid']} ({p['name']}) with a card" for p in one.living()]
     for folder in ("/run/carve/slices", "/run/carve/arbiter/pages", "/run/carve/whole"):
         path = one.node.outside(folder)
@@ -84,15 +86,15 @@ def left(one) -> list:
 
 
 def physical(carves) -> dict:
-    """card -> bytes, as the driver counts them."""
+    """card -> bytes, as the driver reports them."""
     return {card["uuid"]: card["total_bytes"] for one in carves for card in one.truth("cards")["cards"]}
 
 
 def everything(ring, carves) -> dict:
-    """Everything, as checker/views.py takes it."""
+    """All reports, in the form that checker/views.py needs."""
     kube = ring.kube()
     gpus = kube.list("GPU", None)
-    sizes = {gpu["spec"]["uuid"]: gpu["spec"]["memory"] for gpu in gpus}    # of nodes without a driver all there is
+    sizes = {gpu["spec"]["uuid"]: gpu["spec"]["memory"] for gpu in gpus}    # the only source for nodes without a driver
     pods = kube.list("Pod")
     ledgers, room = replicas(ring, views.room_of(pods, gpus))
     return {"nodes": {one.node.name: of_node(one) for one in carves}, "ledgers": ledgers, "room": room, "gpus": gpus,
@@ -100,13 +102,13 @@ def everything(ring, carves) -> dict:
 
 
 def look_now(ring, pod, part, allocate) -> dict:
-    """What a new process in a running container sees, and the driver's answer when it asks for so many bytes."""
+    """What a new process in a running container sees, and the driver's answer to an allocation of so many bytes."""
     done = ring.kubectl("exec", "-n", pod["metadata"]["namespace"], pod["metadata"]["name"], "-c", part, "--",
                         "ring-look", "allocate", allocate)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def look_into_all(ring, wanted) -> list:
-    """[(pod, container, bytes to ask for)] -> what look_now() says, in the same order."""
+    """[(pod, container, bytes to allocate)] -> the results of look_now(), in the same order."""
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(lambda one: look_now(ring, *one), wanted))

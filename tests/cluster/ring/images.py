@@ -1,7 +1,7 @@
-"""Container images made on the spot: OCI archives by the same code that makes the product's own image.
+"""Container images built on the machine: OCI archives, written by the code that writes the product's own image.
 
-`pause` is ten lines of C; `busybox` is Debian's busybox-static; `programs` holds programs of a build with the
-libraries they need, for instance a sample that uses the GPU.
+`pause` is ten lines of C; `busybox` is Debian's busybox-static; `programs` contains programs of a build with the
+libraries that they need, for instance a sample that uses the GPU.
 """
 import os
 import shutil
@@ -20,14 +20,14 @@ PROGRAMS = "local.test/programs:1"
 
 
 def base_tree(root: Path) -> None:
-    """A small system: busybox under its usual names, an empty /tmp, /etc with a root user, folders of libraries."""
+    """A small system: busybox under its usual names, an empty /tmp, /etc with a root user, library folders."""
     busybox = Path("/bin/busybox")
     if oci_archive.libraries_of(busybox) or not busybox.exists():
         raise SystemExit("ring: /bin/busybox is missing or not static: apt-get install busybox-static")
     for folder in ("bin", "etc", "tmp", "usr/bin", "usr/lib/x86_64-linux-gnu", "usr/lib64", "var", "proc", "sys", "dev", "run"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    for link, target in (("lib", "usr/lib"), ("lib64", "usr/lib64")):     # merged, as in today's distributions
+    for link, target in (("lib", "usr/lib"), ("lib64", "usr/lib64")):     # merged, as in current distributions
         os.symlink(target, root / link)
     shutil.copy(busybox, root / "bin/busybox")
     for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
@@ -43,7 +43,8 @@ def compile_c(source: Path, target: Path, *flags) -> None:
 
 
 def make_all(folder: Path, programs: list) -> list:
-    """All archives of the ring. `programs`: paths of a build's programs that containers run. [archive path]"""
+    """Writes all archives of the ring. `programs`: paths of a build's programs that containers run. Returns the
+    archives."""
     folder.mkdir(parents=True, exist_ok=True)
     pause, busybox, with_programs = (folder / name for name in ("pause", "busybox", "programs"))
     pause.mkdir()

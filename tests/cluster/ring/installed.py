@@ -1,4 +1,4 @@
-"""Carve as a user installs it: the image imported on every node, `kubectl apply` of deploy/, nothing else."""
+"""Carve as a user installs it: the image imported on every node, then only `kubectl apply` of deploy/."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ WORKLOADS = ("carve-agent", "carve-arbiter")
 
 
 class Installed(carve.Carve):
-    """Agent and arbiter of one node, by their DaemonSets: what a test asks of both forms is the same."""
+    """Agent and arbiter of one node, run by their DaemonSets. Tests use it like a Carve."""
 
     def __init__(self, ring, node):
         super().__init__(ring, node)
@@ -30,7 +30,7 @@ class Installed(carve.Carve):
                 and pod["spec"].get("nodeName") == (node or self.node.name)]
 
     def ready(self, workload) -> dict | None:
-        """The workload's one pod when it is Ready and alone on its node."""
+        """The workload's pod when it is Ready and the only one on its node; else None."""
         pods = self.pods_of(workload)
         if len(pods) != 1:
             return None
@@ -53,11 +53,11 @@ class Installed(carve.Carve):
                 raise AssertionError(f"{error}\n{self.describe('carve-agent')}") from None
 
     def describe(self, workload) -> str:
-        """What a person would look at: states, events and the end of the log."""
+        """For a person to read: states, events and the end of the log."""
         return self._describe(workload, self.pods_of(workload))
 
     def describe_all(self, workload) -> str:
-        """The same of its pods on all nodes."""
+        """The same for its pods on all nodes."""
         return self._describe(workload, [pod for pod in self.kube.list("Pod", carve.NAMESPACE)
                                          if pod["metadata"]["name"].startswith(workload + "-")])
 
@@ -69,14 +69,14 @@ class Installed(carve.Carve):
             lines += [f"  {t} {r}: {m}" for t, r, m in self.kube.events_of(pod)]
             try:
                 lines += self.kube.logs(name, namespace=carve.NAMESPACE).splitlines()[-20:]
-            except Exception as error:      # no log is an answer too
+            except Exception as error:      # a missing log is reported, too
                 lines.append(str(error))
         return "\n".join(lines) or f"no pod of {workload}"
 
 
 def make_image(build, target, name=None) -> str:
-    """The image of a build by deploy/image; its name."""
-    done = subprocess.run([sys.executable, DEPLOY / "image", "--build", build, "--output", target,
+    """Builds the image of a build with deploy/image. Returns its name."""
+    done = subprocess.run([sys.executable, DEPLOY / "image", "--build", build, "--output", target, "--level", "1",
                            *(["--name", name] if name else [])], text=True, capture_output=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"deploy/image: {done.stderr}")
@@ -84,8 +84,8 @@ def make_image(build, target, name=None) -> str:
 
 
 def marked_build(ring, folder) -> Path:
-    """A copy of what make_image() reads of the ring's build, in which carve-hook has one section more. So libcarve gets a
-    folder of its own on the node (LibraryStore hashes all three files), and no process beside this ring keeps it in use."""
+    """Copies the files of the ring's build that make_image() reads, and adds a section to carve-hook. So libcarve gets
+    a folder of its own on the node (LibraryStore hashes all three files), and no process outside this ring uses it."""
     shutil.rmtree(folder, ignore_errors=True)
     for file in ("bin/carve", "preload/libcarve-cuda.so", "preload/libcarve-nvml.so", "preload/carve-hook"):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def marked_build(ring, folder) -> Path:
 
 
 def next_images(ring, folder) -> tuple:
-    """The next release's images (tests/next), imported on every node: (agent's, arbiter's)."""
+    """Imports the next release's images (tests/next) on every node. Returns (agent's image, arbiter's image)."""
     made = []
     for name, program in (("carve", "carve"), ("carve-arbiter", "carve-arbiter-next")):
         build = folder / f"next-{name}"
@@ -117,7 +117,8 @@ def next_images(ring, folder) -> tuple:
 
 
 def install(ring, archive, doors="dra") -> list:
-    """Imports the image on every node and applies deploy/crds/ and deploy/; the Installed of each node, serving."""
+    """Imports the image on every node and applies deploy/crds/ and deploy/. Returns the Installed of each node,
+    serving."""
     for node in ring.nodes:
         node.import_images([archive])
     ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
@@ -138,7 +139,7 @@ SCHEDULER_IMAGE = "local.test/kube-scheduler:1"
 
 
 def scheduler_image(ring) -> None:
-    """The stock kube-scheduler as an image, as a control plane's registry has it."""
+    """Imports the stock kube-scheduler as an image, as the registry of a control plane has it."""
     folder = ring.state.folder / "images"
     root, archive = folder / "kube-scheduler", folder / "kube-scheduler.tar"
     if not archive.exists():
@@ -152,9 +153,9 @@ def scheduler_image(ring) -> None:
 
 
 def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, doors="slots") -> list:
-    """All of deploy/ with control, as deploy/control/README.md says, with a scheduler of its own or told to the cluster's
-    (scheduler/default/README.md), or what the chart renders; the Installed of each node, with its slots there and control
-    and scheduler Ready."""
+    """Installs all of deploy/ with control, by deploy/control/README.md: with a scheduler of its own, or with the
+    cluster's scheduler configured (scheduler/default/README.md); or what the chart renders. Returns the Installed of
+    each node, with slots served and control and scheduler Ready."""
     if chart:
         apply_chart(ring, archive, own_scheduler)
     else:
@@ -162,7 +163,7 @@ def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, 
     return wait_control(ring, replicas, own_scheduler)
 
 
-# The order in which Helm installs the kinds that others need; the rest comes between them and the webhooks.
+# The order in which Helm installs the kinds on which others depend; the rest follows before the webhooks.
 #   source  helm.sh/helm/v3 pkg/releaseutil/kind_sorter.go, InstallOrder
 FIRST = ("Namespace", "ServiceAccount", "Secret", "ConfigMap", "CustomResourceDefinition", "ClusterRole",
          "ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment")
@@ -170,13 +171,13 @@ LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def values(own_scheduler=True) -> list:
-    """What the chart is told on a ring, as after --set."""
+    """The chart's settings on a ring, as after --set."""
     scheduler = f"scheduler.image={SCHEDULER_IMAGE}" if own_scheduler else "scheduler.mode=default"
     return [scheduler, f"agent.settings.driver-root={carve.LIBRARIES}", "agent.settings.driver-mount=/run/nvidia-sim"]
 
 
 def helm(ring, verb, *words) -> str:
-    """Helm itself (CARVE_SOAK=1 builds it), on the release `carve`; what it prints."""
+    """Runs Helm itself (CARVE_SOAK=1 builds it) on the release `carve`. Returns its output."""
     own = {f"HELM_{what}_HOME": str(ring.state.folder / "helm" / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
     done = subprocess.run([ring.binaries["helm"], verb, "carve", *map(str, words)], text=True, capture_output=True,
                           check=False, env={**os.environ, **own, "KUBECONFIG": str(ring.kubeconfig)})
@@ -186,12 +187,13 @@ def helm(ring, verb, *words) -> str:
 
 
 def helm_sets(*settings) -> list:
-    """The chart and its settings as helm's words."""
+    """The chart and its settings as arguments of helm."""
     return [DEPLOY / "chart", *(word for setting in settings for word in ("--set", setting))]
 
 
 def rendered(ring, own_scheduler=True) -> list:
-    """What `helm template` makes of deploy/chart, by Helm's own packages (modules/helm), in Helm's order."""
+    """The objects that `helm template` renders from deploy/chart, by Helm's own packages (modules/helm), in Helm's
+    order."""
     done = subprocess.run([ring.binaries["ring-helm"], "template", DEPLOY / "chart", ring.kube().version(),
                            *values(own_scheduler)], text=True, capture_output=True, check=False)
     if done.returncode != 0:
@@ -204,7 +206,8 @@ def rendered(ring, own_scheduler=True) -> list:
 
 
 def apply_chart(ring, archive, own_scheduler=True) -> None:
-    """`helm install carve deploy/chart`, or where Helm itself is not built the same in the same order; does not wait."""
+    """`helm install carve deploy/chart`; where Helm is not built, applies the same objects in the same order. Does not
+    wait."""
     for node in ring.nodes:
         node.import_images([archive])
     if own_scheduler:
@@ -219,7 +222,7 @@ def apply_chart(ring, archive, own_scheduler=True) -> None:
 
 
 def apply_control(ring, archive, own_scheduler=True, doors="slots") -> None:
-    """Imports the images and applies it all; does not wait."""
+    """Imports the images and applies the manifests. Does not wait."""
     for node in ring.nodes:
         node.import_images([archive])
     settings = (DEPLOY / "control/cluster.yaml").read_text().replace("doors = slots", f"doors = {doors}")
@@ -238,7 +241,7 @@ def apply_control(ring, archive, own_scheduler=True, doors="slots") -> None:
 
 
 def wait_control(ring, replicas=2, own_scheduler=True) -> list:
-    """Until everything serves that was applied; the Installed of each node."""
+    """Waits until all applied workloads serve. Returns the Installed of each node."""
     workloads = ("carve-control", "carve-scheduler") if own_scheduler else ("carve-control",)
     for name in workloads if replicas != 2 else ():
         ring.kubectl("-n", carve.NAMESPACE, "scale", f"deployment/{name}", f"--replicas={replicas}")
@@ -253,11 +256,11 @@ def wait_control(ring, replicas=2, own_scheduler=True) -> list:
         wait_for(f"the {kind} knows control's authority", 20, lambda k=kind: all(
             hook["clientConfig"].get("caBundle") for hook in ring.kube().get(k, "carve-admission")["webhooks"]))
     if not own_scheduler:
-        tell_default_scheduler(ring)
+        configure_default_scheduler(ring)
     return made
 
 
-# Set where the scenarios of a ring share one installation: to install and uninstall takes some 45 s.
+# Set where the scenarios of a ring share one installation: installing and uninstalling takes about 45 s.
 SHARED = bool(os.environ.get("CARVE_RING_SHARED"))
 
 
@@ -266,8 +269,8 @@ def _marker(ring):
 
 
 def shared(ring, doors) -> list:
-    """The installation that the scenarios of a ring share, serving; the first scenario installs it. An installation with
-    other settings, or one that a failed scenario has left (spoil()), is uninstalled first."""
+    """The installation that the scenarios of a ring share, serving; the first scenario installs it. An installation
+    with other settings, or one that a failed scenario left (spoil()), is uninstalled first."""
     marker = _marker(ring)
     if marker.exists() and marker.read_text() == doors:
         return wait_control(ring)
@@ -282,7 +285,7 @@ def shared(ring, doors) -> list:
 
 
 def spoil(ring) -> None:
-    """A scenario failed: the next one installs Carve anew."""
+    """After a failed scenario: the next one reinstalls Carve."""
     _marker(ring).unlink(missing_ok=True)
 
 
@@ -290,8 +293,9 @@ FILES = "/var/lib/carve-scheduler"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-def tell_default_scheduler(ring) -> None:
-    """The ring's own kube-scheduler runs on no node: n1 is taken for the control plane's, and its files are read there."""
+def configure_default_scheduler(ring) -> None:
+    """The ring's own kube-scheduler runs on no node. So n1 is labelled as the control plane's, and the files are read
+    there."""
     default = DEPLOY / "control/scheduler/default"
     ring.kubectl("label", "--overwrite", "node", "n1", f"{CONTROL_PLANE}=")
     ring.kubectl("apply", "-f", default / "files.yaml")
@@ -301,19 +305,20 @@ def tell_default_scheduler(ring) -> None:
     text = (default / "kube-scheduler-config.yaml").read_text()
     extra = dict(re.findall(r'- \{name: (HTTP2_\w+), value: "(\d+)"\}', (default / "README.md").read_text()))
     if len(extra) != 2:
-        raise RuntimeError("README.md of scheduler/default: two variables of HTTP/2 are named")
+        raise RuntimeError("scheduler/default/README.md must name two HTTP2_ variables")
     ring.restart_scheduler(text.replace("ADDRESS", address).replace(FILES, str(seen)), extra)
 
 
-def untell_default_scheduler(ring) -> None:
+def restore_default_scheduler(ring) -> None:
     ring.restart_scheduler()
     ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "control/scheduler/default/files.yaml")
     ring.kubectl("label", "node", "n1", f"{CONTROL_PLANE}-", check=False)
 
 
 def uninstall_control(ring, chart=False, own_scheduler=True) -> None:
-    """All of it, by the commands of deploy/control/README.md; until the namespace is gone. `chart`: the last of them is
-    `helm uninstall`, which deletes what the chart rendered (with which scheduler) and nothing else."""
+    """Uninstalls everything by the commands of deploy/control/README.md and waits until the namespace is gone. `chart`:
+    the last command is `helm uninstall`, which deletes only what the chart rendered (with or without its own
+    scheduler)."""
     control = DEPLOY / "control"
     delete = ("delete", "--ignore-not-found")
     if ring.kube().get("Namespace", carve.NAMESPACE) is not None:
@@ -336,7 +341,7 @@ def uninstall_control(ring, chart=False, own_scheduler=True) -> None:
 
 
 def uninstall(ring) -> None:
-    """`kubectl delete -f deploy/ -f deploy/crds/`, and until the pods are gone. What is on the nodes stays."""
+    """`kubectl delete -f deploy/ -f deploy/crds/`; waits until the pods are gone. Files on the nodes stay."""
     ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)
     _wait_no_namespace(ring)
 
@@ -346,5 +351,5 @@ def _wait_no_namespace(ring) -> None:
     until = time.monotonic() + 60
     while kube.get("Namespace", carve.NAMESPACE) is not None:
         if time.monotonic() > until:
-            raise RuntimeError("the namespace of Carve does not go away")
+            raise RuntimeError("Carve's namespace is not deleted")
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""A thin client of the API server for tests: JSON over HTTPS, one connection per thread, nothing cached."""
+"""A thin client of the API server for tests: JSON over HTTPS, one connection per thread, no cache."""
 import base64
 import http.client
 import json
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from .process import until
 
 CORE = "/api/v1"
-RESOURCES = {       # kind -> (group and version, plural, namespaced); what the ring and its tests use
+RESOURCES = {       # kind -> (group and version, plural, namespaced); the kinds that the ring and its tests use
     "Pod": (CORE, "pods", True),
     "Node": (CORE, "nodes", False),
     "Namespace": (CORE, "namespaces", False),
@@ -60,7 +60,7 @@ class ApiError(Exception):
 
 
 class Kube:
-    """Talks to https://127.0.0.1:PORT as whoever the certificate or token says."""
+    """Talks to https://127.0.0.1:PORT as the user of the certificate or token."""
 
     def __init__(self, port, authority, certificate=None, key=None, token=None):
         self.port = port
@@ -68,13 +68,14 @@ class Kube:
         if certificate:
             self.context.load_cert_chain(str(certificate), str(key))
         self.token = token
-        self.headers = {}       # more of them, on every request
+        self.headers = {}       # additional headers of every request
         self.local = threading.local()
 
     def request(self, method, path, body=None, content="application/json", timeout=60, raw=False):
-        """The answer as JSON (raw: text); ApiError when the status is not 2xx; OSError when the server cannot be reached."""
-        # As kubectl writes it, without blanks: the server keeps opaque parameters byte by byte, and takes every later
-        # patch of such a claim's status for a change of its allocation when they are not compact.
+        """Returns the answer as JSON (raw: text). ApiError when the status is not 2xx; OSError when the server is
+        unreachable."""
+        # Compact, as kubectl writes it: the server keeps opaque parameters byte by byte. When they are not compact, it
+        # treats every later patch of the claim's status as a change of its allocation.
         data = None if body is None else json.dumps(body, separators=(",", ":"))
         headers = {"Accept": "application/json", "Content-Type": content, **self.headers}
         if self.token:
@@ -95,7 +96,7 @@ class Kube:
             except (OSError, http.client.HTTPException):
                 connection.close()
                 self.local.connection = None
-                if fresh or attempt == 2:       # a kept connection that the server has closed: once more
+                if fresh or attempt == 2:       # not fresh: the server had closed the kept connection, so try again
                     raise
         if answer.status >= 300:
             raise ApiError(method, path, answer.status, content_read)
@@ -118,7 +119,7 @@ class Kube:
             raise
 
     def secret(self, name, namespace="default"):
-        """What a Secret keeps, as bytes; None when there is none."""
+        """The data of a Secret, as bytes; None when there is no such Secret."""
         found = self.get("Secret", name, namespace)
         return found and {key: base64.b64decode(text) for key, text in found.get("data", {}).items()}
 
@@ -130,7 +131,7 @@ class Kube:
         return self.request("POST", self.path(object_["kind"], None, meta.get("namespace", "default")), object_)
 
     def apply(self, object_):
-        """Creates or changes it by server-side apply."""
+        """Creates or changes the object by server-side apply."""
         meta = object_["metadata"]
         path = self.path(object_["kind"], meta["name"], meta.get("namespace", "default"),
                          fieldManager="ring", force="true")
@@ -140,7 +141,7 @@ class Kube:
         return self.request("PATCH", self.path(kind, name, namespace, sub), change, content)
 
     def delete(self, kind, name, namespace="default", grace=None):
-        """False when there was none."""
+        """Returns False when there was no such object."""
         query = {} if grace is None else {"gracePeriodSeconds": grace}
         try:
             self.request("DELETE", self.path(kind, name, namespace, **query))
@@ -151,7 +152,7 @@ class Kube:
             raise
 
     def events_of(self, object_):
-        """[(type, reason, message)] about an object, oldest first."""
+        """[(type, reason, message)] of the events about an object, oldest first."""
         uid = object_["metadata"]["uid"]
         found = self.list("Event", object_["metadata"].get("namespace", "default"),
                           fieldSelector=f"involvedObject.uid={uid}")
@@ -166,7 +167,7 @@ class Kube:
         return self.request("GET", path, raw=True)
 
     def version(self) -> str:
-        """The server's: "v1.36.3"."""
+        """The server's version, for example "v1.36.3"."""
         return self.request("GET", "/version")["gitVersion"]
 
     def ready(self):
@@ -178,7 +179,7 @@ class Kube:
 
 
 def wait_for(what, seconds, condition, every=0.1):
-    """Polls the API. The condition's value; AssertionError that says what was waited for."""
+    """Polls the API. Returns the condition's value; the AssertionError says what was waited for."""
     try:
         return until(what, seconds, condition, every)
     except TimeoutError as error:

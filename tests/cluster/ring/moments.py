@@ -1,5 +1,5 @@
-"""When things happened, by whoever did them, as seconds of the wall clock: ends of processes by the kernel, starts of
-containers by the runtime's log, writes by the API server's."""
+"""When things happened, as seconds of the wall clock: ends of processes from the kernel, starts of containers from the
+runtime's log, writes from the API server's audit log."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ def of_rfc3339(text):
 
 
 class Ends:
-    """Waits for the ends of these processes from now on."""
+    """Waits for the ends of these processes, from now on."""
 
     def __init__(self, pids):
         self.ended = {}
@@ -33,7 +33,7 @@ class Ends:
         os.close(descriptor)
 
     def last(self, seconds=60):
-        """When the last of them ended."""
+        """When the last of the processes ended."""
         for thread in self._threads:
             thread.join(seconds)
         if len(self.ended) < len(self._threads):
@@ -42,22 +42,23 @@ class Ends:
 
 
 def started(node, container):
-    """When that node's runtime had started the container of this id."""
+    """When that node's runtime had started the container with this id."""
     for line in node.state.log(f"{node.name}-containerd").read_text(errors="replace").splitlines():
         if "StartContainer for" in line and "returns successfully" in line and container in line:
             return of_rfc3339(re.search(r'time="([^"]+)"', line).group(1))
-    raise AssertionError(f"the runtime's log does not know {container}")
+    raise AssertionError(f"the runtime's log does not name {container}")
 
 
 class Written:
-    """The writes that the API server answers from now on."""
+    """The writes that the API server answers, from now on."""
 
     def __init__(self, ring):
         self._log = ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         self._begin = self._log.stat().st_size
 
     def first(self, after, verb, what, wanted=lambda event: True):
-        """When the first was answered that was received after that moment; None: none was. `what`: "pods/binding"."""
+        """When the first such request received after that moment was answered; None when none was. `what`:
+        "pods/binding"."""
         with self._log.open() as file:
             file.seek(self._begin)
             for line in file:

@@ -1,7 +1,7 @@
-"""The ring's network: a network namespace of its own, so that ports and interfaces are nobody else's business.
+"""The ring's network: a network namespace of its own, so that its ports and interfaces cannot collide with others.
 
-In it: loopback with the service address of the API server and one address per node; the pods' veth pairs. Its only
-way out is the door (door.py), a forwarder from the host's loopback to the API server.
+It contains the loopback interface with the API server's service address and one address per node, and the pods' veth
+pairs. The only way out is door.py, a forwarder from the host's loopback to the API server.
 """
 import os
 
@@ -23,7 +23,7 @@ def pod_subnet(index: int) -> str:
 
 
 def make(state, tracker, nodes: int) -> int:
-    """Makes the namespace, held by a keeper process; the keeper's pid."""
+    """Creates the namespace, which a keeper process holds. Returns the keeper's pid."""
     pid = spawn(state, "network-keeper", ["sleep", "infinity"], Place(tracker), before=lambda: unshare(CLONE_NEWNET))
     place = Place(tracker, network_of=pid)
     addresses = "".join(f"addr add {node_address(i)}/32 dev lo\n" for i in range(1, nodes + 1))

@@ -1,7 +1,7 @@
-"""One node of the ring: its namespace, containerd, kubelet, the simulated driver, and what a test hooks in.
+"""One node of the ring: its namespace, containerd, kubelet, the simulated driver, and hooks for tests.
 
-Everything runs in the node's mount namespace (node_keeper.py) with default paths. Seen from outside, the node's
-/var/lib is <state>/<node>/var-lib.
+Everything runs in the node's mount namespace (node_keeper.py) with default paths. From outside, the node's /var/lib is
+<state>/<node>/var-lib.
 """
 import json
 import os
@@ -49,7 +49,7 @@ class Node:
     def place(self) -> Place:
         keeper = self.state.pid(f"{self.name}-keeper")
         if keeper is None:
-            raise RuntimeError(f"node {self.name} is not there")
+            raise RuntimeError(f"node {self.name} does not exist")
         return Place(self.tracker, network_of=self.network_pid, mounts_of=keeper)
 
     def run(self, command, **options):
@@ -88,7 +88,7 @@ sandbox = "{images.PAUSE}"
 """)
 
     def _snapshotter(self) -> str:
-        """overlayfs, unless the node's folder is itself on an overlay (a ring within a container)."""
+        """overlayfs, unless the node's folder is itself on an overlay (a ring inside a container)."""
         kind = run(["stat", "-f", "-c", "%T", self.state.folder]).stdout.strip()
         return "native" if kind in ("overlayfs", "aufs") else "overlayfs"
 
@@ -147,7 +147,8 @@ sandbox = "{images.PAUSE}"
     # --- the simulated driver ------------------------------------------------------------------------------------
 
     def start_simulator(self, build: Path, profile: str) -> None:
-        """carve-simd of the build, with cards of this node's own; its libraries stand at /var/lib/simulated-driver."""
+        """Starts carve-simd of the build, with cards of this node's own; its libraries are in
+        /var/lib/simulated-driver."""
         driver = self.folder / "var-lib" / "simulated-driver"
         driver.mkdir(exist_ok=True)
         for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
@@ -164,7 +165,7 @@ sandbox = "{images.PAUSE}"
     # --- hooks -------------------------------------------------------------------------------------------------
 
     def start(self, name: str, command: list, environment=None) -> int:
-        """Starts a process of a test or of Carve on the node; its log is <node>-<name>.log."""
+        """Starts a process of a test or of Carve on the node. Its log is <node>-<name>.log."""
         return spawn(self.state, f"{self.name}-{name}", command, self.place, environment)
 
     def stop(self, name: str, grace: float = 20) -> None:
@@ -178,7 +179,7 @@ sandbox = "{images.PAUSE}"
 
 
 def _replace(source: Path, target: Path) -> None:
-    """A new inode: a library that a process has mapped must not change under it."""
+    """Creates a new inode: a library that a process has mapped must not change under it."""
     import shutil
     unfinished = target.with_name(target.name + ".unfinished")
     shutil.copy(os.path.realpath(source), unfinished)
@@ -187,7 +188,7 @@ def _replace(source: Path, target: Path) -> None:
 
 
 def _may_raise_oom_score() -> bool:
-    """CAP_SYS_RESOURCE (bit 24) is what lowers oom_score_adj."""
+    """Lowering oom_score_adj needs CAP_SYS_RESOURCE (bit 24)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> 24 & 1)

@@ -1,9 +1,9 @@
-"""Holds the mount namespace of one node: to everything started in it, the machine is that node.
+"""Holds the mount namespace of one node: every process started in it sees the machine as that node.
 
 usage: python3 node_keeper.py FOLDER      (started in the node's cgroup and the ring's network)
-In it /var/lib and /var/log are the node's own folders, /run is empty, /dev is small, and what is written to /usr/lib
-and /etc stays the node's. So every default path (the kubelet's, containerd's, Carve's) is the node's own, as on a real
-machine. Writes FOLDER/mounted when done.
+In the namespace /var/lib and /var/log are the node's own folders, /run is empty, /dev is small, and writes to /usr/lib
+and /etc stay on the node. So every default path (the kubelet's, containerd's, Carve's) belongs to the node, as on a
+real machine. Writes FOLDER/mounted when done.
 """
 import ctypes
 import os
@@ -38,7 +38,8 @@ def small_dev(folder):
 
 
 def own_layer(folder, path):
-    """The machine's folder below, the node's changes above it. On tmpfs: an overlay may not lie on an overlay."""
+    """The machine's folder below, the node's changes above it. On tmpfs, because an overlay on an overlay is
+    refused."""
     above = f"{folder}/above"
     name = path.strip("/").replace("/", "-")
     if not os.path.isdir(above):
@@ -63,7 +64,7 @@ def main():
     own_layer(folder, "/etc")
     small_dev(folder)
     mount("-t", "tmpfs", "-o", "mode=0755", "ring-run", "/run")
-    # Private towards the machine, shared within: containers may ask for mount propagation, as on a real node.
+    # Private towards the machine, shared inside: containers may ask for mount propagation, as on a real node.
     mount("--make-rshared", "/")
     for made in ("/var/lib/kubelet/device-plugins", "/var/lib/containerd", "/var/lib/cni/net.d", "/run/cdi",
                  "/var/log/pods", "/run/lock"):

@@ -1,6 +1,6 @@
-"""A picture of this machine, to compare before a ring with after it: what a ring could leave behind.
+"""A picture of this machine, to compare the states before and after a ring: what a ring could leave behind.
 
-Taken from the kernel and the file system, not from what the ring remembers of itself.
+Taken from the kernel and the file system, not from what the ring recorded about itself.
 """
 import os
 from pathlib import Path
@@ -41,7 +41,8 @@ def _cgroups():
 
 
 def _processes():
-    """Those of a ring of this name by the mark in their environment, or by a namespace that such a one shares."""
+    """Processes of a ring of this name, found by the mark in their environment or by a namespace shared with such
+    one."""
     mark = f"{MARK}={paths.name()}".encode()
     marked, by_namespace = set(), {}
     own = {os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt")}

@@ -1,7 +1,7 @@
-"""Placement without nodes: control and a kube-scheduler as processes of a ring, and nodes that are objects alone.
+"""Placement without nodes: control and a kube-scheduler as processes of a ring, and nodes that exist only as objects.
 
-Everything that decides is real (etcd, API server, kube-scheduler, `carve control` with its manifest's rights); no
-kubelet and no agent stand behind the nodes, so that there may be a thousand of them.
+Everything that decides is real (etcd, API server, kube-scheduler, `carve control` with its manifest's rights). The
+nodes have no kubelet and no agent, so there may be a thousand of them.
 """
 import concurrent.futures
 import json
@@ -19,7 +19,7 @@ DEPLOY = paths.REPOSITORY / "deploy"
 LABEL = "carve-ring/simulated-node"
 CONTROL, FOLLOWER, SCHEDULER = "placing-control", "placing-follower", "placing-scheduler"
 GIB = 1 << 30
-# No kubelet says that such nodes are well: the node controller taints them, sooner or later.
+# No kubelet reports the status of such nodes: the node controller taints them, sooner or later.
 WITHOUT_KUBELET = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists"} for what in ("not-ready", "unreachable")]
 
 
@@ -30,7 +30,7 @@ def free_port():
 
 
 def status_writes(ring, name=None):
-    """How many times kube-scheduler has written to the status of pods (of that pod), by the API server's audit log."""
+    """The number of kube-scheduler's writes to the status of pods (of that pod), from the API server's audit log."""
     count = 0
     for line in (ring.state.log("apiserver").parent / control_plane.AUDIT_LOG).read_text().splitlines():
         if '"status"' in line and "kube-scheduler" in line:
@@ -41,8 +41,8 @@ def status_writes(ring, name=None):
 
 
 def node_object(index, cards):
-    """A Node as a kubelet would have made it, with room for many pods, and slots for all. Its nvidia.com/gpu is for a
-    stock scheduler; Carve's profile does not look at it."""
+    """A Node as a kubelet would create it, with capacity for many pods and slots for all. Its nvidia.com/gpu is for a
+    stock scheduler; Carve's profile ignores it."""
     amounts = {"cpu": "256", "memory": "2Ti", "pods": "1000", "nvidia.com/gpu": str(cards), binder.SLOT: "1000"}
     ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "no kubelet"}
     name = f"sim-{index:04}"
@@ -52,7 +52,7 @@ def node_object(index, cards):
 
 
 def gpu_object(index, card, gib=80):
-    """A GPU object as an agent would have made it, its status apart: (object, status)."""
+    """A GPU object as an agent would create it, with its status apart: (object, status)."""
     node, uuid = f"sim-{index:04}", f"GPU-{index:08x}-0000-4000-8000-{card:012x}"
     return ({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU",
              "metadata": {"name": f"{node}.{uuid.lower()}", "labels": {LABEL: "true"}},
@@ -62,7 +62,7 @@ def gpu_object(index, card, gib=80):
 
 
 class Placing:
-    """Must be made where 127.0.0.1 is the ring's: in a process that has entered ring.control."""
+    """Must be created where 127.0.0.1 is the ring's: in a process that has entered ring.control."""
 
     def __init__(self, ring, say=lambda _: None):
         self.ring = ring
@@ -73,7 +73,7 @@ class Placing:
         self.ports = {}
 
     def access(self, name):
-        """A kubeconfig of that certificate of the ring."""
+        """A kubeconfig with that certificate of the ring."""
         files = [self.ring.certificates.file(file) for file in ("ca.crt", f"{name}.crt", f"{name}.key")]
         return kubeconfig(self.folder / f"{name}.kubeconfig", control_plane.SERVER, *files)
 
@@ -82,7 +82,7 @@ class Placing:
         return Kube(network.API_PORT, file("ca.crt"), file("admin.crt"), file("admin.key"))
 
     def each(self, items, work, workers=8):
-        """work(client, item) of every item, by several at once."""
+        """Calls work(client, item) for every item, on several threads."""
         clients = [self.client() for _ in range(workers)]
 
         def some(worker):
@@ -98,7 +98,8 @@ class Placing:
     # --- what is installed -------------------------------------------------------------------------------------------
 
     def install(self):
-        # A scenario before may have left the class that maps nvidia.com/gpu: kube-scheduler would look for claims' devices.
+        # An earlier scenario may have left the class that maps nvidia.com/gpu: kube-scheduler would look for claims'
+        # devices.
         self.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "device-classes.yaml")
         self.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY / "control/cluster.yaml",
                      "-f", DEPLOY / "control/control-rbac.yaml")
@@ -123,7 +124,7 @@ class Placing:
 
     @staticmethod
     def objects_of(index, cards):
-        """A node's objects, each with the status that is written apart."""
+        """A node's objects, each with the status that is written separately."""
         return [(node_object(index, cards), None), *(gpu_object(index, card) for card in range(cards))]
 
     @classmethod
@@ -149,7 +150,7 @@ class Placing:
         return spawn(self.ring.state, name, command, self.ring.control)
 
     def start_control(self, follower=False):
-        """`follower`: a second replica besides, which does not lead; ports["follower"] is its TLS port."""
+        """`follower`: also a second replica, which does not lead; ports["follower"] is its TLS port."""
         token = self.kube.request("POST", self.kube.path("ServiceAccount", "carve-control", carve.NAMESPACE, "token"), {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 7200}})["status"]["token"]
@@ -161,7 +162,7 @@ class Placing:
                  <= set(self.metrics().splitlines()))
         if follower:
             self.replica(FOLLOWER, config, "follower", "follower-plain")
-            wait_for("another follows", 60, lambda: {"carve_control_ready 1", "carve_control_leader 0"}
+            wait_for("a second replica follows", 60, lambda: {"carve_control_ready 1", "carve_control_leader 0"}
                      <= set(self.metrics("follower-plain").splitlines()))
         self.say("control")
 
@@ -179,12 +180,13 @@ class Placing:
         return done.stdout
 
     def metric(self, line):
-        """The value of that line; None where there is none."""
+        """The value of that metric; None when it is missing."""
         found = re.search("^" + re.escape(line) + r" (\S+)$", self.metrics(), re.MULTILINE)
         return float(found.group(1)) if found else None
 
     def scheduler_certificates(self):
-        """The client certificate that control made for its scheduler, as files: (certificate, key, authority)."""
+        """Writes the client certificate that control issued for its scheduler to files: (certificate, key,
+        authority)."""
         data = wait_for("the scheduler's certificate", 30,
                         lambda: self.kube.secret("carve-scheduler-tls", carve.NAMESPACE))
         made = []
@@ -195,11 +197,12 @@ class Placing:
 
     def start_scheduler(self, through=None, stock=False, limits=True, default=False, percentage=None,
                         whole_nodes=False):
-        """A kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
-        control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none.
-        `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has.
-        `percentage`: another percentageOfNodesToScore than it has; 0: kube-scheduler's own, fewer the more nodes there are.
-        `whole_nodes`: it sends Node objects instead of names (nodeCacheCapable: false)."""
+        """Starts a kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
+        control. `stock`: no extender, only defaults. `limits`: keep the API client's rate limits as deployed; else
+        none. `default`: the configuration that scheduler/default gives the cluster's own scheduler, except for its
+        name, which the ring's own scheduler has.
+        `percentage`: another percentageOfNodesToScore; 0: kube-scheduler's own, which decreases with the number of
+        nodes. `whole_nodes`: it sends Node objects instead of names (nodeCacheCapable: false)."""
         if default:
             config = (DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml").read_text()
             config = config.replace("schedulerName: default-scheduler", "schedulerName: carve-scheduler")
@@ -213,7 +216,7 @@ class Placing:
         if not limits:
             config = re.sub(r"qps: \d+, burst: \d+", "qps: -1, burst: 1", config)
         if stock:
-            # Of the profile its name alone.
+            # Keep only the profile's name.
             config = re.sub(r"(- schedulerName: \S+\n)(?:  .*\n)+", r"\1", config[:config.index("\nextenders:") + 1])
         elif through:
             config = re.sub(r"urlPrefix: \S+", f"urlPrefix: {through}/scheduler", config)
@@ -235,7 +238,7 @@ class Placing:
         self.say("scheduler" + (" (stock)" if stock else ""))
 
     def cpu_of(self, name):
-        """CPU seconds that the process has used."""
+        """CPU seconds that the process has used so far."""
         fields = Path(f"/proc/{self.ring.state.pid(name)}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Things left on purpose, one of each kind that an uninstall could forget: a look that misses one would take it for clean."""
+"""Things left on purpose, one of each kind that an uninstall could forget, to test that the check misses none."""
 import contextlib
 import json
 
@@ -6,7 +6,7 @@ from . import cgroups
 from .kube import RESOURCES
 
 LEFT = "left-behind"
-# A mark of each kind in the API server.
+# An object of each kind in the API server.
 OBJECTS = [
     {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
      "metadata": {"name": "marks.left-behind.example"}, "spec": {
@@ -38,15 +38,15 @@ GONE = {"elasticgpu.io/left-behind": None}
 
 
 def write(node, path) -> None:
-    """A file on a node, with its folders."""
+    """Writes a file on a node, with its folders."""
     file = node.outside(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("{}")
 
 
 class Planted:
-    """With `with`: planted on a ring and its first node, and taken away again. `wanted`: by which line each is to be found,
-    how that begins and how it ends."""
+    """A context manager: plants on a ring and its first node, and removes everything at the end. `wanted`: for each
+    planted thing the beginning and the end of the line that must report it."""
 
     def __init__(self, ring):
         self.ring, self.kube, self.node = ring, ring.kube(), ring.node(1)
@@ -79,7 +79,7 @@ class Planted:
         name = self.node.name
         for path in FILES:
             write(self.node, path)
-            # Of a folder of Carve's own it is the folder that is named.
+            # In Carve's own folders the report names the folder.
             own = path.rpartition("/")[0] if path.startswith(("/run/carve/", "/var/lib/carve/")) else path
             self.wanted.append((name, f"file {own}"))
         self.group.mkdir()
@@ -88,7 +88,7 @@ class Planted:
         self.wanted += [(name, f"cgroup {self.group}"), (name, f"mount {MOUNT} (carve-left-mount)")]
 
     def missed(self, found) -> list:
-        """Which of them these lines do not name."""
+        """The planted things that these lines do not name."""
         return [one for one in self.wanted
                 if not any(line.startswith(one[0]) and line.endswith(one[1]) for line in found)]
 

@@ -1,4 +1,4 @@
-"""Starting and stopping the ring's processes: in their namespaces, in their cgroup, with a log, written down."""
+"""Starting and stopping the ring's processes: in their namespaces, in their cgroup, with a log, recorded."""
 import ctypes
 import os
 import signal
@@ -12,11 +12,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 MARK = "CARVE_RING_PROCESS"         # in the environment of every process of a ring: its name
-GO = {"GOGC": "400"}                # Kubernetes' programs collect garbage less often: processors are short here, memory is not
+# Kubernetes' programs collect garbage less often: processors are scarce here, memory is not
+GO = {"GOGC": "400"}
 
 
 class Place:
-    """Where a process runs: the namespaces of a keeper process, and the cgroup that finds it again."""
+    """Where a process runs: the namespaces of a keeper process, and the cgroup by which it is found again."""
 
     def __init__(self, cgroup, network_of: int | None = None, mounts_of: int | None = None):
         self.cgroup = cgroup                        # cgroups.Tracker
@@ -24,7 +25,7 @@ class Place:
                            ((network_of, "net", CLONE_NEWNET), (mounts_of, "mnt", CLONE_NEWNS)) if pid]
 
     def enter(self) -> None:
-        """Moves the calling process there (single-threaded: mount namespaces ask for that)."""
+        """Moves the calling process there. It must be single-threaded: setns() of a mount namespace requires that."""
         self.cgroup.enter()
         opened = [(os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC), flag)
                   for pid, kind, flag in self.namespaces]
@@ -42,9 +43,9 @@ def unshare(flags: int) -> None:
 
 
 def spawn(state: State, name: str, command: list, place: Place | None = None, environment=None, before=None) -> int:
-    """Starts a process of the ring and writes it down. Its output goes to log/<name>.log.
+    """Starts a process of the ring and records it. Its output goes to log/<name>.log.
 
-    `before` runs in the child after it is in its place, before the program is executed.
+    `before` runs in the child, after the child has entered its place and before the program is executed.
     """
     def prepare():
         if place is not None:
@@ -57,12 +58,13 @@ def spawn(state: State, name: str, command: list, place: Place | None = None, en
                                  start_new_session=True, preexec_fn=prepare, cwd="/",
                                  env={**os.environ, **GO, MARK: paths.name(), **(environment or {})})
     state.add_process(name, child.pid)
-    child.returncode = 0      # this process may end before it: nobody here waits for it by subprocess
+    child.returncode = 0      # this process may end first, so subprocess must not wait for the child
     return child.pid
 
 
 def run(command: list, place: Place | None = None, check=True, timeout=120, **options):
-    """Runs a command to its end in a place: subprocess.CompletedProcess with text. RuntimeError has its stderr."""
+    """Runs a command to its end in a place. Returns a CompletedProcess with text. A RuntimeError contains its
+    stderr."""
     done = subprocess.run([str(part) for part in command], preexec_fn=place.enter if place else None, text=True,
                           capture_output=True, timeout=timeout, **options)
     if check and done.returncode != 0:
@@ -71,30 +73,32 @@ def run(command: list, place: Place | None = None, check=True, timeout=120, **op
 
 
 def stop(state: State, name: str, grace: float = 20) -> None:
-    """SIGTERM, then SIGKILL after `grace` seconds; returns when the process is gone."""
+    """Sends SIGTERM, then SIGKILL after `grace` seconds. Returns when the process is gone."""
     pid = state.pid(name)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
         if not wait_gone(pid, grace):
             os.kill(pid, signal.SIGKILL)
             if not wait_gone(pid, 30):
-                raise RuntimeError(f"{name} (pid {pid}) does not end, not even by SIGKILL")
+                raise RuntimeError(f"{name} (pid {pid}) does not end after SIGKILL")
     state.forget(name)
 
 
 def kill(state: State, name: str) -> None:
-    """SIGKILL; returns when the process is gone. Nothing when there is none."""
+    """Sends SIGKILL and returns when the process is gone. Does nothing when there is none."""
     pid = state.pid(name)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
         if not wait_gone(pid, 30):
-            raise RuntimeError(f"{name} (pid {pid}) does not end by SIGKILL")
+            raise RuntimeError(f"{name} (pid {pid}) does not end after SIGKILL")
     state.forget(name)
 
 
 def until(what: str, seconds: float, condition, every: float = 0.05):
-    """Polls what has no event. The condition's value, or TimeoutError that names what was waited for."""
+    """Polls a condition that has no event, first after `every` seconds and then less often, up to four times that:
+    polls take processor time from what they wait for. Returns the condition's value; the TimeoutError names `what`."""
     deadline = time.monotonic() + seconds
+    longest = 4 * every
     while True:
         value = condition()
         if value:
@@ -102,10 +106,11 @@ def until(what: str, seconds: float, condition, every: float = 0.05):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds} s: {what}")
         time.sleep(every)
+        every = min(every * 1.2, longest)
 
 
 def until_process(state: State, name: str, what: str, seconds: float, condition) -> None:
-    """Waits for what a process is to do; RuntimeError with the end of its log when it ends or takes too long."""
+    """Waits until a process has done something. RuntimeError with the end of its log when it ends or takes too long."""
     def done_or_dead():
         return condition() or state.pid(name) is None
     try:

@@ -1,9 +1,9 @@
 """Services of the ring: what kube-proxy and the cluster's DNS do in production, small and in user space.
 
 usage: python3 services.py AUTHORITY CERTIFICATE KEY
-Runs in the ring's network namespace. Each Service's cluster address is put on loopback and its TCP ports forwarded to an
-endpoint that is ready at that moment; NAME.NAMESPACE.svc[.DOMAIN] resolves to it (one A record; anything else: no such
-name). What it does not do: UDP, session affinity, node ports, headless services.
+Runs in the ring's network namespace. Adds each Service's cluster address to the loopback interface and forwards its TCP
+ports to an endpoint that is ready at that moment. NAME.NAMESPACE.svc[.DOMAIN] resolves to that address (one A record;
+other names get NXDOMAIN). Not supported: UDP, session affinity, node ports, headless services.
 """
 import random
 import socket
@@ -20,7 +20,7 @@ if __package__ is None:                 # started as a program: the package is t
 from . import door, network             # noqa: E402
 from .kube import ApiError, Kube        # noqa: E402
 
-FRESH = 0.3         # seconds for which a list of endpoints is believed
+FRESH = 0.3         # seconds for which a list of endpoints is used again
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices?labelSelector=kubernetes.io/service-name%3D{}"
 
 
@@ -46,7 +46,7 @@ class Endpoints:
 
 
 def serve(client, endpoints):
-    """One connection, to the first endpoint that takes it."""
+    """Forwards one connection to the first endpoint that accepts it."""
     try:
         candidates = endpoints.ready()
     except (OSError, ApiError):
@@ -72,7 +72,7 @@ def accept(listener, endpoints):
 
 
 class Proxy:
-    """The listeners, as the Services are."""
+    """Keeps one listener per port of each Service."""
 
     def __init__(self, kube):
         self.kube = kube
@@ -106,7 +106,7 @@ class Proxy:
 
 
 def answer(query, addresses):
-    """A DNS answer to one question; None when it is not one."""
+    """A DNS answer to one question; None when the query is not one question."""
     if len(query) < 12 or struct.unpack(">H", query[4:6])[0] != 1:
         return None
     labels, at = [], 12
@@ -124,7 +124,7 @@ def answer(query, addresses):
     records = b""
     if address and wants_a:
         records = b"\xc0\x0c\0\1\0\1" + struct.pack(">IH", 1, 4) + socket.inet_aton(address)
-    code = 0 if address else 3          # 3: no such name
+    code = 0 if address else 3          # 3: NXDOMAIN
     return query[:2] + struct.pack(">HHHHH", 0x8580 | code, 1, 1 if records else 0, 0, 0) + question + records
 
 
@@ -147,7 +147,7 @@ def main():
         try:
             proxy.follow(kube.list("Service", None))
         except (OSError, ApiError) as error:
-            print(f"services as they were: {error}", flush=True)
+            print(f"services unchanged: {error}", flush=True)
         time.sleep(0.3)
 
 

@@ -1,4 +1,4 @@
-"""What scenarios of the slot door share: pods with slots, records on them, and what a container must have got."""
+"""What scenarios of the device plugin share: pods with slots, their records, and what a container must have got."""
 import sys
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ def slot_pod(name, containers=None, init=(), **spec):
 
 
 class SlotTest(CarveTest):
-    """One node whose agent serves the slot door; the binder is the test's own (binder.py)."""
+    """A node whose agent serves the device plugin; the binder is the test's own (binder.py)."""
     doors = "slots"
 
     @classmethod
@@ -55,25 +55,25 @@ class SlotTest(CarveTest):
             for part, cards in parts.items()}, init, epoch)
 
     def wrong(self, name, containers=("main",)):
-        """What the independent checker finds wrong with a running pod, seen from inside against its record."""
+        """What the independent checker finds wrong with a running pod: what its containers see, against its record."""
         seen = {("default", name, c): self.look(name, c) for c in containers}
         current = self.kube.get("Pod", name)
         current["spec"]["containers"] = [c for c in current["spec"]["containers"] if c["name"] in containers]
         return check.check([current], [], [], seen, by="records")
 
     def assert_right(self, name, containers=("main",)):
-        self.acquit(self.wrong(name, containers))
+        self.assert_no_findings(self.wrong(name, containers))
 
     def warnings(self, made):
         return [message for kind, _, message in self.kube.events_of(made) if kind == "Warning"]
 
     def unresolved_names(self):
-        """How often the runtime found no device behind a CDI name, by its own log so far."""
+        """How many times the runtime has found no device for a CDI name, from its log."""
         log = self.node.state.log("n1-containerd").read_text(errors="replace")
         return sum("unresolvable CDI devices" in line for line in log.splitlines())
 
     def assert_nothing_held(self, seconds=30):
-        wait_for("the agent holds nothing", seconds, lambda: not self.carve.inspect()["slices"])
+        wait_for("the agent has no slices", seconds, lambda: not self.carve.inspect()["slices"])
         self.assertEqual(self.carve.living(), [])
 
 

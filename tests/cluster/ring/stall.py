@@ -1,5 +1,6 @@
-"""A way to the API server on which chosen requests are held up, as a network may hold them: they arrive later, whatever
-became of whoever sent them; or they arrive at once and their answers never do. It ends TLS on both sides with the ring's own certificates; tokens go through."""
+"""A path to the API server that delays chosen requests, as a network may delay them: they arrive later, even when their
+sender is gone; or they arrive immediately and their answers never do. It ends TLS on both sides with the ring's own
+certificates; tokens pass unchanged."""
 import select
 import socket
 import ssl
@@ -7,7 +8,7 @@ import threading
 
 
 def some(connection):
-    """What can be read of a connection that does not block: empty at its end, None when there is nothing yet."""
+    """What can be read from a non-blocking connection: empty at its end, None when there is nothing yet."""
     try:
         return connection.recv(1 << 16)
     except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -23,7 +24,7 @@ def send(connection, data):
 
 
 def rest(connection, data):
-    """What of one request has not been read."""
+    """Reads the part of one request that has not been read yet."""
     head, _, body = data.partition(b"\r\n\r\n")
     length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
     more = b""
@@ -39,8 +40,8 @@ def rest(connection, data):
 
 
 class Stall:
-    """Listens on `port` of the loopback. `held(first line)` says which requests wait for release(); with `lost` they are
-    handed on, and the connection ends without the answer."""
+    """Listens on `port` of the loopback. Requests for which `held(first line)` is true wait for release(); with `lost`
+    they are forwarded immediately, and the connection ends without the answer."""
 
     def __init__(self, ring, held, lost=False):
         file = ring.certificates.file
@@ -52,7 +53,7 @@ class Stall:
         if lost:
             self._release.set()
         self.waiting = threading.Event()        # a request is being held
-        self.answers = []                       # first lines of what the API server said to those
+        self.answers = []                       # the API server's answers to the held requests
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -90,7 +91,7 @@ class Stall:
                 pass
 
     def _forward(self, client, server):
-        """Both directions by one thread: OpenSSL allows no other thread in a connection that one is in."""
+        """Both directions on one thread: OpenSSL does not allow two threads in one connection."""
         for end in (client, server):
             end.setblocking(False)
         while True:
@@ -105,7 +106,7 @@ class Stall:
             select.select([client, server], [], [])
 
     def _hold(self, data):
-        """On a connection of its own, so that it arrives though its sender has gone."""
+        """Sends the request on a separate connection, so that it arrives even when its sender is gone."""
         self.waiting.set()
         self._release.wait()
         with self._connect() as server:

@@ -1,6 +1,6 @@
-"""What the ring has on this machine, written down before it is made, so that anybody can take it away later.
+"""What the ring has on this machine, recorded before it is created, so that any later process can remove it.
 
-A process is remembered by pid *and* start time: a pid that was given to somebody else is never touched.
+A process is recorded by pid *and* start time: a pid that was reused by another process is never touched.
 """
 import errno
 import json
@@ -18,7 +18,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which the process began; None when there is none (or a zombie)."""
+    """Clock ticks from boot to the start of the process; None when there is no such process (or a zombie)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -27,7 +27,8 @@ def start_time(pid: int) -> int | None:
 
 
 class State:
-    """The file state.json of the ring: processes in the order they were started, nodes, and where to reach the API."""
+    """The file state.json of the ring: processes in the order in which they were started, nodes, and the API's
+    address."""
 
     def __init__(self, folder: Path, content: dict):
         self.folder = folder
@@ -36,14 +37,15 @@ class State:
     @classmethod
     def create(cls) -> "State":
         folder = paths.state()
-        folder.mkdir(mode=0o711, parents=True)        # FileExistsError: a ring is there
+        folder.mkdir(mode=0o711, parents=True)        # FileExistsError: there is a ring already
         state = cls(folder, {"boot": boot_id(), "processes": [], "cgroups": [], "nodes": {}, "mounts": []})
         state.save()
         return state
 
     @classmethod
     def load(cls) -> "State | None":
-        """The ring that is (or was) there; None without. A state folder cut off while it was made counts as empty."""
+        """The ring that exists (or existed); None when there is none. A state folder without a valid file counts as
+        empty."""
         folder = paths.state()
         if not folder.is_dir():
             return None
@@ -67,7 +69,7 @@ class State:
         self.save()
 
     def pid(self, name: str) -> int | None:
-        """The living process of that name."""
+        """The pid of the living process of that name; None when there is none."""
         for process in self.content["processes"]:
             if process["name"] == name and self.same_boot and process["start"] is not None and \
                     start_time(process["pid"]) == process["start"]:
@@ -79,7 +81,7 @@ class State:
         self.save()
 
     def add(self, kind: str, value: str) -> None:
-        """Notes a cgroup or mount before it is made."""
+        """Records a cgroup or mount before it is created."""
         if value not in self.content[kind]:
             self.content[kind].append(value)
             self.save()
@@ -91,11 +93,11 @@ class State:
 
 
 def exclusive():
-    """Waits until no other `up` or `down` works on this ring. Held until this process ends, however it ends."""
+    """Waits until no other `up` or `down` works on this ring. Held until this process ends, in any way."""
     held = socket.socket(socket.AF_UNIX)
     while True:
         try:
-            held.bind(f"\0{paths.name()}-at-work")        # an abstract name: no file that could be left over
+            held.bind(f"\0{paths.name()}-at-work")        # an abstract name: it leaves no file behind
             return held
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
@@ -104,7 +106,7 @@ def exclusive():
 
 
 def wait_gone(pid: int, seconds: float) -> bool:
-    """Waits for the end of a process, a child of ours or not. True when it is gone."""
+    """Waits for the end of a process, a child of this one or not. True when it is gone."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

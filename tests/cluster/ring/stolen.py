@@ -1,20 +1,22 @@
-"""What this virtual machine's host takes of its processors: programs that launch one kernel after the other come late by
-it, so tests of shares allow a point for each per cent, and say it (as tests/isolation/share_test.cc does)."""
+"""The processor time that this virtual machine's host takes. Programs that launch one kernel after the other are
+delayed by it, so tests of shares allow a point for each per cent, and print it (as tests/isolation/share_test.cc
+does)."""
 
 
 def _ticks():
     with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(word) for word in file.readline().split()[1:9]]     # user nice system idle iowait irq softirq steal
+        # user nice system idle iowait irq softirq steal
+        ticks = [int(word) for word in file.readline().split()[1:9]]
     return ticks[7], sum(ticks)
 
 
 class Stolen:
-    """Counts from its making."""
+    """Counts from construction."""
 
     def __init__(self):
         self.then = _ticks()
 
     def percent(self) -> float:
-        """Of all processor time since then."""
+        """Per cent of all processor time since construction."""
         stolen, everything = (now - then for now, then in zip(_ticks(), self.then))
         return 100 * stolen / everything if everything > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What every scenario shares: the running ring, pods that are taken away again, and words for common waits."""
+"""What every scenario shares: the running ring, pods that are deleted after each test, and helpers for common waits."""
 import concurrent.futures
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ OUT_OF_MEMORY = 2       # CUDA_ERROR_OUT_OF_MEMORY
 
 
 def pod(name, image=images.BUSYBOX, command=("sleep", "3600"), node=None, claims=None, annotations=None, **spec):
-    """A pod with one container `main`; what the caller gives in `spec` goes into its spec as it is.
+    """A pod with one container `main`. `spec` is added to the pod's spec unchanged.
 
     claims: request name -> ResourceClaimTemplate name; the container gets all of them.
     """
@@ -43,13 +43,13 @@ SOAK = bool(os.environ.get("CARVE_SOAK"))
 
 
 def in_soak(test):
-    """For tests that scripts/soak runs and scripts/test does not: without CARVE_SOAK such a method is no test at all, so
-    that nothing counts it as run or as skipped. scripts/README.md lists them with the reason."""
+    """Marks a test that scripts/soak runs and scripts/test does not. Without CARVE_SOAK the method is no test, so it
+    counts neither as run nor as skipped. scripts/README.md lists these tests with the reason."""
     return test if SOAK else None
 
 
-class Meanwhile(threading.Thread):
-    """Runs while a block does, until `end` is set when it is left: a test's own run() looks at it."""
+class Background(threading.Thread):
+    """A thread that runs while a `with` block does. Leaving the block sets `end` and joins; run() must check `end`."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ class Meanwhile(threading.Thread):
 
 
 class RingTest(unittest.TestCase):
-    """Tests on the ring that `up` started. What a test creates through `create` is deleted at its end."""
+    """Tests on the ring that `up` started. Objects that a test creates through `create` are deleted at its end."""
     longMessage = True
 
     @classmethod
@@ -76,22 +76,22 @@ class RingTest(unittest.TestCase):
     def setUp(self):
         self.created = []
         self.addCleanup(self._clean)
-        self.told_before = {event["metadata"]["uid"] for event in self.kube.list("Event")}
+        self.earlier_events = {event["metadata"]["uid"] for event in self.kube.list("Event")}
 
     @staticmethod
-    def at_once(*cases):
-        """Runs cases of one test on a thread each, for cases that wait for the kubelet; raises what the first failed one raised,
-        when all have ended."""
+    def concurrently(*cases):
+        """Runs cases of one test, one thread each, for cases that wait for the kubelet. When all have ended, raises
+        what the first failed one raised."""
         with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
             begun = [pool.submit(case) for case in cases]
         for case in begun:
             case.result()
 
     def refused_at_admission(self):
-        """The events of this test's time by which a kubelet refused a pod for its devices. Scenarios share a ring, and in
-        some of them just that has to happen."""
+        """The events since the test's start by which a kubelet refused a pod for its devices. Scenarios share a ring,
+        and some scenarios cause such events on purpose."""
         return [event for event in self.kube.list("Event") if event["reason"] == "UnexpectedAdmissionError"
-                and event["metadata"]["uid"] not in self.told_before]
+                and event["metadata"]["uid"] not in self.earlier_events]
 
     def name(self, what="pod"):
         return f"{what}-{os.getpid()}-{next(_counter)}"
@@ -103,16 +103,17 @@ class RingTest(unittest.TestCase):
         return made
 
     def _clean(self):
-        """Everything first asked to go, then waited for: pods before what they use."""
+        """Deletes everything, then waits until it is gone: pods before the objects that they use."""
         order = sorted(reversed(self.created), key=lambda c: c[0] not in ("Deployment", "DaemonSet", "Job", "Pod"))
         for kind, name, namespace in order:
             self.kube.delete(kind, name, namespace, grace=1 if kind == "Pod" else None)
         for kind, name, namespace in order:
             wait_for(f"{kind} {name} gone", 180, lambda k=kind, n=name, s=namespace: self.kube.get(k, n, s) is None)
 
-    def acquit(self, found, message=None):
-        """What an independent checker found wrong: nothing. A test may run again when the machine was too slow for it; a
-        slice that was somebody else's is not undone by that, so what was found stands in the run's closing lines."""
+    def assert_no_findings(self, found, message=None):
+        """Asserts that an independent checker found nothing wrong. A test may be repeated when the machine was too slow
+        for it. A repetition does not undo access to another owner's slice, so findings go into the run's closing
+        lines."""
         kept = os.environ.get("CARVE_CONVICTIONS")
         if found and kept:
             with open(kept, "a", encoding="utf-8") as file:
@@ -121,7 +122,7 @@ class RingTest(unittest.TestCase):
 
     @staticmethod
     def pids_of(word):
-        """The machine's processes whose cgroup has this word in its name: a container's or a pod's."""
+        """The machine's processes whose cgroup path contains this word: those of a container or a pod."""
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
@@ -132,7 +133,8 @@ class RingTest(unittest.TestCase):
         return found
 
     def kill_sandbox(self, name):
-        """A pod's pause process dies: the kubelet makes sandbox and containers anew. Until the pod is Ready again."""
+        """Kills a pod's pause process: the kubelet re-creates sandbox and containers. Returns when the pod is Ready
+        again."""
         uid = self.kube.get("Pod", name)["metadata"]["uid"]
         for pid in self.pids_of(uid):
             with contextlib.suppress(OSError):
@@ -142,30 +144,31 @@ class RingTest(unittest.TestCase):
         self.wait_ready(name, 120)
 
     def assert_limited(self, name):
-        """A new process in a container that has 4 GiB of a card wants five: its library says hello, and the limit holds."""
+        """A new process in a container that has 4 GiB of a card asks for 5: its library says hello, and the limit
+        holds."""
         done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 << 30))
         self.assertEqual(json.loads(done.stdout)["allocated"], OUT_OF_MEMORY, name)
 
     def restarts_of(self, name):
-        """How often the pod's first container was started again."""
+        """How many times the pod's first container was restarted."""
         status = self.kube.get("Pod", name)["status"].get("containerStatuses") or [{"restartCount": 0}]
         return status[0]["restartCount"]
 
     def look_before(self, name, container="main"):
-        """What `ring-look` printed in the container before this one; None while the kubelet has no such log."""
+        """What `ring-look` printed in the previous container; None while the kubelet has no such log."""
         try:
             return json.loads(self.kube.logs(name, container, previous=True).strip().splitlines()[-1])
         except (IndexError, ValueError, ApiError):
             return None
 
-    # --- words ---------------------------------------------------------------------------------------------------
+    # --- waits and views -----------------------------------------------------------------------------------------
 
     def phase(self, name):
         found = self.kube.get("Pod", name)
         return found and found["status"].get("phase")
 
     def describe(self, name):
-        """What a person would look at: phase, container states, events."""
+        """For a person to read: phase, container states, events."""
         found = self.kube.get("Pod", name)
         if found is None:
             return f"pod {name}: gone"
@@ -191,7 +194,7 @@ class RingTest(unittest.TestCase):
             raise AssertionError(f"{error}\n{self.describe(name)}") from None
 
     def run_to_end(self, object_, seconds=60):
-        """Creates a pod, waits until it has ended: (phase, log of its container `main`)."""
+        """Creates a pod and waits until it has ended. Returns (phase, log of its container `main`)."""
         name = self.create(object_)["metadata"]["name"]
         self.wait_phase(name, ("Succeeded", "Failed"), seconds)
         return self.phase(name), self.kube.logs(name, "main")
@@ -200,7 +203,8 @@ class RingTest(unittest.TestCase):
 class CarveTest(RingTest):
     """Tests with Carve on every node: arbiter and agent run before the first test and end after the last."""
     doors = "dra"
-    SPIN = ["carve-sample-spin", "--seconds", "120", "--memory", "1Gi", "--kernel-us", "1000"]     # launches without pause
+    # launches without pause
+    SPIN = ["carve-sample-spin", "--seconds", "120", "--memory", "1Gi", "--kernel-us", "1000"]
 
     @classmethod
     def setUpClass(cls):
@@ -223,7 +227,7 @@ class CarveTest(RingTest):
             carve.stop()
 
     def template(self, cores=None, memory=None, count=None, device_class="gpu.elasticgpu.io", config=None):
-        """Makes a ResourceClaimTemplate for one request `gpu`; its name."""
+        """Creates a ResourceClaimTemplate for one request `gpu`. Returns its name."""
         exactly = {"deviceClassName": device_class}
         requests = {key: value for key, value in (("memory", memory), ("cores", cores)) if value is not None}
         if requests:
@@ -245,14 +249,14 @@ class CarveTest(RingTest):
         return json.loads(line[-1])
 
     def card_time(self, names):
-        """pod -> nanoseconds of card time so far, by the simulated driver's account, and when."""
+        """pod -> nanoseconds of card time so far as the simulated driver counts them, and the time of the reading."""
         rows = {row["pid"]: row["gpu_ns"] for row in self.carve.truth("account")["processes"] if row["alive"]}
         uids = {name: self.kube.get("Pod", name)["metadata"]["uid"] for name in names}
         return {name: sum(rows.get(pid, 0) for pid in self.pids_of(uid)) for name, uid in uids.items()}, time.monotonic_ns()
 
     def assert_shares_kept(self, wanted):
-        """wanted: pod -> its share of the one card on which all of them SPIN, in points. Measured in real time, so nothing
-        else may run meanwhile."""
+        """wanted: pod -> its share of the one card on which all of them SPIN, in points. Measured in real time: nothing
+        else may run concurrently."""
         for name in wanted:
             self.wait_ready(name)
         wait_for("all launch", 20, lambda: all(spent > 0 for spent in self.card_time(wanted)[0].values()))
@@ -293,7 +297,7 @@ class TimedResult(unittest.TextTestResult):
 
 
 def main(defaultTest=None):
-    """Runs a scenario file: its tests (`defaultTest`: which, where not all), or those named on the command line."""
+    """Runs a scenario file: its tests (`defaultTest`: which, when not all), or those named on the command line."""
     from . import installed
     ran = unittest.main(defaultTest=defaultTest, warnings="ignore", exit=False,
                         testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))

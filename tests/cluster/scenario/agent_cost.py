@@ -1,9 +1,10 @@
-"""What the agent costs on a node with both doors open: memory, idle CPU, and what a container's start pays for it.
+"""What the agent costs on a node with both kubelet interfaces: memory, idle CPU, and the delay of a container's start.
 
-Each is judged by design 10's budget. Memory and CPU are the agent's own, whatever else the machine does. A start is timed
-by the logs of kubelet and runtime, in rounds of one pod without a GPU, one by DRA and one by slots, one after the other and
-each round in another order; a round's differences are pairs, and their median is judged. On a loaded machine the pairs
-scatter: what breaks the budget is a median whose 95 % interval (of order, so whatever the scatter looks like) lies above it.
+Each is compared with the budget of design 10. Memory and CPU are the agent's own, independent of the machine's load.
+The start is timed from the logs of kubelet and runtime, in rounds of one pod without a GPU, one by DRA and one by
+slots, one after the other and in another order each round. A round's differences are pairs, and their median is judged.
+On a loaded machine the pairs scatter: the budget is exceeded when the 95 % interval of the median (by order statistics,
+so for any distribution) lies above it.
 """
 import math
 import os
@@ -21,7 +22,7 @@ from ring.testing import main, pod, wait_for  # noqa: E402
 
 ROUNDS = 24
 IDLE = 30               # seconds
-MEMORY = 30 << 10       # KiB resident, with its keeper; what both have in memory counts once
+MEMORY = 30 << 10       # KiB resident, with its keeper; pages that both share count once
 CPU = 1.0               # per cent of a core
 START = 20.0            # milliseconds
 HOLD = ["ring-look", "hold", "3600"]
@@ -32,7 +33,7 @@ def resident_kib(pid):
 
 
 def alone_kib(pid):
-    """What is resident for this process only: not what it has in common with others, as the program's own pages."""
+    """Memory that is resident for this process only, without pages shared with others, such as the program's own."""
     rows = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M))
     return int(rows["Rss"]) - int(rows["Shared_Clean"])
 
@@ -43,18 +44,18 @@ def cpu_seconds(pid):
 
 
 def children(pid):
-    """The processes that it started, and those that they started."""
+    """The descendants of a process."""
     direct = [int(p) for task in Path(f"/proc/{pid}/task").iterdir() for p in (task / "children").read_text().split()]
     return direct + [each for child in direct for each in children(child)]
 
 
 def is_worker(pid):
-    """The child that alone loads the vendor's library."""
+    """True for the child that loads the vendor's library (the only one that does)."""
     return b"nvml-worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def median_within(values):
-    """(median, the two ends of its 95 % interval), by order statistics."""
+    """(median, the ends of its 95 % interval), by order statistics."""
     ordered = sorted(values)
     rank = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
     return statistics.median(ordered), ordered[rank], ordered[-1 - rank]
@@ -64,8 +65,8 @@ class AgentCost(SlotTest):
     doors = "dra,slots"
 
     def idle(self, what):
-        """KiB and per cent of a core of the agent: all its processes but the worker, which is printed beside them. What
-        they have in memory together counts once."""
+        """(KiB, per cent of a core) of all processes of the agent except the worker, which is only printed. Shared
+        memory counts once."""
         agent = self.node.pid("agent")
         before = {pid: cpu_seconds(pid) for pid in (agent, *children(agent))}
         time.sleep(IDLE)
@@ -77,33 +78,34 @@ class AgentCost(SlotTest):
         own.sort(key=resident_kib)
         return resident_kib(own[-1]) + sum(map(alone_kib, own[:-1])), sum(per_cent[pid] for pid in own)
 
-    def test_resident_memory_and_idle_cpu(self):
+    def test_resident_memory_and_idle_cpu_are_within_the_budget(self):
         time.sleep(5)
         empty = self.idle("no pod")
         for i in range(10):
             self.wait_ready(self.start(slot_pod(self.name()), {"main": [(i, 4, 5)]})["metadata"]["name"])
         time.sleep(5)
-        full = self.idle("10 pods that hold a slice and compute nothing")
+        full = self.idle("10 pods that have a slice and compute nothing")
         self.assertLessEqual(max(empty[0], full[0]), MEMORY)
         self.assertLessEqual(max(empty[1], full[1]), CPU)
 
     # --- a container's start -----------------------------------------------------------------------------------------
 
     def seen_at(self, name):
-        """When the kubelet heard of the pod, by its log."""
+        """When the kubelet received the pod, from its log."""
         for line in self.node.state.log("n1-kubelet").read_text(errors="replace").splitlines():
             if "SyncLoop ADD" in line and f"default/{name}\"" in line:
                 return datetime.strptime(f"{datetime.now().year}{line[1:21]}", "%Y%m%d %H:%M:%S.%f").timestamp()
-        raise AssertionError(f"the kubelet's log does not know {name}")
+        raise AssertionError(f"the kubelet's log does not name {name}")
 
     def runtime_steps(self, name):
-        """When the runtime began and ended each of a pod's three calls, by its log; the last is the started container."""
+        """When each of the runtime's three calls for a pod began and ended, from its log; the last starts the
+        container."""
         id_ = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
         lines = self.node.state.log("n1-containerd").read_text(errors="replace").splitlines()
         made = next((re.search(r'CreateContainer within sandbox \\?"(\w+)', line).group(1) for line in lines
                      if "CreateContainer within" in line and "returns container id" in line and id_ in line), None)
         if made is None:
-            raise AssertionError(f"the runtime's log does not know {id_}")
+            raise AssertionError(f"the runtime's log does not name {id_}")
         found = {}
         for call, word in (("RunPodSandbox for", f"Name:{name},"), ("CreateContainer within", made), ("StartContainer for", id_)):
             for line in lines:
@@ -113,12 +115,13 @@ class AgentCost(SlotTest):
 
     @staticmethod
     def time_of(line):
-        """Of a line of the runtime's log, with its nanoseconds."""
+        """The time of a line of the runtime's log, with nanoseconds."""
         whole, fraction = re.search(r'time="([^"]+)"', line).group(1).rstrip("Z").split(".")
         return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp() + float("0." + fraction)
 
     def claims_so_far(self):
-        """By the kubelet's metrics, seconds and calls: all that it did to prepare pods' claims, and the driver's part of it."""
+        """Seconds and calls from the kubelet's metrics: preparing pods' claims in total, and the driver's part of
+        it."""
         text = self.ring.kubectl("get", "--raw", "/api/v1/nodes/n1/proxy/metrics").stdout
 
         def read(metric, word):
@@ -129,7 +132,7 @@ class AgentCost(SlotTest):
             ("dra_grpc_operations_duration_seconds", "NodePrepareResources"))]
 
     def milliseconds(self, make):
-        """From the kubelet's word to a started container, step by step; the pod is gone afterwards."""
+        """The time from the pod's arrival at the kubelet to the started container, step by step. Deletes the pod."""
         meta = make()["metadata"]
         name = meta["name"]
         wait_for("running", 60, lambda: self.phase(name) == "Running", 0.2)
@@ -139,17 +142,17 @@ class AgentCost(SlotTest):
             last = at
         self.kube.delete("Pod", name, grace=0)
         wait_for("gone", 60, lambda: not self.pids_of(meta["uid"]) and not self.carve.inspect()["slices"], 0.2)
-        time.sleep(0.5)     # the runtime takes its sandbox down, which the next one should not pay for
+        time.sleep(0.5)     # the runtime removes the sandbox; the next pod must not pay for that
         return taken
 
-    def test_a_containers_start(self):
+    def test_a_containers_start_is_within_the_budget(self):
         template = self.template(memory="4Gi", cores="1")
-        kinds = {   # placed by schedulers all three: what a binding leaves the control plane to do goes on meanwhile
+        kinds = {   # schedulers place all three, because the control plane still works after a binding
             "no GPU": lambda: self.create(pod(self.name(), image=images.PROGRAMS, command=HOLD, node="n1")),
             "DRA": lambda: self.create(pod(self.name(), image=images.PROGRAMS, command=HOLD, node="n1", claims={"gpu": template})),
             "slots": lambda: self.start(slot_pod(self.name()), {"main": [(1, 4, 1)]})}
         for make in kinds.values():
-            self.milliseconds(make)     # the first of each finds nothing in any cache
+            self.milliseconds(make)     # the first of each kind finds cold caches
         order, rounds, before, host = list(kinds), [], self.claims_so_far(), stolen.Stolen()
         for _ in range(ROUNDS):
             rounds.append({kind: self.milliseconds(kinds[kind]) for kind in order})
@@ -159,17 +162,17 @@ class AgentCost(SlotTest):
             f"{kind} {statistics.median(one[kind][step] for one in rounds):.1f}" for kind in kinds) for step in steps), end="")
         rounds = [{kind: sum(one[kind].values()) for kind in kinds} for one in rounds]
         bare = statistics.median(one["no GPU"] for one in rounds)
-        print(f"\nfrom the kubelet's word to a started container, {ROUNDS} rounds: no GPU {bare:.0f} ms (the host took "
+        print(f"\nfrom the pod's arrival at the kubelet to a started container, {ROUNDS} rounds: no GPU {bare:.0f} ms (the host took "
               f"{host.percent():.1f} % of the processors)", end="")
         costs = {kind: median_within([one[kind] - one["no GPU"] for one in rounds]) for kind in ("DRA", "slots")}
         for kind, (median, low, high) in costs.items():
             print(f"; {kind} {median:+.0f} ms ({low:+.0f} to {high:+.0f})", end="")
         (whole, pods), (ours, calls) = [(now[0] - then[0], now[1] - then[1])
                                         for now, then in zip(self.claims_so_far(), before)]
-        self.assertGreaterEqual(min(pods, calls), ROUNDS, "the kubelet's metrics do not tell what it did with claims")
+        self.assertGreaterEqual(min(pods, calls), ROUNDS, "the kubelet's metrics do not show its work on claims")
         print(f"; for a claim the kubelet took {1000 * whole / pods:.1f} ms, the agent's answer {1000 * ours / calls:.1f} of them",
               end=" ", flush=True)
-        # This holds on a loaded machine, too, where the pairs scatter by more than they could tell.
+        # This holds on a loaded machine, too, where the pairs scatter too much to show it.
         self.assertLessEqual(1000 * ours / calls, START, "the agent's answer alone")
         for kind, (_, low, _) in costs.items():
             self.assertLessEqual(low, START, kind)

@@ -1,6 +1,7 @@
-"""Chaos: pods of three dialects come and go on two nodes while one process after the other is killed or stops for twice
-control's lease. At rest everybody must say the same of the cards, and nothing may be left when the pods are gone.
-Whatever goes wrong meanwhile has a fault that explains it and was in effect just then (../checker/excuses.py).
+"""Chaos: pods of three dialects are created and deleted on two nodes while processes are killed or stopped for twice
+the duration of control's coordination.k8s.io Lease. At rest all sources must report the same about the cards, and
+nothing may be left when the pods are gone. Every failure must be explained by a fault in effect at that time
+(../checker/excuses.py).
 
 CARVE_CHAOS_SEED=n repeats the choices of a run (not its timing). CARVE_SOAK=1: half an hour of it.
 """
@@ -29,14 +30,14 @@ SEED = int(os.environ.get("CARVE_CHAOS_SEED") or random.SystemRandom().randrange
 TWICE_THE_LEASE = 20
 KILLS, STOPS = (7, 3) if SOAK else (1, 1)           # of each part
 PAUSE = (15, 40) if SOAK else (1, 2.5)              # seconds between two faults; stops last longer, so they overlap
-FINISHED = 200 if SOAK else 8                       # pods that ended by themselves meanwhile
+FINISHED = 200 if SOAK else 8                       # pods that must end by themselves
 BARE = 4
-PATIENCE = 400 if SOAK else 150                     # the kubelet waits longer and longer before it starts a container again
-NOT_READY = 802     # CUDA_ERROR_SYSTEM_NOT_READY: a new process waits 5 s for the arbiter, and then gets nothing
+PATIENCE = 400 if SOAK else 150                     # the kubelet waits longer each time before it restarts a container
+NOT_READY = 802     # CUDA_ERROR_SYSTEM_NOT_READY: a new process waits 5 s for the arbiter, then gets this error
 
 
 def plan(dice):
-    """The faults in their order: each part is killed, and each stops."""
+    """The faults in their order: each part is killed, and each part is stopped."""
     made = [(what, part) for part in PARTS for what, times in (("kill", KILLS), ("stop", STOPS)) for _ in range(times)]
     dice.shuffle(made)
     return made
@@ -54,13 +55,13 @@ class Chaos(RingTest):
         self.addCleanup(Supervisor(self.ring).end)
         self.physical = gather.physical(control.carves)
         self.begun = time.monotonic()
-        self.looked = 0                             # containers that ended, and had seen what was theirs
-        self.excused = collections.Counter()        # (kind of failure, fault) -> how many
+        self.looked = 0                             # containers that ended and had seen exactly their own cards
+        self.excused = collections.Counter()        # (kind of failure, fault) -> count
 
     def say(self, text):
         print(f"  {time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
 
-    def test_everybody_says_the_same_at_rest_and_nothing_is_left(self):
+    def test_all_sources_agree_at_rest_and_nothing_is_left(self):
         print(f"\nCARVE_CHAOS_SEED={SEED}", flush=True)
         dice = random.Random(SEED)
         churn = Churn(self.kube, self.name("churn"), dice.randrange(1 << 32)).start()
@@ -77,8 +78,8 @@ class Chaos(RingTest):
         self.say(f"{len(churn.ended)} pods have ended by themselves")
         wait_for(f"{FINISHED} pods to have ended by themselves", 2 * PATIENCE, lambda: len(churn.ended) >= FINISHED, every=0.5)
         churn.end()
-        self.say(f"quiet: {churn.made} pods made, {len(churn.ended)} ended, {len(churn.until)} there; "
-                 f"refused {churn.refused}; {len(churn.troubles)} requests in vain")
+        self.say(f"quiet: {churn.made} pods created, {len(churn.ended)} ended, {len(churn.until)} exist; "
+                 f"refused {churn.refused}; {len(churn.troubles)} requests failed")
         faults.wait_all_serve()
         self.judged(churn, faults)
         self.settled(churn)
@@ -95,8 +96,8 @@ class Chaos(RingTest):
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def judged(self, churn, faults):
-        """What has been gathered since it was asked last: what those saw that ended by themselves, against their
-        records; and each failure has its fault."""
+        """Judges what was collected since the last call: pods that ended by themselves must have seen what their
+        records say, and each failure must have a fault that explains it."""
         events = self.kube.list("Event")
         failures = self.ended_right(churn, events) + self.lost(churn)
         counts, unexplained = excuses.judge(failures, faults.windows)
@@ -107,7 +108,7 @@ class Chaos(RingTest):
                 *(self.story(failure, events, faults) for failure in unexplained)]))
 
     def ended_right(self, churn, events):
-        """The failures among those that have ended. Who saw something saw his own."""
+        """The failures among ended pods. A container that saw cards must have seen its own."""
         wrong, failures = [], []
         ended, churn.ended = churn.ended, []
         for pod, looks, seen in ended:
@@ -120,29 +121,29 @@ class Chaos(RingTest):
             pod["spec"]["containers"] = [one for one in pod["spec"]["containers"] if one["name"] in looks]
             self.looked += len(looks)
             wrong += check.check([pod], [], [], seen_by, by="records", physical=self.physical)
-        self.acquit(wrong)
+        self.assert_no_findings(wrong)
         return failures
 
     def saw_nothing(self, pod, name, look):
-        """The failure of a container that was told that nothing is ready: it saw no card and not a byte."""
-        who = f"{pod['metadata']['name']}/{name}"
-        self.acquit([f"{who}: {card}" for card in look["cuda"]["cards"]] +
-                    [f"{who}: {card}" for card in (look["nvml"] or {"cards": []})["cards"] if card["memory"]])
+        """The Failure of a container that got CUDA_ERROR_SYSTEM_NOT_READY. It must have seen no card and no memory."""
+        subject = f"{pod['metadata']['name']}/{name}"
+        self.assert_no_findings([f"{subject}: {card}" for card in look["cuda"]["cards"]] +
+                    [f"{subject}: {card}" for card in (look["nvml"] or {"cards": []})["cards"] if card["memory"]])
         state = next(one["state"]["terminated"] for one in pod["status"]["containerStatuses"] if one["name"] == name)
         since, until = (moments.of_rfc3339(state[key]) for key in ("startedAt", "finishedAt"))
-        return excuses.Failure(excuses.NOT_READY, who, pod["spec"]["nodeName"], since, until + 1, str(look),
+        return excuses.Failure(excuses.NOT_READY, subject, pod["spec"]["nodeName"], since, until + 1, str(look),
                                pod["metadata"]["uid"])
 
     @staticmethod
     def lost(churn):
-        """The failures beside the pods' ends: starts that never came, pods that went, logs and requests in vain."""
+        """The failures other than pods' ends: pods that never started or vanished, logs and requests that failed."""
         failures = [excuses.of_unstarted(pod, seen) for pod, seen in churn.unstarted]
         failures += [excuses.Failure(excuses.VANISHED, name, "", at, at, "") for name, at in churn.vanished]
         for pod, container, (since, until, status, text) in churn.lost_logs:
-            if status == 200:       # it may have been cut off as long as the container ran
+            if status == 200:       # it may have been truncated at any time of the container's life
                 since = moments.of_rfc3339(pod["status"]["startTime"])
-            kind, who = excuses.LOST_LOG if status == 200 else excuses.NO_LOG, f"{pod['metadata']['name']}/{container}"
-            failures.append(excuses.Failure(kind, who, pod["spec"]["nodeName"], since, until, f"{status}: {text}",
+            kind, subject = excuses.LOST_LOG if status == 200 else excuses.NO_LOG, f"{pod['metadata']['name']}/{container}"
+            failures.append(excuses.Failure(kind, subject, pod["spec"]["nodeName"], since, until, f"{status}: {text}",
                                             pod["metadata"]["uid"]))
         for since, until, status, text in churn.troubles:
             failures.append(excuses.Failure(excuses.kind_of_answer(status, text), "a request", "", since, until,
@@ -151,24 +152,24 @@ class Chaos(RingTest):
         return [failure for failure in failures if failure is not None]
 
     def story(self, failure, events, faults):
-        """What a person wants to know of a failure: what was said of it, and the faults around it."""
-        told = [f"{event.get('firstTimestamp') or event.get('eventTime')} {event['reason']}: {event.get('message', '')}"
+        """For a person to read: the events about a failure, and the faults around it."""
+        about = [f"{event.get('firstTimestamp') or event.get('eventTime')} {event['reason']}: {event.get('message', '')}"
                 for event in events if failure.uid and event["involvedObject"].get("uid") == failure.uid]
         begun = time.strftime("%H:%M:%S", time.gmtime(failure.since))
-        return "\n  ".join([f"{failure.who} on {failure.node or 'no node'}: {failure.kind}, {begun} and "
-                            f"{failure.until - failure.since:.1f} s on: {failure.text}",
-                            *told, "faults around, by that clock:", *excuses.around(failure, faults.windows)])
+        return "\n  ".join([f"{failure.subject} on {failure.node or 'no node'}: {failure.kind}, {begun} and "
+                            f"{failure.until - failure.since:.1f} s after: {failure.text}",
+                            *about, "faults around it, relative to its time:", *excuses.around(failure, faults.windows)])
 
     def summed_up(self):
-        """How much was seen, and what was excused by what."""
+        """Prints how many containers were checked, and how many failures each fault excused."""
         self.say(f"{self.looked} containers that ended had seen their own cards and limits")
         self.assertGreater(self.looked, FINISHED // 2, f"excused: {self.excused}")
         for (kind, fault), times in sorted(self.excused.items()):
             self.say(f"excused: {times} × {kind}, by {fault}")
 
     def settled(self, churn):
-        """All of Carve is Ready; each pod runs, waits for room, or has ended. One that ends by itself has: nobody could look
-        into it."""
+        """Waits until all of Carve is Ready and each pod runs, waits for room, or has ended. Pods that end by
+        themselves must have ended, because a look into them would race with their end."""
         def ready(pod):
             return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
         wait_for("all of Carve is Ready", PATIENCE, lambda: all(map(ready, self.kube.list("Pod", carve.NAMESPACE))), every=0.5)
@@ -186,20 +187,20 @@ class Chaos(RingTest):
         self.say("settled")
 
     def agreed(self, judge):
-        """The checker finds nothing, within a bounded time: GPU objects are written each two seconds."""
+        """The checker must find nothing within a bounded time: GPU objects are written every two seconds."""
         found = []
 
         def nothing():
             found[:] = judge(gather.everything(self.ring, control.carves))
             return not found
         try:
-            wait_for("everybody says the same", 60, nothing, every=1)
+            wait_for("all sources agree", 60, nothing, every=1)
         except AssertionError:
-            self.acquit(found, f"still after a minute (CARVE_CHAOS_SEED={SEED})")
+            self.assert_no_findings(found, f"still after a minute (CARVE_CHAOS_SEED={SEED})")
             raise
 
     def inside(self):
-        """A new process in each running container sees its cards and limits, and gets no byte more."""
+        """A new process in each running container sees its cards and limits, and cannot allocate more."""
         wanted = []
         for pod in self.kube.list("Pod"):
             if pod["status"]["phase"] != "Running" or "deletionTimestamp" in pod["metadata"]:
@@ -209,13 +210,13 @@ class Chaos(RingTest):
         looks = gather.look_into_all(self.ring, wanted)
         seen = {("default", pod["metadata"]["name"], part): look for (pod, part, _), look in zip(wanted, looks)}
         pods = {pod["metadata"]["uid"]: pod for pod, _, _ in wanted}
-        self.acquit(check.check(list(pods.values()), [], [], seen, by="records", physical=self.physical))
-        self.acquit([f"{key}: an allocation over its limit returned {look['allocated']}, not 2 (out of memory)"
+        self.assert_no_findings(check.check(list(pods.values()), [], [], seen, by="records", physical=self.physical))
+        self.assert_no_findings([f"{key}: an allocation over its limit returned {look['allocated']}, not 2 (out of memory)"
                      for key, look in seen.items() if look["allocated"] != 2])
-        self.say(f"{len(seen)} containers see their own cards and limits, and get no byte more")
+        self.say(f"{len(seen)} containers see their own cards and limits, and cannot allocate more")
 
     def each_node_starts_pods(self):
-        """Also by slots that somebody else held before."""
+        """Also with slots that other pods had before."""
         for node in self.ring.nodes:
             made, _ = make(self.name(), random.Random(1))
             made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node.name}
@@ -223,12 +224,12 @@ class Chaos(RingTest):
             self.wait_ready(self.create(made)["metadata"]["name"], 60)
 
     def all_gone(self, churn):
-        """Deleted, and gone."""
+        """Deletes all pods and waits until they are gone."""
         churn.end()
         names = [pod["metadata"]["name"] for pod in self.kube.list("Pod")]
         for name in names:
             churn.delete(name)
-        wait_for("no pod is there", 120, lambda: not self.kube.list("Pod"), every=0.5)
+        wait_for("no pod exists", 120, lambda: not self.kube.list("Pod"), every=0.5)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A cluster with all of Carve, installed as a user would: pods ask in three dialects, are placed, limited, explained."""
+"""A cluster with all of Carve, installed as a user does: pods use three dialects, are placed, limited and explained."""
 import collections
 import concurrent.futures
 import contextlib
@@ -23,12 +23,12 @@ from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 HOLD = ["ring-look", "hold", "3600"]
-ROUNDS = 8 if os.environ.get("CARVE_SOAK") else 1       # of a pod that waits for room
+ROUNDS = 8 if os.environ.get("CARVE_SOAK") else 1       # how many times a pod waits for room
 NATIVE = {"elasticgpu.io/gpu-memory": 4096, "elasticgpu.io/gpu-core": 30}
 
 
 def asking(name, limits, command=HOLD, containers=1, **spec):
-    """A pod of the programs' image whose containers ask for `limits`; nothing in it names Carve's scheduler or slots."""
+    """A pod of the programs' image whose containers request `limits`; it names neither Carve's scheduler nor slots."""
     made = pod(name, image=images.PROGRAMS, command=command, **spec)
     first = made["spec"]["containers"][0]
     first["resources"] = {"limits": {key: str(value) for key, value in limits.items()}}
@@ -36,18 +36,18 @@ def asking(name, limits, command=HOLD, containers=1, **spec):
     return made
 
 
-carves = []         # of each node, once for all tests of this file
+carves = []         # one per node, shared by all tests of this file
 
 
 def setUpModule(doors="slots", own_scheduler=True):
-    """Installs Carve on the ring, or takes the installation that an earlier scenario left there (installed.shared)."""
+    """Installs Carve on the ring, or uses the installation that an earlier scenario left there (installed.shared)."""
     ring = Ring.load()
     if own_scheduler and installed.SHARED:
         carves[:] = installed.shared(ring, doors)
         return
     unittest.addModuleCleanup(installed.uninstall_control, ring)
     if not own_scheduler:
-        unittest.addModuleCleanup(installed.untell_default_scheduler, ring)     # first of all that is uninstalled
+        unittest.addModuleCleanup(installed.restore_default_scheduler, ring)     # runs before the uninstall
     archive = ring.state.folder / "images" / "carve.tar"
     installed.make_image(ring.build, archive)
     carves[:] = installed.install_control(ring, archive, own_scheduler=own_scheduler, doors=doors)
@@ -66,16 +66,16 @@ class ControlTest(RingTest):
             print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
 
     def writes_about(self, name):
-        """(Carve's identity, verb, resource) -> how often it wrote to that Pod, by the API server's audit log. A patch of a
-        Pod that was another by then (the kubelet writes to it, too) is refused: no write."""
+        """(Carve's identity, verb, resource) -> number of its writes to that Pod, from the API server's audit log. A
+        patch that was refused with a conflict (the kubelet writes to the Pod, too) is not counted."""
         return dict(collections.Counter(
             key for key, event in self.audited() if key[0].startswith("carve-") and key[2].split("/")[0] == "pods"
             and event["objectRef"].get("name") == name and event.get("responseStatus", {}).get("code") != 409))
 
-    # --- words -------------------------------------------------------------------------------------------------------
+    # --- views and checks --------------------------------------------------------------------------------------------
 
     def look(self, name, container="main"):
-        line = wait_for(f"{name}/{container} has looked", 20,
+        line = wait_for(f"{name}/{container} has printed its look", 20,
                         lambda: self.kube.logs(name, container).strip().splitlines())
         return json.loads(line[-1])
 
@@ -83,23 +83,23 @@ class ControlTest(RingTest):
         return json.loads(self.kube.get("Pod", name)["metadata"]["annotations"][binder.RECORD])
 
     def cards_of(self, name):
-        """container -> [(card, bytes, cores)] by the record."""
+        """container -> [(card, bytes, cores)] from the record."""
         return {part["part"]: [(card["uuid"], card["bytes"], card["compute"]) for card in part["cards"]]
                 for part in self.record(name)["parts"]}
 
     def status_of(self, name, container):
-        """Of a container, an ephemeral one too; None: the kubelet has said nothing of it yet."""
+        """The status of a container, ephemeral or not; None while the kubelet has reported none."""
         status = self.kube.get("Pod", name)["status"]
         return next((one for one in status.get("containerStatuses", []) + status.get("ephemeralContainerStatuses", [])
                      if one["name"] == container), None)
 
     def process_in(self, name, container):
-        """The container's one process."""
+        """The container's only process."""
         process, = self.pids_of(self.status_of(name, container)["containerID"].partition("://")[2])
         return process
 
     def environment(self, name, container="main"):
-        """Of the container's one process, as the kernel has it."""
+        """The environment of the container's only process, from /proc."""
         process = self.process_in(name, container)
         entries = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
         return dict(entry.split("=", 1) for entry in entries if "=" in entry)
@@ -109,7 +109,7 @@ class ControlTest(RingTest):
         return self.carves[[one.name for one in self.ring.nodes].index(node)].truth("cards")["cards"]
 
     def gib_of_a_card(self, node):
-        """What each of the node's cards has in gpushare's unit, by the total that the node shows; the driver keeps some."""
+        """The memory of each of the node's cards in gpushare's unit, from the node's total; the driver keeps a part."""
         total = int(self.kube.get("Node", node)["status"]["capacity"]["aliyun.com/gpu-mem"])
         cards = self.cards_on(node)
         self.assertEqual(total % len(cards), 0)
@@ -117,24 +117,24 @@ class ControlTest(RingTest):
         return total // len(cards)
 
     def audited(self, since=0):
-        """All that was asked to be written, by the API server's own log: (who, verb, resource), event."""
+        """The write requests in the API server's audit log: (user, verb, resource), event."""
         log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         with log.open() as file:
             file.seek(since)
             for line in file:
                 event = json.loads(line)
                 reference = event.get("objectRef") or {}
-                who = event["user"].get("username", "").removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
+                user = event["user"].get("username", "").removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
                 what = "/".join(filter(None, (reference.get("resource", ""), reference.get("subresource", ""))))
-                yield (who, event["verb"], what), event
+                yield (user, event["verb"], what), event
 
     def view(self, command, *arguments):
-        """`carve inspect --cluster` and `carve explain` as a person runs them, with the admin's kubeconfig."""
+        """The output of `carve inspect --cluster` or `carve explain`, run with the admin's kubeconfig."""
         return subprocess.run([self.ring.build / "bin" / "carve", command, "--kubeconfig", self.ring.kubeconfig,
                                *arguments], text=True, capture_output=True, check=True).stdout
 
     def doctor(self):
-        """`carve doctor --cluster`: the ids of what it finds wrong."""
+        """`carve doctor --cluster`: the ids of its findings."""
         self.findings = found = subprocess.run([self.ring.build / "bin" / "carve", "doctor", "--kubeconfig", self.ring.kubeconfig, "-o", "json"],
                                text=True, capture_output=True)
         wrong = sorted(one["id"] for one in json.loads(found.stdout) if one["severity"] != "note")
@@ -145,10 +145,10 @@ class ControlTest(RingTest):
         return [message for _, _, message in self.kube.events_of(made)]
 
     def assert_right(self, names, containers=("main",)):
-        """The independent checker: what each container sees equals its record, and no card is over."""
+        """The independent checker: what each container sees equals its record, and no card is over-committed."""
         pods = [self.kube.get("Pod", name) for name in names]
         seen = {("default", name, c): self.look(name, c) for name in names for c in containers}
-        self.acquit(check.check(pods, [], [], seen, by="records", physical=self.capacity))
+        self.assert_no_findings(check.check(pods, [], [], seen, by="records", physical=self.capacity))
 
     def run_all(self, *made):
         names = [self.create(one)["metadata"]["name"] for one in made]
@@ -163,16 +163,16 @@ class Dialects(ControlTest):
         self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
         self.assertEqual(self.look(name)["allocated"], 2)       # CUDA_ERROR_OUT_OF_MEMORY
         self.assert_right([name])
-        wait_for("it in carve inspect", 10, lambda: f"default/{name}" in self.view("inspect"))
+        wait_for("the pod in carve inspect", 10, lambda: f"default/{name}" in self.view("inspect"))
         self.assertIn("4 GiB of", self.view("inspect"))
-        self.assertIn("holds    main: GPU-", self.view("explain", name))
+        self.assertIn("slice    main: GPU-", self.view("explain", name))
         found = self.kube.get("Pod", name)
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(found)
                                                   if reason == "CardsAssigned"])
         self.assertIn(self.cards_of(name)["main"][0][0], said[0])
         self.assertRegex(said[0], r"; chosen by node:binpack,card:binpack among \d of \d nodes? that kube-scheduler named$")
 
-    def test_the_gpushare_stateful_set_of_the_field_packs_on_one_card(self):
+    def test_a_gpushare_stateful_set_is_packed_on_one_card(self):
         name = self.name("binpack")
         self.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "default"},
                      "spec": {"replicas": 3, "podManagementPolicy": "Parallel", "serviceName": name,
@@ -190,7 +190,7 @@ class Dialects(ControlTest):
         self.assertEqual(cards.pop()[1], 3 * GIB)
         self.assert_right(names)
         self.assert_shown_as_gpushare_does(names[0])
-        # What does not fit beside these three goes to another card of their node.
+        # A pod that does not fit next to these three goes to another card of their node.
         found = self.kube.get("Pod", names[0])
         node, first = found["spec"]["nodeName"], found["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"]
         size = self.gib_of_a_card(node)
@@ -201,7 +201,7 @@ class Dialects(ControlTest):
         self.assert_right([*names, fourth])
 
     def assert_shown_as_gpushare_does(self, name):
-        """R5-1: all that its tools and its programs read, against the driver's own list of cards."""
+        """R5-1: everything that gpushare's tools and programs read, compared with the driver's own list of cards."""
         found = self.kube.get("Pod", name)
         written, (card, _, _) = found["metadata"]["annotations"], self.cards_of(name)["main"][0]
         cards = self.cards_on(found["spec"]["nodeName"])
@@ -219,8 +219,8 @@ class Dialects(ControlTest):
                          {**numbers, "ALIYUN_COM_GPU_MEM_CONTAINER": "3", "ALIYUN_COM_GPU_VISIBLE_DEVICES": card})
         self.assertEqual(inside["NVIDIA_VISIBLE_DEVICES"], "void")
 
-    def test_gpushare_containers_stand_on_one_card_each_with_its_own_limit(self):
-        """R5-4: 1 and 2 GiB; each tries to take a little more than the smaller of both."""
+    def test_gpushare_containers_share_one_card_each_with_its_own_limit(self):
+        """R5-4: 1 and 2 GiB; each container allocates a little more than the smaller of both."""
         made = asking(self.name(), {"aliyun.com/gpu-mem": 1}, containers=2,
                       command=["ring-look", "allocate", str(GIB + (GIB >> 4)), "hold", "3600"])
         made["spec"]["containers"][1]["resources"] = {"limits": {"aliyun.com/gpu-mem": "2"}}
@@ -232,30 +232,30 @@ class Dialects(ControlTest):
         self.assert_right([name], list(held))
         self.assertEqual([self.environment(name, one)["ALIYUN_COM_GPU_MEM_CONTAINER"] for one in held], ["1", "2"])
 
-    def test_a_name_that_is_used_again_at_once_gets_the_room_of_the_first(self):
-        """R5-13: the whole node is asked for, so there is room for the second only when the first has gone."""
+    def test_a_pod_of_the_same_name_gets_the_room_of_the_deleted_one(self):
+        """R5-13: the pods request the whole node, so there is room for the second only when the first is gone."""
         cards = self.cards_on("n1")
         made = asking(self.name(), {"aliyun.com/gpu-mem": len(cards) * self.gib_of_a_card("n1")},
                       nodeSelector={"kubernetes.io/hostname": "n1"})
         made["metadata"]["labels"] = {"aliyun.com/gpu-count": str(len(cards))}
         name, = self.run_all(made)
-        for _ in range(5):      # until it was as quick as the row says
+        for _ in range(5):      # until it was as fast as the row requires
             first = self.kube.get("Pod", name)["metadata"]["uid"]
             begun = time.monotonic()
             self.kube.delete("Pod", name, grace=0)
-            taken = (time.monotonic() - begun) * 1000       # until the second is asked for; admission then takes its time
+            taken = (time.monotonic() - begun) * 1000       # until the create request, without admission's time
             second = self.create(made)["metadata"]["uid"]
             self.wait_ready(name)
             if taken < 50:
                 break
-        print(f"\nasked for again {taken:.0f} ms after its deletion was", flush=True)
+        print(f"\ncreated again {taken:.0f} ms after the delete request", flush=True)
         self.assertLess(taken, 50)
         self.assertNotEqual(first, second)
         self.assertEqual(self.record(name)["owner"]["uid"], second)
         self.assertEqual(sorted(card for card, _, _ in self.cards_of(name)["main"]), sorted(c["uuid"] for c in cards))
         self.assert_right([name])
 
-    def test_a_pod_that_has_a_node_from_the_start_is_placed_there_by_one_patch(self):
+    def test_a_pod_with_a_node_name_is_placed_there_by_one_patch(self):
         made = asking(self.name(), NATIVE, nodeName="n2")
         name, = self.run_all(made)
         self.assert_right([name])
@@ -270,17 +270,18 @@ class Dialects(ControlTest):
         cards = [card for part in self.cards_of(name).values() for card, _, _ in part]
         self.assertEqual((len(cards), len(set(cards))), (4, 4))
         self.assert_right([name], ("main", "main-1"))
-        # The other node has four; a second pod takes two of them, the third finds too few, and is told how many (R1-2).
+        # The other node has four: a second pod gets two of them; the third finds too few, and its event says how many
+        # (R1-2).
         self.run_all(asking(self.name(), whole))
         third = self.create(asking(self.name(), whole, containers=2))
-        said = " ".join(wait_for("why it waits", 30,
+        said = " ".join(wait_for("the event", 30,
                                  lambda: [m for m in self.messages(third) if "nodes are available" in m]))
-        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: somebody has it alone", said)
-        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: somebody has it alone", said)
+        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: held exclusively", said)
+        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: held exclusively", said)
         self.assertEqual(self.phase(third["metadata"]["name"]), "Pending")
         self.assertIn("none of 2 nodes", self.view("explain", third["metadata"]["name"]))
 
-    def test_three_dialects_on_one_node_and_no_card_is_over(self):
+    def test_three_dialects_on_one_node_over_commit_no_card(self):
         here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
         made = [asking(self.name(), {"nvidia.com/gpu": 1}, **here)]
         made += [asking(self.name(), NATIVE, **here) for _ in range(6)]
@@ -289,7 +290,7 @@ class Dialects(ControlTest):
         self.assertEqual({self.kube.get("Pod", name)["spec"]["nodeName"] for name in names}, {"n1"})
         self.assert_right(names)
 
-    def test_nonsense_is_refused_with_the_unit_and_what_is_legal(self):
+    def test_an_invalid_value_is_refused_with_the_unit_and_the_legal_values(self):
         with self.assertRaises(Exception) as refused:
             self.create(asking(self.name(), {"elasticgpu.io/gpu-core": 130}))
         self.assertIn("gpu-core", str(refused.exception))
@@ -297,13 +298,13 @@ class Dialects(ControlTest):
 
 
 class Admission(admission.Served):
-    """The webhook as control serves it."""
+    """The webhook, served by control."""
 
 
-class Seen(ControlTest):
-    """What a person and a collector see of a whole cluster while it runs."""
+class Observability(ControlTest):
+    """What an administrator and a metrics collector see of a running cluster."""
 
-    def test_top_shows_what_a_slice_uses_and_the_doctor_finds_nothing(self):
+    def test_top_and_metrics_show_a_slices_use_and_the_doctor_finds_nothing(self):
         name, = self.run_all(asking(self.name(), NATIVE, command=["ring-look", "allocate", str(GIB), "hold", "3600"]))
         self.look(name)
         node = self.kube.get("Pod", name)["spec"]["nodeName"]
@@ -314,8 +315,8 @@ class Seen(ControlTest):
         self.assertIn("/ 4 GiB  30 burst", table)
         agent = next(p["metadata"]["name"] for p in self.kube.list("Pod", carve.NAMESPACE)
                      if p["metadata"]["name"].startswith("carve-agent-") and p["spec"]["nodeName"] == node)
-        told = self.ring.kubectl("get", "--raw", f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics").stdout
-        line, = [row for row in told.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
+        metrics = self.ring.kubectl("get", "--raw", f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics").stdout
+        line, = [row for row in metrics.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
         self.assertEqual(float(line.rsplit(" ", 1)[1]), 4 * GIB)
         self.assertIn(f'uuid="{card}"', line)
         with contextlib.suppress(AssertionError):
@@ -323,7 +324,7 @@ class Seen(ControlTest):
         self.assertEqual(self.doctor(), [], self.findings.stdout)
 
     def used(self, node, name):
-        """(card, limit, cores) of the pod's slices that use memory, by every node's agent."""
+        """(card, limit, cores) of the pod's slices that use memory, from every node's agent."""
         nodes = json.loads(self.view("top", "--once", "-o", "json"))["nodes"]
         self.assertEqual(len(nodes), 2)
         self.assertEqual([one for one in nodes if "agent" not in one], [])
@@ -333,19 +334,19 @@ class Seen(ControlTest):
 
 
 class AnotherPlugin(ControlTest):
-    def test_a_name_that_another_plugin_serves_is_left_to_it_and_its_dialect_goes_elsewhere(self):
-        """And comes back by itself when the kubelet has forgotten that plugin."""
+    def test_a_resource_that_another_plugin_serves_moves_its_dialect_to_other_nodes(self):
+        """Carve serves it again when the kubelet has forgotten that plugin."""
         name = "aliyun.com/gpu-mem"
         node = self.ring.node(2)
         own = self.kube.get("Node", "n1")["status"]["capacity"][name]
         node.start("plugin", [self.ring.binaries["ring-plugin"], name, "7", "ring.test/thing=one"])
         self.addCleanup(self.forget_the_plugin, node)
-        said = wait_for("the condition", 60, lambda: self.condition("n2"))
+        said = wait_for("the node condition", 60, lambda: self.condition("n2"))
         self.assertIn(f"another device plugin serves {name} on this node (7 devices)", said)
         shown = lambda node: self.kube.get("Node", node)["status"]["capacity"].get(name)  # noqa: E731
         wait_for("the kubelet shows that plugin's number", 30, lambda: shown("n2") == "7")
         for _ in range(20):
-            self.assertEqual(shown("n2"), "7")                # and nobody fights it
+            self.assertEqual(shown("n2"), "7")                # Carve does not contend for it
             time.sleep(0.2)
         self.assertEqual(self.condition("n1"), None)
         self.assertEqual(shown("n1"), own)
@@ -354,20 +355,20 @@ class AnotherPlugin(ControlTest):
     def assert_only_its_dialect_goes_elsewhere(self, node, name):
         there = {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
         waiting = self.create(asking(self.name(), {name: 3}, **there))
-        said = wait_for("why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        said = wait_for("the event", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
         self.assertIn(f"another device plugin serves {name} on the node", " ".join(said))
         for dialect in (NATIVE, {"nvidia.com/gpu": 1}):
             other, = self.run_all(asking(self.name(), dialect, **there))
             self.kube.delete("Pod", other, grace=0)
         elsewhere, = self.run_all(asking(self.name(), {name: 3}))
         self.assertEqual(self.kube.get("Pod", elsewhere)["spec"]["nodeName"], "n1")
-        wait_for("nobody holds anything on n2 any more", 60, lambda: not self.carves[1].living())
+        wait_for("no process uses a card on n2 any more", 60, lambda: not self.carves[1].living())
         self.forget_the_plugin(node)
         self.wait_ready(waiting["metadata"]["name"])
 
     def forget_the_plugin(self, node):
-        """A kubelet waits five minutes for a plugin that went, and fails pods that ask for its name meanwhile; it
-        forgets at once what is not in its own file. Nobody may hold a device on that node."""
+        """Stops the plugin and makes the kubelet forget it. A kubelet waits five minutes for a plugin that is gone, and
+        fails pods that request its resource; without its checkpoint it forgets immediately. No device may be in use."""
         if self.condition(node.name) is None:
             return
         node.stop("plugin")
@@ -377,27 +378,27 @@ class AnotherPlugin(ControlTest):
         wait_for("the conflict is over", 60, lambda: self.condition(node.name) is None)
 
     def condition(self, node):
-        """Its message while it is True."""
+        """The message of the condition while it is True."""
         return next((c["message"] for c in self.kube.get("Node", node)["status"]["conditions"]
                      if c["type"] == "ConflictingPlugin" and c["status"] == "True"), None)
 
 
 class Placement(ControlTest):
-    """Which node and card is data that changes under a running control. All pods ask for so little that a card holds
-    them all."""
+    """Which node and card a pod gets is configuration that changes under a running control. All pods are so small that
+    one card has room for all of them."""
     LITTLE = {"elasticgpu.io/gpu-memory": 1024, "elasticgpu.io/gpu-core": 5}
     MAP = "carve-placement"
 
     def setUp(self):
         super().setUp()
         self.addCleanup(self.kube.delete, "ConfigMap", self.MAP, carve.NAMESPACE)
-        # The agents first: their objects tell of a pod up to two seconds later, of one that has just gone, too.
-        wait_for("nobody holds anything any more", 60, lambda: not any(one.inspect()["slices"] for one in self.carves))
-        wait_for("and every object says so", 60, lambda: not any(
+        # First the agents: their objects show a pod, also a deleted one, up to two seconds later.
+        wait_for("no agent has slices", 60, lambda: not any(one.inspect()["slices"] for one in self.carves))
+        wait_for("no GPU object has holders", 60, lambda: not any(
             card.get("status", {}).get("holders") for card in self.kube.list("GPU", None)))
 
-    def say(self, *lines):
-        """Changes the rules; until both replicas have read them."""
+    def set_rules(self, *lines):
+        """Changes the rules and waits until both replicas have read them."""
         made = self.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"placement.conf": "\n".join(lines)},
                                 "metadata": {"name": self.MAP, "namespace": carve.NAMESPACE}})
         read = f'carve_control_placement_info{{resource_version="{made["metadata"]["resourceVersion"]}"}} 1'
@@ -421,66 +422,66 @@ class Placement(ControlTest):
         name, = self.run_all(made)
         return self.kube.get("Pod", name)["spec"]["nodeName"], self.cards_of(name)["main"][0][0]
 
-    def test_policies_of_every_scope_count_for_the_next_pod_and_nothing_restarts(self):
+    def test_policies_of_every_scope_apply_to_the_next_pod_without_a_restart(self):
         lives = {one["metadata"]["uid"]: one["status"]["containerStatuses"][0]["restartCount"]
                  for one in self.replicas()}
         first = self.where()
         self.assertEqual(self.where(), first, "binpack: the same card")
-        self.say("cluster = spread")
+        self.set_rules("cluster = spread")
         other = self.where()
         self.assertNotEqual(other[0], first[0], "spread: the other node")
-        self.assertEqual(self.where("binpack"), first, "a pod's own word: the fullest card")
-        self.say("cluster = spread", "namespace.default = node:binpack,card:spread")
+        self.assertEqual(self.where("binpack"), first, "the pod's own annotation: the fullest card")
+        self.set_rules("cluster = spread", "namespace.default = node:binpack,card:spread")
         node, card = self.where()
         self.assertEqual(node, first[0])
         self.assertNotEqual(card, first[1], "the namespace's: the fullest node, an empty card of it")
-        self.say("cluster = binpack",
-                 f"pool.first.nodes = kubernetes.io/hostname={first[0]}", "pool.first = card:spread")
+        self.set_rules("cluster = binpack",
+                       f"pool.first.nodes = kubernetes.io/hostname={first[0]}", "pool.first = card:spread")
         _, card = self.where(node=first[0])
         self.assertNotEqual(card, first[1], "the pool's: an empty card of its node")
         self.assertEqual({one["metadata"]["uid"]: one["status"]["containerStatuses"][0]["restartCount"]
                           for one in self.replicas()}, lives)
 
-    def test_a_wrong_text_changes_nothing_and_says_which_line(self):
-        self.say("cluster = spread")
+    def test_invalid_rules_change_nothing_and_the_event_names_the_line(self):
+        self.set_rules("cluster = spread")
         first = self.where()
-        made = self.say("cluster = spread", "namespace.default = tight")
+        made = self.set_rules("cluster = spread", "namespace.default = tight")
         self.assertNotEqual(self.where()[0], first[0], "the last good rules stay")
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(made)
                                                   if reason == "PlacementRefused"])
-        self.assertIn('placement.conf:2: namespace.default: "tight" is no placement; legal are binpack', said[0])
+        self.assertIn('placement.conf:2: namespace.default: "tight" is not a placement; legal: binpack', said[0])
         self.assertIn("nodes by", self.view("explain", self.created[0][1]))
 
-    def test_a_pods_nonsense_is_refused(self):
+    def test_an_invalid_placement_annotation_is_refused(self):
         made = asking(self.name(), self.LITTLE)
         made["metadata"]["annotations"] = {"elasticgpu.io/placement": "tight"}
         with self.assertRaises(ApiError) as refused:
             self.create(made)
-        self.assertIn('annotation elasticgpu.io/placement: "tight" is no placement', str(refused.exception))
+        self.assertIn('annotation elasticgpu.io/placement: "tight" is not a placement', str(refused.exception))
 
 
 class Operator(ControlTest):
     MAP = "unhealthy-gpu-n1"
 
-    def say(self, gpus):
+    def mark(self, gpus):
         self.addCleanup(self.kube.delete, "ConfigMap", self.MAP, "kube-system")
         return self.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"gpus": gpus},
                                 "metadata": {"name": self.MAP, "namespace": "kube-system"}})
 
-    def test_cards_that_gpushares_config_map_names_get_nothing_new(self):
-        """R5-11. All cards but one of n1, and then all: by their places in the driver's own list."""
+    def test_cards_in_gpushares_config_map_get_no_new_slices(self):
+        """R5-11. First all cards of n1 except one, then all, by their indexes in the driver's own list."""
         here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
         cards = [card["uuid"] for card in self.carves[0].truth("cards")["cards"]]
-        made = self.say("x,1")                             # wrong: no card, not card 0 either
+        made = self.mark("x,1")                            # invalid: marks no card, and not card 0
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(made)
                                                   if reason == "UnhealthyGpusRefused"])
-        self.assertIn('no card of node n1 is marked; gpus: "x"', said[0])
+        self.assertIn('no card of node n1 is marked: gpus: "x"', said[0])
         name, = self.run_all(asking(self.name(), {"nvidia.com/gpu": len(cards)}, **here))
         self.kube.delete("Pod", name, grace=0)
-        self.say(", ".join(str(i) for i in range(len(cards)) if i != 2))
-        wait_for("nobody holds anything any more", 60, lambda: not self.carves[0].living())
+        self.mark(", ".join(str(i) for i in range(len(cards)) if i != 2))
+        wait_for("no process uses a card any more", 60, lambda: not self.carves[0].living())
         waiting = self.create(asking(self.name(), {"nvidia.com/gpu": 2}, **here))
-        said = wait_for("why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        said = wait_for("the event", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
         self.assertIn("ConfigMap kube-system/unhealthy-gpu-n1 names it", " ".join(said))
         self.explained_by_the_map(len(cards) + 1)
         for dialect in (NATIVE, {"aliyun.com/gpu-mem": 3}):
@@ -488,13 +489,13 @@ class Operator(ControlTest):
             self.assertEqual([card for card, _, _ in self.cards_of(name)["main"]], [cards[2]])
             self.kube.delete("Pod", name, grace=0)
         self.kube.delete("ConfigMap", self.MAP, "kube-system")
-        self.wait_ready(waiting["metadata"]["name"])        # and nothing was started anew for it
+        self.wait_ready(waiting["metadata"]["name"])        # without any restart
 
     def explained_by_the_map(self, too_many):
-        """`carve explain` and `inspect` name it in words of their own, to a pod that fits on neither node."""
+        """`carve explain` and `inspect` name the ConfigMap for a pod that fits on neither node."""
         name = self.create(asking(self.name(), {"nvidia.com/gpu": too_many}))["metadata"]["name"]
-        explained = self.view("explain", name).partition("  said ")[0]
-        waits, = [line for line in self.view("inspect").splitlines() if line.startswith(f"waits: default/{name} ")]
+        explained = self.view("explain", name).partition("  event ")[0]
+        waits, = [line for line in self.view("inspect").splitlines() if line.startswith(f"waiting: default/{name} ")]
         for view in explained, waits:
             self.assertIn("ConfigMap kube-system/unhealthy-gpu-n1 names it", view)
         self.kube.delete("Pod", name, grace=0)
@@ -503,24 +504,25 @@ class Operator(ControlTest):
 class Waiting(ControlTest):
     HERE = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
 
-    def test_a_waiting_pod_starts_within_two_seconds_of_the_room(self):
-        """From the end of the last process of the container that held it, by the kernel, to the start of the one that
-        waits, by the runtime: all of the way, the kubelet's and the runtime's part too."""
+    def test_a_waiting_pod_starts_within_two_seconds_after_room_becomes_free(self):
+        """From the end of the last process of the container that had the card, as the kernel reports it, to the start
+        of the waiting pod's container, as the runtime reports it; includes the kubelet's and the runtime's part."""
         whole, total = {"nvidia.com/gpu": 1}, len(self.carves[0].truth("cards")["cards"])
         holders = self.run_all(*[asking(self.name(), whole, **self.HERE) for _ in range(total)])
         seconds = []
-        for wants in [whole] * (ROUNDS - 1) + [NATIVE]:
-            took, name = self.from_the_room_to_the_start(holders.pop(0), wants)
+        for limits in [whole] * (ROUNDS - 1) + [NATIVE]:
+            took, name = self.from_the_room_to_the_start(holders.pop(0), limits)
             seconds.append(took)
             holders.append(name)
         print(f"{len(seconds)} times, at most {max(seconds):.2f} s", flush=True)
         self.assertLess(max(seconds), 2.0, seconds)
 
-    def from_the_room_to_the_start(self, holder, wants):
-        """The holder of a card is deleted while a pod waits for it: how long that one waited then, and its name."""
-        waiting = self.create(asking(self.name(), wants, **self.HERE))
+    def from_the_room_to_the_start(self, holder, limits):
+        """Deletes the pod that has a card while another waits for it. Returns how long that one waited then, and its
+        name."""
+        waiting = self.create(asking(self.name(), limits, **self.HERE))
         name = waiting["metadata"]["name"]
-        wait_for("that it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        wait_for("the event", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
         holder = self.kube.get("Pod", holder)
         own = self.pids_of(self.container_of(holder))
         container, pod_ = moments.Ends(own), moments.Ends(set(self.pids_of(holder["metadata"]["uid"])) - set(own))
@@ -529,14 +531,14 @@ class Waiting(ControlTest):
         gone = container.last()
         self.wait_ready(name)
         agent = written.first(gone, "patch", "gpus/status")
-        steps = [("the rest of the pod (pause) has ended", pod_.last()), ("its node's agent says that it is free", agent),
-                 ("control has woken who waits", written.first(
+        steps = [("the rest of the pod (pause) has ended", pod_.last()), ("the agent has published the free card", agent),
+                 ("control has requeued the waiting pod", written.first(
                      agent or gone, "patch", "nodes", lambda e: e["user"]["username"].endswith(":carve-control"))),
                  ("bound", written.first(gone, "create", "pods/binding", lambda e: e["objectRef"]["name"] == name)),
                  ("the container runs", moments.started(self.ring.node(1), self.container_of(self.kube.get("Pod", name))))]
         print("\nafter the last process of the container that held the room, seconds")
         for what, when in steps:
-            # kube-scheduler may look again at what waits for another reason, before control wakes it.
+            # kube-scheduler may retry the waiting pod for another reason, before control requeues it.
             print(f"  {what:40} " + (" not seen" if when is None else f"{when - gone:6.3f}"), flush=True)
         return steps[-1][1] - gone, name
 
@@ -544,24 +546,24 @@ class Waiting(ControlTest):
     def container_of(found):
         return found["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
 
-    def test_one_write_to_the_pod_for_each_that_is_placed(self):
+    def test_each_placed_pod_costs_one_write_to_the_pod(self):
         name, = self.run_all(asking(self.name(), NATIVE))
         self.assertEqual(self.writes_about(name), {("carve-control", "create", "pods/binding"): 1})
 
-    def test_all_writes_for_pods_by_who_and_what(self):
-        """Three pods of each spelling, from their making until the last has gone; the table is printed."""
+    def test_writes_for_pods_are_counted_by_user_and_kind(self):
+        """Three pods of each dialect, from creation until the last is gone; prints the table."""
         log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         begun = log.stat().st_size
         limits = [NATIVE, {"aliyun.com/gpu-mem": 3}, {"nvidia.com/gpu": 1}] * 3
         names = self.run_all(*[asking(self.name(), one) for one in limits])
         for name in names:
             self.kube.delete("Pod", name)
-        wait_for("nobody holds anything any more", 60, lambda: not any(
+        wait_for("no GPU object has holders", 60, lambda: not any(
             card.get("status", {}).get("holders") for card in self.kube.list("GPU", None)))
         table = collections.Counter(key for key, _ in self.audited(begun) if key[0].startswith("carve-"))
-        print("\nwrites for 9 pods, from making to gone (identity, verb, kind: in all, per pod)")
-        for (who, verb, what), count in sorted(table.items()):
-            print(f"  {who:14} {verb:7} {what:18} {count:4} {count / len(names):6.2f}", flush=True)
+        print("\nwrites for 9 pods, from creation until gone (identity, verb, kind: total, per pod)")
+        for (user, verb, what), count in sorted(table.items()):
+            print(f"  {user:14} {verb:7} {what:18} {count:4} {count / len(names):6.2f}", flush=True)
         self.assertEqual({key: count for key, count in table.items() if key[2].split("/")[0] == "pods"},
                          {("carve-control", "create", "pods/binding"): len(names)})
         self.assertLessEqual({key[2] for key in table}, {"pods/binding", "events", "gpus", "gpus/status", "nodes",
@@ -569,7 +571,7 @@ class Waiting(ControlTest):
 
 
 class Failures(ControlTest):
-    def test_the_webhook_away_stops_pods_with_cards_and_nobody_else(self):
+    def test_an_unavailable_webhook_stops_only_pods_with_cards(self):
         self.ring.kubectl("-n", carve.NAMESPACE, "scale", "deployment/carve-control", "--replicas=0")
         self.addCleanup(self.back)
         wait_for("control is away", 60, lambda: not [p for p in self.kube.list("Pod", carve.NAMESPACE)
@@ -584,14 +586,14 @@ class Failures(ControlTest):
         self.ring.kubectl("-n", carve.NAMESPACE, "scale", "deployment/carve-control", "--replicas=2")
         self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "deployment/carve-control", "--timeout=90s")
 
-    def test_over_a_change_of_leaders_no_pod_is_lost(self):
-        """The leader is killed; pods that come meanwhile wait no longer than its lease and five seconds."""
+    def test_no_pod_is_lost_when_the_leader_changes(self):
+        """The leader is killed. Pods created then wait no longer than the duration of its Lease and five seconds."""
         before = self.lease()
         os.kill(self.process_of(before["holderIdentity"]), signal.SIGKILL)
         epochs = self.bound_in_time(before)
         self.assertGreater(min(epochs), before["leaseTransitions"])
 
-    def test_a_leader_that_was_paused_for_twice_its_lease_decides_nothing_more(self):
+    def test_a_leader_paused_for_twice_its_lease_duration_decides_nothing_more(self):
         before = self.lease()
         process = self.process_of(before["holderIdentity"])
         os.kill(process, signal.SIGSTOP)
@@ -603,10 +605,10 @@ class Failures(ControlTest):
             os.kill(process, signal.SIGCONT)
         names = [self.create(asking(self.name(), NATIVE))["metadata"]["name"] for _ in range(5)]
         self.assert_right(self.wait_all(names))
-        self.assertEqual({self.record(name)["epoch"] for name in names}, epochs)      # the new one's, still
+        self.assertEqual({self.record(name)["epoch"] for name in names}, epochs)      # still the new leader's
 
     def bound_in_time(self, before):
-        """Five pods, now; the epochs of their records."""
+        """Creates five pods now. Returns the epochs of their records."""
         seconds, begun = before["leaseDurationSeconds"], time.monotonic()
         asks = [asking(self.name(), NATIVE) for _ in range(5)]
         with concurrent.futures.ThreadPoolExecutor(len(asks)) as together:
@@ -620,8 +622,9 @@ class Failures(ControlTest):
         return {self.record(name)["epoch"] for name in names}
 
     def create_at_last(self, made, until):
-        """The pod's name. While a replica hangs admission by it fails, closed, and is to be tried again: until it is known to
-        hang by whoever asks anew, later by the API server's connections that were there before."""
+        """Creates the pod, with retries, and returns its name. While a replica hangs, admission through it fails
+        (closed): new connections until the replica is known to hang, existing connections of the API server later,
+        too."""
         while True:
             try:
                 return self.create(made)["metadata"]["name"]
@@ -633,7 +636,7 @@ class Failures(ControlTest):
         return self.kube.get("Lease", "carve-control", carve.NAMESPACE)["spec"]
 
     def process_of(self, identity):
-        """The process of that replica, by its container's cgroup."""
+        """The process of that replica, found by its container's cgroup."""
         name = identity.partition("_")[0]
         status = self.kube.get("Pod", name, carve.NAMESPACE)["status"]["containerStatuses"][0]
         container = status["containerID"].partition("://")[2]

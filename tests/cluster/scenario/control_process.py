@@ -1,10 +1,10 @@
-"""`carve control` as a process, before the real API server, with no more rights than its manifest gives it.
+"""`carve control` as a process, with the real API server and only the rights of its manifest.
 
-Two replicas in a namespace of their own: they agree on the certificates, one leads, and another does when it ends or is
-killed; what a past leader decided is refused, however late it arrives. Settings that cannot be read change nothing. Who
-asks what is tried with certificates as openssl and Python's ssl see them; a certificate near its end is replaced while
-they serve. A bind is taken by either, and gpushare's old routes answer where they are switched on. Pods that run are for
-other scenarios.
+Two replicas in a namespace of their own agree on the certificates. One leads; the other leads when the first ends or is
+killed. A past leader's decision is refused, no matter how late it arrives. Settings that cannot be read change nothing.
+Callers are tested with certificates through openssl and Python's ssl; a certificate near its end is replaced while the
+replicas serve. Either replica accepts a bind, and gpushare's routes answer where they are enabled. Running pods are
+left to other scenarios.
 """
 import base64
 import contextlib
@@ -26,7 +26,7 @@ from ring import bare_nodes, certs  # noqa: E402
 from ring.binder import RECORD, SLOT  # noqa: E402
 from ring.kube import ApiError, wait_for  # noqa: E402
 from ring.stall import Stall  # noqa: E402
-from ring.testing import Meanwhile, RingTest, main, pod  # noqa: E402
+from ring.testing import Background, RingTest, main, pod  # noqa: E402
 
 DEPLOY = HERE.parent.parent / "deploy"
 SPACE = "control-process"
@@ -39,7 +39,7 @@ CALL = call("nowhere")
 
 
 class Replica:
-    """One process; its ports are its own."""
+    """One process, with ports of its own."""
 
     def __init__(self, program, kubeconfig, folder, name, *more):
         self.log = folder / f"{name}.log"
@@ -54,7 +54,7 @@ class Replica:
                  f"127.0.0.1:{self.plain}", *more], stderr=log)
 
     def get(self, path, method="GET", body=None):
-        """Of the plain port: status and text; None while nobody answers."""
+        """(status, text) from the plain port; None when there is no answer."""
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.plain, timeout=5)
             connection.request(method, path, body)
@@ -71,7 +71,7 @@ class Replica:
         return answer is not None and "\ncarve_control_leader 1\n" in answer[1]
 
     def served(self):
-        """The certificate that it serves with now, as PEM."""
+        """The certificate with which it serves now, as PEM."""
         return ssl.get_server_certificate(("127.0.0.1", self.port))
 
     def ask(self, context, method, path, body=None):
@@ -83,9 +83,9 @@ class Replica:
         return answer.status, answer.read().decode()
 
 
-class Asking(Meanwhile):
-    """What kube-scheduler asks before it binds, one call after the other of one replica, until the end of the block: of a
-    node with room, one with a card that is too small, and one without."""
+class SchedulerCalls(Background):
+    """kube-scheduler's calls before a bind, one after the other to one replica, until the end of the block: about a
+    node with room, one with a card that is too small, and one without cards."""
     VERBS = ("filter", "prioritize", "choose")
 
     def __init__(self, replica, context, room, small):
@@ -138,7 +138,7 @@ class ControlProcess(RingTest):
 
     @classmethod
     def rights(cls):
-        """The manifest's own, in another namespace and under another name."""
+        """The manifest's rights, in another namespace and with another name."""
         text = cls.ring.kubectl("create", "--dry-run=client", "-o", "json", "-f",
                                 DEPLOY / "control" / "control-rbac.yaml").stdout
         at = 0
@@ -148,7 +148,7 @@ class ControlProcess(RingTest):
             for object_ in found.get("items", [found]):
                 if object_["metadata"].get("namespace") == "carve-system":
                     object_["metadata"]["namespace"] = SPACE
-                else:                                   # the cluster's, or of kube-system
+                else:                                   # cluster-wide, or in kube-system
                     object_["metadata"]["name"] = SPACE
                     if "roleRef" in object_:
                         object_["roleRef"]["name"] = SPACE
@@ -158,7 +158,7 @@ class ControlProcess(RingTest):
 
     @classmethod
     def access(cls, port=None):
-        """A kubeconfig of control's account. port: of the loopback, instead of the ring's own door."""
+        """A kubeconfig of control's account. port: of the loopback, instead of the ring's own forwarder."""
         token = cls.kube.request("POST", cls.kube.path("ServiceAccount", "carve-control", SPACE, "token"), {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 3600}})["status"]["token"]
@@ -218,7 +218,7 @@ class ControlProcess(RingTest):
     def epoch(self):
         return self.lease()["leaseTransitions"]
 
-    def test_two_replicas_agree_on_certificates_and_on_who_leads(self):
+    def test_two_replicas_agree_on_certificates_and_on_the_leader(self):
         leader, other = self.two_ready()
         self.assertIn(leader.log.stem, self.holder())
         context, stranger = self.context(), self.context(client=False)
@@ -226,39 +226,39 @@ class ControlProcess(RingTest):
                                self.folder / "tls.crt"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("ca.key", self.data("carve-scheduler-tls"))
-        for one in (leader, other):         # one authority, one serving certificate, whoever is asked
+        for one in (leader, other):         # one authority, one serving certificate, from either replica
             status, text = one.ask(context, "POST", "/scheduler/filter", CALL)
             self.assertEqual(status, 200, text)
-            self.assertEqual(json.loads(text)["FailedAndUnresolvableNodes"], {"nowhere": "no card of ours on it"})
+            self.assertEqual(json.loads(text)["FailedAndUnresolvableNodes"], {"nowhere": "no card managed by Carve"})
             self.assertEqual(one.ask(stranger, "POST", "/scheduler/filter", CALL)[0], 403)
             self.assertEqual(one.ask(stranger, "GET", "/v1/cluster")[0], 403)
             self.assertEqual(one.ask(context, "GET", "/v1/cluster")[0], 200)
             self.assertEqual(one.ask(stranger, "POST", "/webhook/mutate", "{}")[0], 200)
             self.assertNotIn("PRIVATE", one.log.read_text(encoding="utf-8"))
-            self.assertNotIn("cannot be kept", one.log.read_text(encoding="utf-8"))
+            self.assertNotIn("certificates cannot be maintained", one.log.read_text(encoding="utf-8"))
         with self.assertRaises(ssl.SSLError):
             leader.ask(ssl.create_default_context(), "GET", "/v1/cluster")
 
-    def test_told_to_end_it_answers_until_others_know_and_gives_the_lease_back(self):
+    def test_after_sigterm_the_leader_still_answers_and_releases_the_lease(self):
         leader, other = self.two_ready()
         context = self.context()
         leader.process.send_signal(signal.SIGTERM)
         begin = time.monotonic()
         wait_for("not ready any more", 2, lambda: (leader.get("/readyz") or (0,))[0] == 503, every=0.02)
         self.assertEqual(leader.ask(context, "POST", "/scheduler/filter", CALL)[0], 200)
-        wait_for("the other leads", 12, other.leads)        # five of them are the notice
-        print(f"led by the other {time.monotonic() - begin:.1f} s after SIGTERM")
+        wait_for("the other leads", 12, other.leads)        # five of these seconds are the notice
+        print(f"the other led {time.monotonic() - begin:.1f} s after SIGTERM")
         self.assertEqual(leader.process.wait(10), 0)
         self.assertIn(other.log.stem, self.holder())
 
-    def test_killed_it_is_followed_when_its_lease_has_ended(self):
+    def test_when_the_leader_is_killed_the_other_leads_after_the_lease_expires(self):
         leader, other = self.two_ready()
         self.lead_by_another(leader, other, signal.SIGKILL)
         again = self.start("c")
-        wait_for("a new one ready", 20, again.ready)
+        wait_for("a new replica ready", 20, again.ready)
         self.assertFalse(again.leads())
 
-    def test_where_it_stands_still_the_other_answers_and_follows(self):
+    def test_when_the_leader_is_stopped_the_other_answers_and_leads(self):
         leader, other = self.two_ready()
         self.lead_by_another(leader, other, signal.SIGSTOP)
         leader.process.send_signal(signal.SIGCONT)
@@ -269,28 +269,28 @@ class ControlProcess(RingTest):
         context = self.context()
         for node in (room, small):
             self.known_to((leader, other), context, node)
-        with Asking(other, context, room, small) as asking:
-            wait_for("it is asked", 10, lambda: len(asking.seconds) > 3)
+        with SchedulerCalls(other, context, room, small) as calls:
+            wait_for("calls are answered", 10, lambda: len(calls.seconds) > 3)
             leader.process.send_signal(by)
             begin = time.monotonic()
             wait_for("the other leads", 15, other.leads)      # the lease, 10 s, and 5
-            print(f"led by the other {time.monotonic() - begin:.1f} s after {signal.Signals(by).name}")
-        self.assertEqual(asking.wrong, [], "filter, prioritize and choose need no leader")
-        self.assertGreater(len(asking.seconds), 30)
-        print(f"{len(asking.seconds)} calls meanwhile, the slowest took {max(asking.seconds) * 1000:.0f} ms")
-        self.assertLess(max(asking.seconds), 2)
+            print(f"the other led {time.monotonic() - begin:.1f} s after {signal.Signals(by).name}")
+        self.assertEqual(calls.wrong, [], "filter, prioritize and choose need no leader")
+        self.assertGreater(len(calls.seconds), 30)
+        print(f"{len(calls.seconds)} calls during that time, the slowest took {max(calls.seconds) * 1000:.0f} ms")
+        self.assertLess(max(calls.seconds), 2)
 
     # --- certificates near their end ---------------------------------------------------------------------------------
 
     def put(self, name):
-        """That certificate into control's Secret, as if it had stood there for long."""
+        """Stores that certificate in control's Secret, as if it had been there for long."""
         pair = {"ca": ("ca.crt", "ca.key")}.get(name, ("tls.crt", "tls.key"))
         texts = [base64.b64encode((self.folder / f"{name}.{kind}").read_bytes()).decode() for kind in ("crt", "key")]
         self.kube.patch("Secret", "carve-control-tls", {"data": dict(zip(pair, texts))}, SPACE)
         return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert((self.folder / f"{name}.crt").read_text()))
 
     def leaf(self, name, days):
-        """A serving certificate as control makes them, but for its time."""
+        """A serving certificate like control's, but with another validity."""
         full = f"carve-control.{SPACE}"
         names = ",".join("DNS:" + one for one in ("carve-control", full, full + ".svc", full + ".svc.cluster.local", "localhost"))
         kept = self.data("carve-control-tls")
@@ -303,60 +303,62 @@ class ControlProcess(RingTest):
 
     @staticmethod
     def days_left(pem):
-        """Until a certificate's end, as openssl reads it."""
+        """Days until a certificate expires, as openssl reads it."""
         done = subprocess.run(["openssl", "x509", "-noout", "-enddate"], input=pem, text=True, capture_output=True, check=True)
         return (ssl.cert_time_to_seconds(done.stdout.strip().partition("=")[2]) - time.time()) / 86400
 
-    def test_a_certificate_near_its_end_is_replaced_by_the_process_that_serves_with_it(self):
+    def test_a_serving_certificate_near_its_end_is_replaced_without_a_restart(self):
         pair = self.two_ready()
         context = self.context()
         young = self.leaf("young", (-10, 80))
-        for one in pair:        # it is not replaced for another reason than its age
-            wait_for(f"{one.log.name} serves with what stands in the Secret", 10, lambda o=one: o.served() == young)
+        for one in pair:        # age is the only reason for the replacement
+            wait_for(f"{one.log.name} serves with the certificate in the Secret", 10, lambda o=one: o.served() == young)
         due = self.leaf("due", (-80, 10))
         for one in pair:
             wait_for(f"{one.log.name} serves with a new one", 10, lambda o=one: o.served() not in (young, due))
         self.assertEqual(pair[0].served(), pair[1].served())
         self.assertGreater(self.days_left(pair[0].served()), 85)
         for one in pair:
-            self.assertEqual(one.ask(context, "GET", "/v1/cluster")[0], 200, "whoever believed before believes now")
+            self.assertEqual(one.ask(context, "GET", "/v1/cluster")[0], 200, "existing clients still trust it")
             self.assertIsNone(one.process.poll(), "the same process")
 
-    def authorities_told(self):
-        """What the API server believes of control, by the webhook's configuration."""
+    def published_authorities(self):
+        """The authorities by which the API server knows control, from the webhook's configuration."""
         hook, = self.kube.get("MutatingWebhookConfiguration", "carve-admission")["webhooks"]
         return base64.b64decode(hook["clientConfig"].get("caBundle", ""))
 
-    def test_an_authority_near_its_end_is_followed_and_the_webhook_is_told(self):
+    def test_an_authority_near_its_end_is_replaced_and_published_in_the_webhook(self):
         self.create({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-                     "metadata": {"name": "carve-admission"}, "webhooks": [{         # it has no rules: nobody is asked
+                     # it has no rules: it is never called
+                     "metadata": {"name": "carve-admission"}, "webhooks": [{
                          "name": "pods.carve.elasticgpu.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
                          "clientConfig": {"service": {"namespace": SPACE, "name": "carve-control", "port": 8443}}}]})
         pair = self.two_ready()
-        wait_for("the webhook is told", 10, lambda: self.authorities_told() == self.data("carve-control-tls")["ca.crt"])
+        wait_for("the webhook has the authority", 10,
+                 lambda: self.published_authorities() == self.data("carve-control-tls")["ca.crt"])
         certs.dated(self.folder, "ca", "/CN=carve-control authority 1", (-3340, 310),
                     "basicConstraints=critical,CA:TRUE,pathlen:0\nkeyUsage=critical,keyCertSign,cRLSign\n"
                     "subjectKeyIdentifier=hash\n")
         old = self.put("ca").encode()
 
-        def followed():
-            told = self.authorities_told()
-            return told.count(b"BEGIN CERT") == 2 and told.endswith(old) and \
-                all(self.data(one)["ca.crt"] == told for one in ("carve-control-tls", "carve-scheduler-tls"))
-        wait_for("old and new authority are believed by everybody", 15, followed)
-        new = self.authorities_told()[:-len(old)].decode()
+        def replaced():
+            published = self.published_authorities()
+            return published.count(b"BEGIN CERT") == 2 and published.endswith(old) and \
+                all(self.data(one)["ca.crt"] == published for one in ("carve-control-tls", "carve-scheduler-tls"))
+        wait_for("old and new authority are published everywhere", 15, replaced)
+        new = self.published_authorities()[:-len(old)].decode()
         self.assertGreater(self.days_left(new), 3640)
         only_new = ssl.create_default_context(cadata=new)
         for one in pair:
-            def signed_by_it(replica=one):
+            def signed_by_the_new_one(replica=one):
                 with contextlib.suppress(ssl.SSLCertVerificationError):
                     return replica.ask(only_new, "POST", "/webhook/mutate", "{}")[0] == 200
-            wait_for(f"{one.log.name} serves with what the new one signed", 10, signed_by_it)
-            wait_for("and believes whom it signed", 10,
+            wait_for(f"{one.log.name} serves with a certificate of the new authority", 10, signed_by_the_new_one)
+            wait_for("and accepts client certificates of the new authority", 10,
                      lambda o=one: o.ask(self.context(), "GET", "/v1/cluster")[0] == 200, every=0.5)
             self.assertIsNone(one.process.poll(), "the same process")
 
-    # --- who may bind --------------------------------------------------------------------------------------------
+    # --- which replica may bind ----------------------------------------------------------------------------------
 
     def known_to(self, replicas, context, node):
         for one in replicas:
@@ -365,7 +367,7 @@ class ControlProcess(RingTest):
     def bound_to(self, meta):
         return self.kube.get("Pod", meta["name"])["spec"].get("nodeName")
 
-    def test_a_bind_is_taken_by_either_and_while_nobody_leads_it_is_to_be_tried_again(self):
+    def test_either_replica_accepts_a_bind_and_without_a_leader_asks_for_a_retry(self):
         leader, other = self.two_ready()
         context, nodes, pods = self.context(), [self.card(), self.card()], [self.asking(), self.asking()]
         for node in nodes:
@@ -378,28 +380,28 @@ class ControlProcess(RingTest):
         leader.process.wait()
         said = self.bind(other, context, pods[1], nodes[1])
         self.assertFalse(other.leads(), "the lease of the dead one has not ended")
-        self.assertIn("it is tried again", said)
+        self.assertIn("kube-scheduler retries", said)
         self.assertIsNone(self.bound_to(pods[1]))
         wait_for("the other leads", 15, other.leads)
         self.assertEqual(self.bind(other, context, pods[1], nodes[1]), "")
         self.assertEqual(self.bound_to(pods[1]), nodes[1])
 
-    def test_a_binding_whose_answer_is_lost_is_found_by_reading(self):
+    def test_a_binding_without_an_answer_is_found_by_reading_the_pod(self):
         stall = Stall(self.ring, lambda line: "/binding" in line, lost=True)
         self.addCleanup(stall.close)
         one = self.start("one", self.access(stall.port))
-        wait_for("it leads", 30, lambda: one.ready() and one.leads())
+        wait_for("the replica leads", 30, lambda: one.ready() and one.leads())
         context, node, asking = self.context(), self.card(), self.asking()
         self.known_to((one,), context, node)
-        self.assertEqual(self.bind(one, context, asking, node), "", "it is bound, and that is what is said")
+        self.assertEqual(self.bind(one, context, asking, node), "", "the pod is bound, and the answer says so")
         self.assertEqual(self.bound_to(asking), node)
         self.assertEqual([answer.split("\r\n")[0] for answer in stall.answers], ["HTTP/1.1 201 Created"], "written once")
         record = json.loads(self.kube.get("Pod", asking["name"])["metadata"]["annotations"][RECORD])
         self.assertEqual(record["owner"]["uid"], asking["uid"])
         counted = {'carve_control_bindings_total{outcome="unknown"} 1', 'carve_control_bindings_total{outcome="found"} 1',
                    'carve_control_bindings_total{outcome="bound"} 0', "carve_control_reservations 0"}
-        wait_for("the room set aside has become the record", 10, lambda: counted <= set(one.get("/metrics")[1].splitlines()))
-        self.assertEqual(self.bind(one, context, asking, node), "", "kube-scheduler asks again")
+        wait_for("the reservation has become the record", 10, lambda: counted <= set(one.get("/metrics")[1].splitlines()))
+        self.assertEqual(self.bind(one, context, asking, node), "", "kube-scheduler retries")
         self.assertEqual(len(stall.answers), 1)
 
     # --- settings ----------------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ class ControlProcess(RingTest):
         return [one for one in self.kube.request("GET", f"/api/v1/namespaces/{SPACE}/events")["items"]
                 if one["reason"] == "SettingsRefused"]
 
-    def test_settings_that_cannot_be_read_are_said_and_change_nothing(self):
+    def test_invalid_settings_are_reported_and_change_nothing(self):
         one = self.start("a", settings="placement.policy = binpack\n")
 
         def change(text):       # in one step, as the kubelet changes a mounted ConfigMap
@@ -416,19 +418,19 @@ class ControlProcess(RingTest):
             (self.folder / "next").replace(self.folder / "a.conf")
         wait_for("ready and leading", 30, lambda: one.ready() and one.leads())
         change("placement.polcy = spread\n")
-        told = wait_for("an event", 20, self.refusals_of_settings)
-        self.assertEqual(told[0]["involvedObject"]["name"], "carve-cluster")
-        self.assertIn("cluster.conf:1: placement.polcy: unknown key", told[0]["message"])
-        time.sleep(3)       # three looks
+        events = wait_for("an event", 20, self.refusals_of_settings)
+        self.assertEqual(events[0]["involvedObject"]["name"], "carve-cluster")
+        self.assertIn("cluster.conf:1: placement.polcy: unknown key", events[0]["message"])
+        time.sleep(3)       # control reads the file three times
         self.assertIsNone(one.process.poll(), "it would not start again")
         self.assertTrue(one.ready() and one.leads())
         change("placement.policy = spread\n")
-        self.assertEqual(one.process.wait(20), 0)       # whoever started it starts it again
-        self.assertIn("the settings are others now", one.log.read_text(encoding="utf-8"))
+        self.assertEqual(one.process.wait(20), 0)       # its supervisor restarts it
+        self.assertIn("the settings changed", one.log.read_text(encoding="utf-8"))
 
     # --- gpushare's routes -------------------------------------------------------------------------------------------
 
-    def test_gpushares_routes_answer_without_a_certificate_where_they_are_switched_on(self):
+    def test_gpushares_routes_answer_without_a_certificate_where_they_are_enabled(self):
         off, on = self.start("off"), self.start("on", settings="dialects.gpushare-http = on\n")
         nodes = [self.card(), self.name("bare")]
         self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": nodes[1]}})
@@ -438,7 +440,7 @@ class ControlProcess(RingTest):
         row = {"name": nodes[0], "totalGPU": 16, "usedGPU": 0, "devs": [{"id": 0, "totalGPU": 16, "usedGPU": 0, "pods": []}]}
         wait_for("its card", 20, lambda: row in json.loads(on.get("/gpushare-scheduler/inspect")[1])["nodes"])
         self.assertEqual(json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[0]}")[1]), {"nodes": [row]})
-        self.assertIn("no card of ours", json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[1]}")[1])["error"])
+        self.assertIn("no card managed by Carve", json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[1]}")[1])["error"])
         objects = [self.kube.get("Node", name) for name in nodes]
         for size, fits in ((10, nodes[:1]), (17, [])):
             call = {"pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [
@@ -447,12 +449,12 @@ class ControlProcess(RingTest):
             status, text = on.get("/gpushare-scheduler/filter", "POST", json.dumps(call))
             said = json.loads(text)
             self.assertEqual((status, [one["metadata"]["name"] for one in said["Nodes"]["items"]]), (200, fits), text)
-            self.assertTrue(all(one in objects for one in said["Nodes"]["items"]), "whole, as they came")
+            self.assertTrue(all(one in objects for one in said["Nodes"]["items"]), "complete, as they were sent")
             refused = {**said["FailedNodes"], **said["FailedAndUnresolvableNodes"]}
             self.assertEqual(sorted(refused), sorted(set(nodes) - set(fits)))
-        self.assertEqual(on.get("/gpushare-scheduler/bind", "POST", "{}")[0], 404, "bind is over TLS alone")
+        self.assertEqual(on.get("/gpushare-scheduler/bind", "POST", "{}")[0], 404, "bind needs TLS")
 
-    # --- two leaders at once -------------------------------------------------------------------------------------
+    # --- two leaders at one time ---------------------------------------------------------------------------------
 
     def fence(self):
         """deploy/control/leader-policy.yaml for this namespace's control."""
@@ -468,10 +470,10 @@ class ControlProcess(RingTest):
             try:
                 control.request("POST", control.path("Pod", "none", sub="binding", dryRun="All"), self.binding("none"))
             except ApiError as error:
-                return f"a past leader of carve-control (the lease is in epoch {self.epoch()} now)" in str(error)
+                return f"a past leader of carve-control decided this record (the Lease is in epoch {self.epoch()} now)" in str(error)
         try:
             wait_for("the policy in force", 15, in_force, every=0.5)
-        except AssertionError:      # it compares with the lease of an earlier try: leader-policy.yaml says why
+        except AssertionError:      # it compares with the Lease of an earlier try: leader-policy.yaml explains why
             self.ring.stop_api_server()
             self.ring.start_api_server()
             self.ring.wait_api_server()
@@ -483,13 +485,13 @@ class ControlProcess(RingTest):
                 "metadata": {"name": name, "namespace": "default", "annotations": {RECORD: '{"v":1,"epoch":0,"owner":{}}'}}}
 
     def card(self, gib=16):
-        """A node that exists at the API server only, with one card; its name."""
+        """A node that exists only at the API server, with one card. Returns its name."""
         node = self.name("node")
         bare_nodes.with_card(self.create, self.kube, node, gib=gib)
         return node
 
     def asking(self):
-        """A pod for 10 GiB that no scheduler looks at."""
+        """A pod for 10 GiB that no scheduler serves."""
         made = pod(self.name(), schedulerName="nobody")
         made["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-mem": "10", SLOT: "1"}}
         made = self.kube.create(made)
@@ -498,14 +500,14 @@ class ControlProcess(RingTest):
 
     @staticmethod
     def bind(replica, context, meta, node):
-        """What kube-scheduler asks; the words of the refusal, empty: bound."""
+        """kube-scheduler's bind call. Returns the text of the refusal; empty when the pod was bound."""
         status, text = replica.ask(context, "POST", "/scheduler/bind", json.dumps({
             "PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}))
         return json.loads(text).get("Error", "") if status == 200 else f"{status} {text}"
 
-    def test_what_a_past_leader_decided_is_refused_however_late_it_arrives(self):
-        """A leader has decided and sent its Binding; before that arrives the leader stands still, another leads and
-        gives the same room to another pod."""
+    def test_a_past_leaders_decision_is_refused_no_matter_how_late_it_arrives(self):
+        """A leader has decided and sent its Binding. Before the Binding arrives, the leader is stopped, and another
+        leads and gives the same room to another pod."""
         stall = Stall(self.ring, lambda line: "/binding" in line)
         self.addCleanup(stall.close)
         old = self.start("old", self.access(stall.port))
@@ -522,7 +524,7 @@ class ControlProcess(RingTest):
         def ask():
             try:
                 said.append(self.bind(old, context, first, node))
-            except OSError as error:        # it stands still
+            except OSError as error:        # it is stopped
                 said.append(str(error))
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
@@ -535,7 +537,7 @@ class ControlProcess(RingTest):
         old.process.send_signal(signal.SIGCONT)
         asking.join(20)
         on = [self.kube.get("Pod", one["name"])["spec"].get("nodeName") for one in (first, second)]
-        self.acquit([f"a past leader's Binding took effect: {on}, {stall.answers}"] if on[0] else [])
+        self.assert_no_findings([f"a past leader's Binding took effect: {on}, {stall.answers}"] if on[0] else [])
         self.assertEqual(on, [None, node], stall.answers)
         self.assertIn(" 403 ", stall.answers[0])
         self.assertIn("a past leader of carve-control", stall.answers[0])

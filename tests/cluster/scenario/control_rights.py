@@ -1,5 +1,5 @@
-"""What control's account may write: its decisions, and nothing else of a pod or a Node. By RBAC (control-rbac.yaml) it may
-patch all of them; the policies narrow that. Asked of the API server by dry runs: nothing is written.
+"""What control's account may write: only its decisions, and no other field of a pod or a Node. By RBAC
+(control-rbac.yaml) it may patch all of them; the policies narrow that. Tested with dry runs: nothing is written.
 """
 import sys
 from pathlib import Path
@@ -22,25 +22,25 @@ def annotate(key, value="x"):
     return {"metadata": {"annotations": {key: value}}}
 
 
-# (what, legal, of, sub, patch)
+# (what, allowed, kind, subresource, patch)
 TABLE = [
     ("its record", True, "Pod", None, annotate(RECORD, '{"v":1,"epoch":9999999999,"owner":{}}')),
-    ("what a dialect shows", True, "Pod", None, annotate("ALIYUN_COM_GPU_MEM_IDX", "0")),
+    ("an annotation of a dialect", True, "Pod", None, annotate("ALIYUN_COM_GPU_MEM_IDX", "0")),
     ("a nomination", True, "Pod", "status", {"status": {"nominatedNodeName": "n1"}}),
     ("another annotation", False, "Pod", None, annotate("mine")),
-    ("another annotation's end", False, "Pod", None, annotate("kept", None)),
-    ("another annotation by the status", False, "Pod", "status", annotate("mine")),
+    ("removal of another annotation", False, "Pod", None, annotate("kept", None)),
+    ("another annotation through the status", False, "Pod", "status", annotate("mine")),
     ("a label", False, "Pod", None, LABELS),
     ("a finalizer", False, "Pod", None, FINALIZERS),
     ("the image", False, "Pod", None, {"spec": {"containers": [{"name": "main", "image": "other"}]}}),
     ("the phase", False, "Pod", "status", {"status": {"phase": "Succeeded"}}),
     ("a condition", False, "Pod", "status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
     ("the pod's address", False, "Pod", "status", {"status": {"podIP": "192.0.2.9", "podIPs": [{"ip": "192.0.2.9"}]}}),
-    ("which generation was seen", False, "Pod", "status", {"status": {"observedGeneration": 1}}),  # a young field
+    ("the observed generation", False, "Pod", "status", {"status": {"observedGeneration": 1}}),  # a recent field
     ("its Binding", True, "Pod", "binding", annotate(RECORD, '{"v":1,"epoch":9999999999,"owner":{}}')),
     ("a Binding with another annotation", False, "Pod", "binding", annotate("mine")),
     ("a Binding with a label", False, "Pod", "binding", LABELS),
-    ("the word that room is free", True, "Node", None, annotate("elasticgpu.io/slices-free", "7")),
+    ("the annotation that room is free", True, "Node", None, annotate("elasticgpu.io/slices-free", "7")),
     ("a node's other annotation", False, "Node", None, annotate("elasticgpu.io/slices-freed")),
     ("a node's label", False, "Node", None, LABELS),
     ("a node's finalizer", False, "Node", None, FINALIZERS),
@@ -63,8 +63,8 @@ class ControlRights(RingTest):
         cls.control = cls.ring.kube()
         cls.control.headers = {"Impersonate-User": CONTROL}
 
-    def said(self, kube, kind, name, sub, patch):
-        """'done', or the server's words of refusal. Anything but a refusal of rights is an error of the test."""
+    def outcome(self, kube, kind, name, sub, patch):
+        """'done', or the text of the refusal. Any error other than a refusal of rights is an error of the test."""
         path = kube.path(kind, name, None if kind == "Node" else "default", sub) + "?dryRun=All"
         try:
             if sub == "binding":
@@ -79,28 +79,29 @@ class ControlRights(RingTest):
                 return str(error)
             raise
 
-    def test_it_writes_its_decisions_and_nothing_else(self):
+    def test_control_may_write_only_its_decisions(self):
         name = self.create(pod(self.name(), schedulerName="nobody", annotations={"kept": "1"}))["metadata"]["name"]
         names = {"Pod": name, "Node": "n1"}
-        # The policies are in force some moments after they were made.
-        wait_for("the policies are in force", 30, lambda: "done" not in [self.said(
+        # The policies take effect some moments after they were created.
+        wait_for("the policies are in force", 30, lambda: "done" not in [self.outcome(
             self.control, kind, names[kind], sub, LABELS) for kind, sub in (
                 ("Pod", None), ("Pod", "binding"), ("Node", None))], every=0.5)
         for what, legal, kind, sub, patch in TABLE:
             with self.subTest(what):
-                said = self.said(self.control, kind, names[kind], sub, patch)
+                outcome = self.outcome(self.control, kind, names[kind], sub, patch)
                 if legal:
-                    self.assertEqual(said, "done")
+                    self.assertEqual(outcome, "done")
                 else:
-                    self.assertRegex(said, "ValidatingAdmissionPolicy 'carve-control-(pods|bindings|nodes).*carve-control may")
-        # What is refused to control is legal as such: an administrator does it.
+                    self.assertRegex(outcome, "ValidatingAdmissionPolicy 'carve-control-(pods|bindings|nodes).*carve-control may")
+        # What is refused to control is a legal write as such: an administrator may do it.
         for what, legal, kind, sub, patch in TABLE:
             if not legal:
                 with self.subTest(what):
-                    self.assertEqual(self.said(self.kube, kind, names[kind], sub, patch), "done")
+                    self.assertEqual(self.outcome(self.kube, kind, names[kind], sub, patch), "done")
 
     def event(self, kube, component, change=None):
-        """'done', or the words of refusal, of an event on the node n1 in that component's name; `change`: of one there is."""
+        """'done', or the text of the refusal, for an event on node n1 in that component's name; `change`: the name of
+        an existing event to patch."""
         path = kube.path("Event", change, "default") + "?dryRun=All"
         body = {"source": {"component": component}, "message": "x", "reason": "Rights"}
         try:
@@ -116,14 +117,14 @@ class ControlRights(RingTest):
                 return str(error)
             raise
 
-    def test_it_tells_in_its_own_name_alone(self):
+    def test_control_may_write_events_only_in_its_own_name(self):
         name = self.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": self.name()}, "type": "Normal",
                             "source": {"component": "kubelet"}, "message": "x", "reason": "Rights",
                             "involvedObject": {"kind": "Node", "name": "n1", "namespace": "default"}})["metadata"]["name"]
-        refused = "carve-control may write events in its own name only"
+        refused = "carve-control may write only events with itself as the source"
         wait_for("the policy is in force", 30, lambda: refused in self.event(self.control, "kubelet"), every=0.5)
         self.assertEqual(self.event(self.control, "carve-control"), "done")
-        self.assertIn(refused, self.event(self.control, "carve-control", name), "somebody else's event")
+        self.assertIn(refused, self.event(self.control, "carve-control", name), "another component's event")
         self.assertEqual(self.event(self.kube, "kubelet", name), "done")
 
 

@@ -1,5 +1,5 @@
-"""Pods of higher priority that lack CPU and cards, by the cluster's own kube-scheduler, which is told of control
-(deploy/control/scheduler/default): all that preemption.py tries with the own one, by its other verbs (filter, not choose).
+"""Pods of higher priority that lack CPU and cards, with the cluster's own kube-scheduler configured to use control
+(deploy/control/scheduler/default): all cases of preemption.py, through its other verbs (filter, not choose).
 """
 import sys
 from pathlib import Path

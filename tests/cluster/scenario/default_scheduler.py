@@ -1,4 +1,5 @@
-"""All of Carve on two nodes beside the cluster's own kube-scheduler, which is told of it (deploy/control/scheduler/default)."""
+"""All of Carve on two nodes with the cluster's own kube-scheduler, configured to use it
+(deploy/control/scheduler/default)."""
 import collections
 import concurrent.futures
 import contextlib
@@ -15,11 +16,11 @@ import install  # noqa: E402
 from ring import bare_nodes, binder, control_plane, disaster, installed  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
-BURST, PATIENCE = 150, 30   # pods at once, and the seconds within which all of them are bound
+BURST, PATIENCE = 150, 30   # concurrent pods, and the seconds within which all of them must be bound
 
 
 class DefaultScheduler(install.Installation):
-    """Mode (b): the cluster's own kube-scheduler, told of control."""
+    """Mode (b): the cluster's own kube-scheduler, configured to use control."""
     own_scheduler = False
 
     def test_install_upgrade_uninstall(self):
@@ -27,28 +28,30 @@ class DefaultScheduler(install.Installation):
         self.wait_ready(name)
         found = self.kube.get("Pod", name)
         self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
-        self.assertEqual(self.who_bound(name), {"system:serviceaccount:carve-system:carve-control"})
-        other = self.create(pod(self.name()))["metadata"]["name"]       # one without cards is its own business
+        self.assertEqual(self.binders_of(name), {"system:serviceaccount:carve-system:carve-control"})
+        other = self.create(pod(self.name()))["metadata"]["name"]       # kube-scheduler binds pods without cards itself
         self.wait_ready(other)
-        self.assertEqual(self.who_bound(other), {"system:kube-scheduler"})
+        self.assertEqual(self.binders_of(other), {"system:kube-scheduler"})
         self.leave_alone()
         self.burst()
-        self.upgrade([name])            # of all but the scheduler as in the other mode
+        if install.SOAK:
+            self.upgrade([name])        # the steps of the other mode (scenario install), except the scheduler's
         self.uninstall()
 
     def leave_alone(self):
-        """One that asks in our names where admission does not look: it has no slots, so control has no say and no record."""
+        """A pod with Carve's resource names in a namespace without admission: it has no slots, so control does not see
+        it."""
         made = self.asking()
         made["metadata"]["namespace"] = "kube-system"
         made["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
         name = self.create(made)["metadata"]["name"]
         wait_for(f"{name} is bound", 30, lambda: self.kube.get("Pod", name, "kube-system")["spec"].get("nodeName"))
-        self.assertEqual(wait_for("who bound it", 10, lambda: self.who_bound(name)), {"system:kube-scheduler"})
+        self.assertEqual(wait_for("its Binding", 10, lambda: self.binders_of(name)), {"system:kube-scheduler"})
         self.assertNotIn(binder.RECORD, self.kube.get("Pod", name, "kube-system")["metadata"].get("annotations", {}))
 
     def burst(self):
-        """Pods that kube-scheduler finds all at once, onto nodes without a kubelet that have room for ten more: all are bound
-        soon, and hardly one is sent where another one's Binding is on its way to."""
+        """kube-scheduler finds many pods at one time, for nodes without a kubelet that have room for ten more: all are
+        bound soon, and few are sent to room for which another Binding is on its way."""
         nodes = bare_nodes.make(self.kube, "n1", 4)
         wait_for("control knows them", 20, lambda: self.known_to_control() >= 4 + len(self.ring.nodes), every=0.2)
         refused, made = self.binds("refused"), [self.asking(nodeSelector={bare_nodes.LABEL: "true"}) for _ in range(BURST)]
@@ -72,7 +75,7 @@ class DefaultScheduler(install.Installation):
                 for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
                     for card in part["cards"]:
                         held[card["uuid"]] += card["compute"]
-            self.acquit([f"{card}: {share} of 100 are given away" for card, share in held.items() if share > 100])
+            self.assert_no_findings([f"{card}: {share} of 100 are given" for card, share in held.items() if share > 100])
             self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
         finally:
             for one in made:
@@ -85,7 +88,7 @@ class DefaultScheduler(install.Installation):
                 and one["spec"].get("nodeName")]
 
     def metrics(self) -> list:
-        """Of each replica of control."""
+        """The metrics of each replica of control."""
         return [self.kube.request("GET", f"/api/v1/namespaces/{install.SPACE}/pods/{one['metadata']['name']}:8080/proxy/metrics",
                                   raw=True) for one in self.kube.list("Pod", install.SPACE)
                 if one["metadata"]["name"].startswith("carve-control")]
@@ -97,11 +100,11 @@ class DefaultScheduler(install.Installation):
         return sum(float(one.group(1)) for one in found)
 
     def known_to_control(self) -> int:
-        """Nodes with cards, by the replica that knows fewest."""
+        """The number of nodes with cards, as the replica reports that knows fewest."""
         return min(int(float(re.search(r"(?m)^carve_nodes (\S+)$", text).group(1))) for text in self.metrics())
 
-    def who_bound(self, name):
-        """Users whose Binding of that pod the API server took, by its audit log."""
+    def binders_of(self, name):
+        """Users whose Binding of that pod the API server accepted, from its audit log."""
         found = set()
         log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         for line in log.read_text().splitlines():
@@ -113,13 +116,13 @@ class DefaultScheduler(install.Installation):
         return found
 
     def remove(self):
-        installed.untell_default_scheduler(self.ring)
+        installed.restore_default_scheduler(self.ring)
         super().remove()
 
 
-@unittest.skipUnless(install.SOAK, "a long one: CARVE_SOAK=1")
+@unittest.skipUnless(install.SOAK, "needs CARVE_SOAK=1")
 class DefaultSchedulerByChart(DefaultScheduler):
-    """The same by the chart (scheduler.mode=default)."""
+    """The same, installed by the chart (scheduler.mode=default)."""
     chart = True
 
 

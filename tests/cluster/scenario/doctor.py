@@ -1,5 +1,5 @@
-"""`carve doctor --node` on a living node: content when all is well, and right about what was broken on purpose, started on
-the node and as the Job that users get."""
+"""`carve doctor --node` on a living node: it finds nothing on a healthy node, and exactly what was broken on purpose.
+Run on the node and as the Job that users get."""
 import json
 import shutil
 import sys
@@ -17,7 +17,7 @@ class Doctor(CarveTest):
     doors = "dra,slots"
 
     def doctor(self):
-        """(exit code, ids of the findings that are faults)."""
+        """(exit code, ids of the findings other than notes)."""
         done = self.carve.node.run([str(self.ring.build / "bin" / "carve"), "doctor", "--node", "-o", "json"], check=False)
         faults = [f["id"] for f in json.loads(done.stdout) if f["severity"] != "note"]
         return done.returncode, faults
@@ -35,11 +35,11 @@ class Doctor(CarveTest):
     def devices(self):
         return sorted(self.outside(DEVICES).glob("carve-slice-*.json"))
 
-    def test_a_healthy_node_is_fine(self):
+    def test_finds_nothing_on_a_healthy_node(self):
         self.fraction()
         self.assertEqual(self.doctor(), (0, []))
 
-    def test_a_slice_whose_device_file_was_removed(self):
+    def test_finds_a_slice_without_its_device_file(self):
         self.fraction()
         (file,) = self.devices()
         kept = file.read_text()
@@ -47,7 +47,7 @@ class Doctor(CarveTest):
         self.addCleanup(file.write_text, kept)
         self.assertEqual(self.doctor(), (1, ["cdi-missing"]))
 
-    def test_a_device_file_without_a_slice_and_one_that_names_what_is_gone(self):
+    def test_finds_a_device_file_without_a_slice_and_one_that_names_a_missing_file(self):
         self.fraction()
         (file,) = self.devices()
         spec = json.loads(file.read_text())
@@ -60,19 +60,19 @@ class Doctor(CarveTest):
         other.write_text(json.dumps(spec))
         self.assertEqual(self.doctor(), (1, ["cdi-stale", "cdi-leftover"]))
 
-    def test_a_registry_that_the_agent_cannot_write(self):
-        registry = "/var/lib/kubelet/plugins_registry"     # a removed socket alone is made anew at once
+    def test_finds_a_registry_that_the_agent_cannot_write(self):
+        registry = "/var/lib/kubelet/plugins_registry"     # the agent would re-create a removed socket immediately
         self.carve.node.run(["mount", "-t", "tmpfs", "-o", "ro", "none", registry])
         try:
             self.assertEqual(self.doctor(), (1, ["kubelet-no-dra"]))
         finally:
             self.carve.node.run(["umount", registry])
-        wait_for("the kubelet knows the door again", 60, self.carve.registered)
+        wait_for("the kubelet has registered the driver again", 60, self.carve.registered)
         self.assertEqual(self.doctor(), (0, []))
 
-    def test_a_kubelet_that_has_no_slot_of_ours(self):
+    def test_finds_a_kubelet_without_slots(self):
         file = self.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-        wait_for("slots are noted", 30, lambda: file.exists() and "elasticgpu.io/slot" in file.read_text())
+        wait_for("slots in the kubelet's checkpoint", 30, lambda: file.exists() and "elasticgpu.io/slot" in file.read_text())
         self.carve.node.stop_kubelet()
         kept = file.with_name("kept")
         shutil.copy(file, kept)
@@ -85,31 +85,31 @@ class Doctor(CarveTest):
             kept.rename(file)
             self.carve.forget_registration()
             self.carve.node.start_kubelet()
-        wait_for("the kubelet knows the door again", 60, self.carve.registered)
+        wait_for("the kubelet has registered the driver again", 60, self.carve.registered)
 
-    def test_an_agent_that_is_gone(self):
+    def test_finds_an_agent_that_is_gone(self):
         self.carve.kill_agent()
         try:
             self.assertEqual(self.doctor(), (1, ["agent-away"]))
         finally:
             self.carve.start_agent()
-        wait_for("it is fine again", 20, lambda: self.doctor() == (0, []))
+        wait_for("no finding", 20, lambda: self.doctor() == (0, []))
 
-    def test_a_card_that_broke(self):
+    def test_finds_an_unhealthy_card(self):
         simctl = str(self.ring.build / "bin" / "carve-simctl")
         self.addCleanup(self.carve.node.run, [simctl, "return", "0"])
         self.carve.node.run([simctl, "xid", "0", "64"])     # a row that could not be remapped
         uuid = self.carve.truth("cards")["cards"][0]["uuid"]
-        wait_for("the doctor has found it", 20, lambda: self.doctor() == (1, ["card-unhealthy"]))
+        wait_for("the finding", 20, lambda: self.doctor() == (1, ["card-unhealthy"]))
         said = self.carve.node.run([str(self.ring.build / "bin" / "carve"), "doctor", "--node"], check=False).stdout
         self.assertIn(uuid, said)
         self.assertIn("XID 64", said)
         self.carve.node.run([simctl, "return", "0"])
-        wait_for("it is fine again", 40, lambda: self.doctor() == (0, []))
+        wait_for("no finding", 40, lambda: self.doctor() == (0, []))
 
     # -- as a Job, the way users run it -----------------------------------------------------------------------------
     def job(self):
-        """(succeeded, what it printed)."""
+        """(succeeded, its output)."""
         text = (paths.REPOSITORY / "deploy" / "jobs" / "doctor.yaml").read_text().replace("NODE", self.carve.node.name)
         name = self.ring.kubectl("create", "-o", "name", "-f", "-", input=text).stdout.strip().split("/")[1]
         self.addCleanup(self.ring.kubectl, "-n", carve.NAMESPACE, "delete", "job", name)
@@ -121,7 +121,7 @@ class Doctor(CarveTest):
         how = wait_for("the doctor's Job has ended", 60, ended)
         return how == "Complete", self.ring.kubectl("-n", carve.NAMESPACE, "logs", "job/" + name).stdout
 
-    def test_as_a_job_it_says_the_same(self):
+    def test_the_job_finds_the_same(self):
         archive = self.ring.state.folder / "images" / "carve.tar"
         installed.make_image(self.ring.build, archive)
         self.carve.node.import_images([archive])

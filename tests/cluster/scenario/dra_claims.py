@@ -1,4 +1,5 @@
-"""The DRA door: everything a claim can say. Shared claims, several cards and requests, configuration, refusals."""
+"""The DRA driver: everything that a claim can request. Shared claims, several cards and requests, configuration,
+refusals."""
 import sys
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ class DraClaims(CarveTest):
     doors = "dra"
 
     def claim(self, requests, constraints=None, config=None):
-        """Makes a ResourceClaim of its own, for pods that name it; its name."""
+        """Creates a ResourceClaim that pods can name. Returns its name."""
         devices = {"requests": requests, **({"constraints": constraints} if constraints else {}),
                    **({"config": config} if config else {})}
         return self.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {
@@ -49,7 +50,7 @@ class DraClaims(CarveTest):
         seen = {("default", one["metadata"]["name"], c["name"]): self.look(one["metadata"]["name"], c["name"])
                 for one in pods for c in one["spec"]["containers"]}
         found = check.check(pods, self.kube.list("ResourceClaim", None), self.kube.list("ResourceSlice", None), seen)
-        self.acquit(found)
+        self.assert_no_findings(found)
         return seen
 
     def started(self, object_):
@@ -58,13 +59,13 @@ class DraClaims(CarveTest):
         return name
 
     def refusal(self, made, *words, seconds=60):
-        """Waits for a Warning about the pod with all these words; the pod does not run."""
+        """Waits for a Warning about the pod that contains all these words. The pod must not run."""
         name = made["metadata"]["name"]
 
-        def told():
+        def warnings():
             return [m for kind, _, m in self.kube.events_of(made) if kind == "Warning" and all(w in m for w in words)]
         try:
-            wait_for(f"a warning with {words}", seconds, told)
+            wait_for(f"a warning with {words}", seconds, warnings)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe(name)}") from None
         self.assertEqual(self.phase(name), "Pending")
@@ -74,7 +75,7 @@ class DraClaims(CarveTest):
         seen = list(self.judged(name).values())
         self.assertEqual(seen[0]["cuda"], seen[1]["cuda"])
 
-    def test_two_pods_share_one_claim_and_one_goes(self):
+    def test_of_two_pods_with_one_claim_the_second_keeps_it_when_the_first_ends(self):
         claim = self.claim([request("gpu", "4Gi", "30")])
         first, second = (self.started(self.pod_of(claim, node="n1")) for _ in range(2))
         self.judged(first, second)
@@ -83,7 +84,7 @@ class DraClaims(CarveTest):
         self.assertEqual(len(self.carve.inspect()["slices"]), 1)
         self.assert_limited(second)
 
-    def test_two_cards_in_one_request(self):
+    def test_one_request_gets_two_cards(self):
         claim = self.claim([request("gpu", "4Gi", "30", count=2)], DISTINCT)
         seen = self.judged(self.started(self.pod_of(claim)))
         (look,) = seen.values()
@@ -97,25 +98,25 @@ class DraClaims(CarveTest):
         self.assertEqual([sorted(c["memory"] // GIB for c in look["cuda"]["cards"]) for look in seen.values()],
                          [[2], [3], [2, 3]])
 
-    def test_two_requests_on_one_card_are_one_sight_of_it(self):
-        """A container that has both: by whichever library it asks, it has the same of the card."""
+    def test_two_requests_on_one_card_are_seen_as_one_card(self):
+        """A container that has both requests sees the same amount through CUDA and NVML."""
         uuid = self.carve.truth("cards")["cards"][0]["uuid"]
         only = f'device.attributes["{DRIVER}"].uuid == "{uuid}"'
         claim = self.claim([request("a", "2Gi", "10", selector=only), request("b", "3Gi", "20", selector=only)])
         name = self.started(self.pod_of(claim))
         look = self.look(name, "c0")
-        self.acquit([f"{name}: cuda shows {look['cuda']['cards']}, nvml {look['nvml']['cards']}"]
+        self.assert_no_findings([f"{name}: cuda shows {look['cuda']['cards']}, nvml {look['nvml']['cards']}"]
                     if look["cuda"]["cards"] != look["nvml"]["cards"] else [])
 
-    def test_cards_are_selected_by_what_they_are(self):
+    def test_a_selector_chooses_cards_by_their_attributes(self):
         uuid = self.carve.truth("cards")["cards"][-1]["uuid"]
         selector = f'device.attributes["gpu.elasticgpu.io"].uuid == "{uuid}" && ' \
                    'device.attributes["gpu.elasticgpu.io"].productName.contains("H200")'
         seen = self.judged(self.started(self.pod_of(self.claim([request("gpu", "1Gi", "5", selector=selector)]))))
         self.assertEqual([c["uuid"] for look in seen.values() for c in look["cuda"]["cards"]], [uuid])
 
-    def test_configuration_is_accepted(self):
-        """The arbiter holds the slice to the classes: of a whole claim, and of the one request that is named."""
+    def test_configuration_sets_the_classes_of_the_slices(self):
+        """The arbiter enforces the classes, for a whole claim and for one named request."""
         config = {"opaque": {"driver": "gpu.elasticgpu.io", "parameters": {
             "apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed",
             "priorityClass": "offline"}}}
@@ -126,18 +127,18 @@ class DraClaims(CarveTest):
         wait_for("no slice of another test", 20, lambda: len(self.carve.inspect()["slices"]) == 3)
         claims = [self.kube.get("ResourceClaim", claim) for claim in (whole, named)]
         granted = check.granted_by_claims(claims, self.kube.list("ResourceSlice", None))
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         self.assertEqual({request: (page["share"], page["priority"]) for (_, request, _), page in granted.items()},
                          {"gpu": ("fixed", "offline"), "a": ("fixed", "offline"), "b": ("burst", "standard")})
 
-    def test_illegal_configuration_is_refused_by_name(self):
+    def test_an_illegal_configuration_is_refused_by_name(self):
         config = [{"opaque": {"driver": "gpu.elasticgpu.io", "parameters": {
             "apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "half"}}}]
         made = self.create(self.pod_of(self.claim([request("gpu", "1Gi", "5")], config=config)))
         self.refusal(made, "shareClass", "half")
 
-    def test_never_more_than_the_cards_have(self):
-        """Six of 30 cores on each card is three; the rest waits, and runs when there is room."""
+    def test_claims_never_over_commit_a_card(self):
+        """Of five claims of 30 cores for one card three run; the others wait, and run when there is room."""
         cards = len(self.carve.truth("cards")["cards"])
         uuid = self.carve.truth("cards")["cards"][0]["uuid"]
         one_card = f'device.attributes["gpu.elasticgpu.io"].uuid == "{uuid}"'
@@ -151,9 +152,9 @@ class DraClaims(CarveTest):
         wait_for("a fourth runs in its place", 60, lambda: sum(self.phase(n) == "Running" for n in names) == 3 and
                  self.phase(running[0]) is None)
 
-    def test_pod_with_node_name_is_told_that_nobody_allocates_for_it(self):
+    def test_a_pod_with_node_name_gets_a_warning_that_its_claim_is_not_allocated(self):
         made = self.create(self.pod_of(self.claim([request("gpu", "1Gi", "5")]), nodeName="n1"))
-        wait_for("a warning that names the allocation", 60, lambda: [
+        wait_for("a warning that names the claim", 60, lambda: [
             m for kind, _, m in self.kube.events_of(made) if kind == "Warning" and "claim" in m])
         self.assertNotEqual(self.phase(made["metadata"]["name"]), "Running")
 
@@ -167,11 +168,11 @@ class DraClaims(CarveTest):
                  p["metadata"].get("deletionTimestamp"))
         self.assertEqual(len(self.carve.inspect()["slices"]), 1)
         wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)
-        wait_for("the agent holds nothing", 10, lambda: not self.carve.inspect()["slices"])
+        wait_for("the agent has no slices", 10, lambda: not self.carve.inspect()["slices"])
 
-    def test_a_process_that_cannot_die_keeps_its_room_from_the_next(self):
-        """The pod is taken out of the API by force, so the scheduler gives its claim's room to another one: on the node it
-        is not free before the last process is gone, whoever asks the agent, and whichever agent is asked."""
+    def test_a_process_that_cannot_be_killed_keeps_its_room(self):
+        """The pod is deleted from the API by force, so the scheduler allocates its room to another claim. On the node
+        the room is not free before the last process is gone, neither for another pod nor for a restarted agent."""
         card = self.carve.truth("cards")["cards"][1]
         most, only = f"{int(card['total_bytes'] * 0.6) // GIB}Gi", f'device.attributes["{DRIVER}"].uuid == "{card["uuid"]}"'
 
@@ -183,7 +184,7 @@ class DraClaims(CarveTest):
         (pid,) = self.pids_of(container)
         with disaster.unreachable(pid):
             self.kube.delete("Pod", name, grace=0)
-            wait_for("gone for the API server", 30, lambda: self.kube.get("Pod", name) is None)
+            wait_for("deleted at the API server", 30, lambda: self.kube.get("Pod", name) is None)
             next_one = self.create(big())
             self.refusal(next_one, card["uuid"], " free < ", seconds=90)
             self.carve.kill_agent()

@@ -1,17 +1,19 @@
-"""What the real kube-scheduler and control make of 500 pods, against what the engine names for the same state, offline.
+"""Compares the placement of 500 pods by the real kube-scheduler and control with the engine's offline choice for the
+same state.
 
-60 nodes with 8 cards that are objects alone; pods in all dialects, until the cluster is well filled. Four workers create
-them all at once: kube-scheduler asks about the next pod while the Binding of the one before is on its way. With CARVE_SOAK
-each is created when the one before it is bound. A recorder between kube-scheduler and control writes down every filter
-call and every bind call. Afterwards the engine (tests/cluster/engine) is told the objects in that order, and asked what it names for each filter call: the
-last one of each pod is held against its Binding. Which cards a pod got is read from the pod, as the API server has it.
+60 nodes with 8 cards that exist only as objects; pods in all dialects, until the cluster is well filled. Four workers
+create them concurrently: kube-scheduler asks about the next pod while the previous Binding is on its way. With
+CARVE_SOAK each pod is created when the previous one is bound. A recorder between kube-scheduler and control records
+every filter call and every bind call. Afterwards the engine (tests/cluster/engine) reads the objects in that order and
+names a node and cards for each filter call: the last one of each pod is compared with its Binding. A pod's cards are
+read from the pod at the API server.
 
-State at a filter call: every pod whose own last filter call had been handed on before it, since control expects a pod
-where it sent it until it is bound (core/cluster/assumed_pods.h). The seed is printed; CARVE_SEED sets it. With CARVE_FOLLOWER
-kube-scheduler asks a second replica, which does not lead and hands the bind calls on.
+State at a filter call: every pod whose own last filter call was forwarded before it, because control expects a pod
+where it sent it until it is bound (core/cluster/assumed_pods.h). The seed is printed; CARVE_SEED sets it. With
+CARVE_FOLLOWER kube-scheduler asks a second replica, which does not lead and forwards the bind calls.
 
-The same of fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default), which
-asks to filter and to prioritize, and weighs the answer.
+The same with fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default),
+which calls filter and prioritize, and weighs the answer.
 """
 import http.client
 import http.server
@@ -39,7 +41,7 @@ NAME = f"carve-control.{placing.carve.NAMESPACE}.svc"
 
 
 class Recorder(http.server.ThreadingHTTPServer):
-    """Between kube-scheduler (plain HTTP) and control (its own TLS): hands everything on, and writes it down."""
+    """Between kube-scheduler (plain HTTP) and control (its own TLS): forwards everything and records it."""
     daemon_threads = True
 
     def __init__(self, port, certificates):
@@ -48,7 +50,7 @@ class Recorder(http.server.ThreadingHTTPServer):
         certificate, key, authority = certificates
         self.context = ssl.create_default_context(cafile=str(authority))
         self.context.load_cert_chain(str(certificate), str(key))
-        self.events = []        # (verb, body, answer or None) in the order in which they were handed on
+        self.events = []        # [verb, body, answer or None] in the order in which they were forwarded
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -57,7 +59,7 @@ class Recorder(http.server.ThreadingHTTPServer):
 
 
 class Upstream(http.client.HTTPConnection):
-    """To control by its address; its certificate is for its Service's name."""
+    """Connects to control by its address; its certificate is for its Service's name."""
     context = None
 
     def connect(self):
@@ -76,7 +78,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         event = [self.path.rsplit("/", 1)[-1], body, None]
-        self.server.events.append(event)        # one list, one lock of Python's: the order is the recorded one
+        self.server.events.append(event)        # append is atomic, so this is the recorded order
         if self.upstream is None:
             self.upstream = Upstream("127.0.0.1", self.server.port, timeout=30)
             self.upstream.context = self.server.context
@@ -91,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def limits_of(random_):
-    """What one container asks for."""
+    """What one container requests."""
     kind = random_.random()
     if kind < 0.45:
         return {"elasticgpu.io/gpu-memory": random_.choice((2048, 4096, 8192, 16384, 24576)),
@@ -128,13 +130,13 @@ class EngineChoice(unittest.TestCase):
         cls.placing.make_nodes(NODES, CARDS)
         cls.placing.start_control(follower=bool(os.environ.get("CARVE_FOLLOWER")))
 
-    def test_the_bindings_are_the_engines_choice(self):
+    def test_bindings_are_the_engines_choice(self):
         self.judge("choose", PODS)
 
-    def test_so_they_are_through_the_default_scheduler(self):
+    def test_bindings_through_the_default_scheduler_are_the_engines_choice(self):
         self.judge("filter", BY_DEFAULT)
 
-    def test_so_they_are_when_it_sends_the_nodes_whole(self):
+    def test_bindings_are_the_engines_choice_when_whole_nodes_are_sent(self):
         calls = self.judge("filter", BY_DEFAULT, whole_nodes=True)
         self.assertTrue(all("Items" in (call.get("Nodes") or call.get("nodes") or {}) or
                             "items" in (call.get("Nodes") or call.get("nodes") or {}) for call in calls), calls[:1])
@@ -144,23 +146,23 @@ class EngineChoice(unittest.TestCase):
         names = [one["metadata"]["name"] for one in self.placing.kube.list("Pod", labelSelector=placing.LABEL)]
         self.placing.each(names, lambda kube, name: kube.delete("Pod", name, grace=0))
 
-        def nobody():       # control counts who went for some seconds more: the node's agent has not said so
+        def no_slices():    # control counts deleted pods for some seconds: no agent has reported their end
             lines = [line for line in self.placing.metrics().splitlines() if line.startswith('carve_control_card_slices{node="sim-')]
             return lines and all(line.endswith(" 0") for line in lines)
-        wait_for("control counts nobody on these nodes", 30, nobody, every=0.5)
+        wait_for("control counts no slices on these nodes", 30, no_slices, every=0.5)
 
     def judge(self, verb, count, whole_nodes=False):
-        """The calls of that verb, as kube-scheduler made them."""
+        """Places the pods and compares. Returns kube-scheduler's calls of that verb."""
         seed = int(os.environ.get("CARVE_SEED", random.SystemRandom().randrange(1 << 32)))
         print(f"\nCARVE_SEED={seed}", flush=True)
-        asked = "follower" if os.environ.get("CARVE_FOLLOWER") else "tls"
-        recorder = Recorder(self.placing.ports[asked], self.placing.scheduler_certificates())
+        port = "follower" if os.environ.get("CARVE_FOLLOWER") else "tls"
+        recorder = Recorder(self.placing.ports[port], self.placing.scheduler_certificates())
         self.addCleanup(recorder.shutdown)
         self.addCleanup(self.clear)
         self.placing.start_scheduler(through=recorder.address, default=verb == "filter", whole_nodes=whole_nodes)
         burst = verb == "choose" and not os.environ.get("CARVE_SOAK")
         pods = self.place(random.Random(seed), burst, count)
-        named = self.offline([(said == verb, *rest) for said, *rest in recorder.events], pods)
+        named = self.offline([(called == verb, *rest) for called, *rest in recorder.events], pods)
         right, wrong = 0, []
         for uid, pod in pods.items():
             got = (pod["spec"]["nodeName"], self.cards(pod))
@@ -174,7 +176,7 @@ class EngineChoice(unittest.TestCase):
         print("\n".join(wrong), flush=True)
         self.assertGreaterEqual(right, LEAST * count)
         self.assertEqual(len(pods), count)
-        return [json.loads(body) for said, body, _ in recorder.events if said == verb]
+        return [json.loads(body) for called, body, _ in recorder.events if called == verb]
 
     def bound_one(self, kube, pod):
         kube.create(pod)
@@ -182,7 +184,7 @@ class EngineChoice(unittest.TestCase):
         wait_for(f"{name} is bound", 60, lambda: kube.get("Pod", name)["spec"].get("nodeName"), every=0.005)
 
     def place(self, random_, burst, count):
-        """Creates all pods, live; uid -> pod, all bound."""
+        """Creates all pods and waits until all are bound. Returns uid -> pod."""
         made = [pod_of(index, random_) for index in range(count)]
         begun = time.monotonic()
         if burst:
@@ -203,7 +205,7 @@ class EngineChoice(unittest.TestCase):
         return {part["part"]: sorted(card["uuid"] for card in part["cards"]) for part in record["parts"]}
 
     def offline(self, events, pods):
-        """uid -> (node, container -> cards) that the engine names at the pod's last filter call."""
+        """uid -> (node, container -> cards), the engine's choice at the pod's last filter call."""
         lines = []
         for kind in ("Node", "GPU"):
             lines += [f"{kind.lower()} {json.dumps(one)}"
@@ -214,7 +216,7 @@ class EngineChoice(unittest.TestCase):
         for at, call in enumerate(asked):
             if call:
                 lines.append("filter " + json.dumps(call))
-                if last[uid_of[at]] == at:       # from here on it is on its way, and then there
+                if last[uid_of[at]] == at:       # from now on the pod is on its way, and later bound
                     lines.append("pod " + json.dumps(pods[uid_of[at]]))
         with tempfile.TemporaryFile("w+") as given:
             given.write("\n".join(lines) + "\n")
@@ -223,8 +225,8 @@ class EngineChoice(unittest.TestCase):
                                   capture_output=True, check=True)
         named = {}
         for line in done.stdout.splitlines():
-            said = json.loads(line)
-            named[said["uid"]] = (said["node"], {part: sorted(cards) for part, cards in said["cards"].items()})
+            choice = json.loads(line)
+            named[choice["uid"]] = (choice["node"], {part: sorted(cards) for part, cards in choice["cards"].items()})
         return named
 
 

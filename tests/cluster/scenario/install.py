@@ -1,8 +1,9 @@
-"""All of Carve on two nodes: installed, replaced by the next release under running pods, taken away again.
+"""All of Carve on two nodes: installed, replaced by the next release under running pods, uninstalled.
 
-Pods keep coming while control is replaced, and while agents are: an agent that is told to end says so, control sends
-nobody there meanwhile, and the kubelet refuses no pod. (One that is killed says nothing: scenario slot_restarts.)
-CARVE_SOAK=1: also by the plain bundle, with more rolling updates, and an uninstall that begins under a running pod.
+Pods are created while control is replaced, and while agents are. A terminating agent publishes that it is leaving,
+control sends no pod to its node during that time, and the kubelet refuses no pod. (A killed agent publishes nothing:
+scenario slot_restarts.) CARVE_SOAK=1: also by the plain bundle, with more rolling updates, and an uninstall that begins
+under a running pod.
 """
 import concurrent.futures
 import contextlib
@@ -21,20 +22,21 @@ sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import binder, carve, images, installed, planted, traces  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
-from ring.testing import Meanwhile, RingTest, main, pod, wait_for  # noqa: E402
+from ring.testing import Background, RingTest, main, pod, wait_for  # noqa: E402
 
 SPACE = carve.NAMESPACE
 SOAK = bool(os.environ.get("CARVE_SOAK"))
 SMALL = {"elasticgpu.io/gpu-memory": "1024", "elasticgpu.io/gpu-core": "2"}
-TOO_MUCH = 2 << 30          # bytes, for whoever has SMALL
+TOO_MUCH = 2 << 30          # bytes, for a pod with SMALL
 OUT_OF_MEMORY = 2           # CUresult
-MOST = 30                   # pods that are made while control is replaced
+MOST = 30                   # pods that are created while control is replaced
 LIVING = 8                  # short pods at a time, at most
-ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if SOAK else 1      # rolling updates of the agents under short pods
+ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if SOAK else 1      # rolling updates of the agents while short pods run
 
 
-class Coming(Meanwhile):
-    """Pods with cards, created without pause while something is replaced. Each is asked for once: a refusal is kept."""
+class ArrivingPods(Background):
+    """Creates pods with cards without pause while something is replaced. Each is created with one try: refusals are
+    kept."""
 
     def __init__(self, test, make=None, every=1, most=MOST):
         super().__init__()
@@ -52,16 +54,16 @@ class Coming(Meanwhile):
             self.end.wait(self.every)
 
 
-# What an agent leaves that is killed and does not come back; an uninstall is to find it.
+# What a killed agent leaves that is not restarted; the uninstall must find it.
 OF_THE_KILLED = ("/run/cdi/carve-slice-s-000000-1.json", "/run/cdi/carve-slice-s-000000-2.json.4711.tmp",
                  "/run/carve/slices/s-000000-1/s", "/var/lib/kubelet/plugins_registry/gpu.elasticgpu.io-left-reg.sock",
                  "/var/lib/kubelet/plugins/gpu.elasticgpu.io/dra-left.sock")
 
 
 class Installation(RingTest):
-    """One way to have Carve; what is the same of all of them."""
+    """A way to install Carve; the steps that all ways share."""
     own_scheduler = True
-    chart = False       # what Helm renders of deploy/chart, instead of the plain bundle
+    chart = False       # True: what Helm renders from deploy/chart, instead of the plain bundle
 
     def setUp(self):
         super().setUp()
@@ -73,7 +75,7 @@ class Installation(RingTest):
                                                 chart=self.chart)
 
     def take_away(self):
-        """Where a test failed: pods with cards first, or the nodes are not let go."""
+        """After a failed test: pods with cards first, because a node with such pods is not released."""
         self._clean()
         self.remove()
 
@@ -87,14 +89,14 @@ class Installation(RingTest):
             print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
 
     def asking(self, seconds=3600, **spec):
-        """A pod that asks for a little of a card, and says nothing of a scheduler. Asked by SIGUSR1 it tries to have more."""
+        """A pod that requests a little of a card and names no scheduler. At SIGUSR1 it tries to allocate more."""
         command = ["ring-look", "try", str(TOO_MUCH), "hold", str(seconds)]
         made = pod(self.name(), image=images.PROGRAMS, command=command, **spec)
         made["spec"]["containers"][0]["resources"] = {"limits": SMALL}
         return made
 
     def steps(self):
-        """What all ways go through."""
+        """The steps of all ways."""
         first = self.create(self.asking())["metadata"]["name"]
         self.wait_ready(first)
         self.assert_right([first])
@@ -107,30 +109,30 @@ class Installation(RingTest):
         agent, arbiter = installed.next_images(self.ring, self.archive.parent)
         started = self.containers(before)
         seconds = self.kube.get("Lease", "carve-control", SPACE)["spec"]["leaseDurationSeconds"]
-        with Coming(self) as coming:
+        with ArrivingPods(self) as arriving:
             begun = time.monotonic()
             self.replace("deployment", "carve-control", f"control={agent}")
             if self.kube.get("Deployment", "carve-scheduler", SPACE):
                 self.ring.kubectl("-n", SPACE, "rollout", "restart", "deployment/carve-scheduler")
                 self.rolled("deployment/carve-scheduler")
             of_control = time.monotonic() - begun
-            wait_for("pods came meanwhile and after it", 60, lambda: len(coming.names) > 5)
-        for name in coming.names:
+            wait_for("pods created during the replacement and after it", 60, lambda: len(arriving.names) > 5)
+        for name in arriving.names:
             self.wait_ready(name, 120)
         self.replace_agents(agent)
         self.replace_arbiters(arbiter)
         of_all = time.monotonic() - begun
-        self.assertEqual(coming.refused, [], "admission is there at every moment")
-        waited = max((self.waited(name), name) for name in coming.names)
-        print(f"\ncontrol and scheduler replaced in {of_control:.0f} s, all in {of_all:.0f} s; {len(coming.names)} pods "
-              f"came meanwhile, none was refused; the one that waited longest was bound after {waited[0]:.0f} s",
+        self.assertEqual(arriving.refused, [], "admission must be available at every moment")
+        waited = max((self.waited(name), name) for name in arriving.names)
+        print(f"\ncontrol and scheduler replaced in {of_control:.0f} s, all in {of_all:.0f} s; {len(arriving.names)} pods "
+              f"were created during that time, none was refused; the one that waited longest was bound after {waited[0]:.0f} s",
               flush=True)
         self.assertLessEqual(waited[0], seconds + 5)
-        self.assertEqual(self.containers(before), started, "what ran before is untouched")
-        self.assert_right([*before, *coming.names])
+        self.assertEqual(self.containers(before), started, "earlier pods must be unchanged")
+        self.assert_right([*before, *arriving.names])
         running = {container["image"] for one in self.kube.list("Pod", SPACE) for container in one["spec"]["containers"]
                    if not one["metadata"]["name"].startswith("carve-scheduler")}
-        self.assertEqual(running, {agent, arbiter}, "nothing of the old release is left")
+        self.assertEqual(running, {agent, arbiter}, "nothing of the old release may be left")
 
     def replace(self, kind, name, image):
         self.ring.kubectl("-n", SPACE, "set", "image", f"{kind}/{name}", image)
@@ -142,35 +144,36 @@ class Installation(RingTest):
                          + self.carves[0].describe_all(what.partition("/")[2]))
 
     def replace_agents(self, image):
-        """Under pods that come and end, each bound to one of the two nodes: the kubelet refuses none, and all end well."""
-        turn, said = itertools.cycle(node.name for node in self.ring.nodes), set()
+        """While short pods start and end, each bound to one of the two nodes: the kubelet must refuse none, and all
+        succeed."""
+        turn, left = itertools.cycle(node.name for node in self.ring.nodes), set()
 
         def short():
-            while sum(self.ended(name) is None for name in coming.names[-LIVING:]) == LIVING:
-                said.update(self.leaving())
+            while sum(self.ended(name) is None for name in arriving.names[-LIVING:]) == LIVING:
+                left.update(self.leaving())
                 time.sleep(0.2)
-            said.update(self.leaving())
+            left.update(self.leaving())
             return self.asking(1, nodeSelector={"kubernetes.io/hostname": next(turn)})
-        coming = Coming(self, short, 0.3, 150 * ROLLS)
-        with coming:
+        arriving = ArrivingPods(self, short, 0.3, 150 * ROLLS)
+        with arriving:
             begun = time.monotonic()
             self.replace("daemonset", "carve-agent", f"agent={image}")
             for _ in range(ROLLS - 1):
                 self.ring.kubectl("-n", SPACE, "rollout", "restart", "daemonset/carve-agent")
                 self.rolled("daemonset/carve-agent")
             seconds = time.monotonic() - begun
-        self.assertGreater(len(coming.names), 15)
+        self.assertGreater(len(arriving.names), 15)
         ended = {name: wait_for(f"{name} has ended", 120, lambda n=name: self.ended(n), every=0.2)
-                 for name in coming.names}
+                 for name in arriving.names}
         lost = {name: status.get("reason", "?") + ": " + status.get("message", "") for name, status in ended.items()
                 if status["phase"] == "Failed"}
-        waited = sorted(self.waited(name) for name in coming.names if name not in lost)
-        print(f"\nagents replaced {ROLLS} times in {seconds:.0f} s; {len(coming.names)} pods came meanwhile, {len(lost)} "
+        waited = sorted(self.waited(name) for name in arriving.names if name not in lost)
+        print(f"\nagents replaced {ROLLS} times in {seconds:.0f} s; {len(arriving.names)} pods were created during that time, {len(lost)} "
               f"were lost; bound after {waited[len(waited) // 2]:.0f} s (half of them), {waited[-1]:.0f} s (all)", flush=True)
         self.assertEqual(lost, {})
-        self.assertEqual(said, {node.name for node in self.ring.nodes}, "each agent has said that it leaves")
-        self.assertEqual(self.leaving(), [], "the next agents have taken it back")
-        for name in coming.names:
+        self.assertEqual(left, {node.name for node in self.ring.nodes}, "each agent must publish that it is leaving")
+        self.assertEqual(self.leaving(), [], "the next agents must clear that condition")
+        for name in arriving.names:
             self.kube.delete("Pod", name, grace=0)
             self.created.remove(("Pod", name, "default"))
 
@@ -179,12 +182,12 @@ class Installation(RingTest):
         return status if status["phase"] in ("Succeeded", "Failed") else None
 
     def leaving(self):
-        """Nodes that say that their agent is about to end."""
+        """Nodes whose condition says that their agent is about to end."""
         return [node["metadata"]["name"] for node in self.kube.list("Node", None) for one in node["status"]["conditions"]
                 if (one["type"], one["status"]) == ("GPUAgentLeaving", "True")]
 
     def replace_arbiters(self, image):
-        """By hand, as its DaemonSet says (OnDelete): one node after the other."""
+        """By hand, because the DaemonSet's updateStrategy is OnDelete: one node after the other."""
         self.ring.kubectl("-n", SPACE, "set", "image", "daemonset/carve-arbiter", f"arbiter={image}")
         for one in self.carves:
             old = one.ready("carve-arbiter")["metadata"]["name"]
@@ -193,12 +196,12 @@ class Installation(RingTest):
                 c.ready("carve-arbiter") or {"metadata": {"name": o}})["metadata"]["name"] != o)
 
     def containers(self, names):
-        """Which containers run, and how often they were started."""
+        """The pods' containers, with the number of their restarts."""
         return {name: [(s["containerID"], s["restartCount"]) for s in
                        self.kube.get("Pod", name)["status"]["containerStatuses"]] for name in names}
 
     def waited(self, name):
-        """Seconds from the pod's creation to its binding, as the API server has both."""
+        """Seconds from the pod's creation to its binding, by the API server's timestamps."""
         found = self.kube.get("Pod", name)
         bound = next(c["lastTransitionTime"] for c in found["status"]["conditions"] if c["type"] == "PodScheduled")
         made, bound = (datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (
@@ -206,21 +209,21 @@ class Installation(RingTest):
         return (bound - made).total_seconds()
 
     def look(self, name):
-        line = wait_for(f"{name} has looked", 20, lambda: self.kube.logs(name, "main").strip().splitlines())
+        line = wait_for(f"{name} has printed its look", 20, lambda: self.kube.logs(name, "main").strip().splitlines())
         return json.loads(line[-1])
 
     def assert_right(self, names):
-        """The independent checker: what each container sees equals its record, and no card is over."""
+        """The independent checker: what each container sees equals its record, and no card is over-committed."""
         physical = {card["uuid"]: card["total_bytes"] for one in self.carves for card in one.truth("cards")["cards"]}
         seen = {("default", name, "main"): self.look(name) for name in names}
         pods = [self.kube.get("Pod", name) for name in names]
-        self.acquit(check.check(pods, [], [], seen, by="records", physical=physical))
+        self.assert_no_findings(check.check(pods, [], [], seen, by="records", physical=physical))
         self.assertTrue(all(binder.RECORD in one["metadata"]["annotations"] for one in pods))
 
-    # --- taking it away ----------------------------------------------------------------------------------------------
+    # --- uninstalling ------------------------------------------------------------------------------------------------
 
     def uninstall(self):
-        """With CARVE_SOAK while a pod with cards is there still: the one that was made first."""
+        """With CARVE_SOAK while a pod with cards still runs: the one that was created first."""
         last = self.created.pop(0) if SOAK else None
         self._clean()           # the other pods with cards
         self.created.clear()
@@ -237,24 +240,25 @@ class Installation(RingTest):
         with planted.Planted(self.ring) as plants:
             found = self.before.left()
             self.assertEqual(plants.missed(found), [], found)
-            print(f"{len(plants.wanted)} things were left on purpose, and each was named", flush=True)
+            print(f"{len(plants.wanted)} things were left on purpose, and each was reported", flush=True)
         self.assert_nothing_left()
 
     def assert_nothing_left(self):
         with contextlib.suppress(AssertionError):
-            wait_for("nothing that was not there before", 30, lambda: not self.before.left(), every=1)
+            wait_for("nothing is left", 30, lambda: not self.before.left(), every=1)
         self.assertEqual(self.before.left(), [])
 
     def remove_under(self, name):
-        """A node is not let go while a pod of it has cards: the pod goes on with its limit, the uninstall when it has gone."""
+        """A node is not released while a pod on it has cards: the pod keeps its limit, and the uninstall waits for its
+        end."""
         before, node = self.containers([name]), self.kube.get("Pod", name)["spec"]["nodeName"]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             removing = pool.submit(self.remove)
             try:
-                said = wait_for("carve-down says why it waits", 120, lambda: self.why_down_waits(node, name), every=0.5)
+                said = wait_for("carve-down reports why it waits", 120, lambda: self.why_down_waits(node, name), every=0.5)
                 print(f"carve-down: {said}", flush=True)
                 self.assertIn("1 pod(s) with cards of Carve", said)
-                self.assertFalse(removing.done(), "the uninstall waits")
+                self.assertFalse(removing.done(), "the uninstall must wait")
                 self.assertEqual(self.containers([name]), before)
                 self.assert_limited_still(name)
                 left = self.before.left_on_nodes().get(node, [])
@@ -265,39 +269,40 @@ class Installation(RingTest):
             removing.result()
 
     def assert_limited_still(self, name):
-        """Without an agent: what runs has its limit, and what starts beside it gets no more (without an arbiter nothing)."""
+        """Without an agent: a running process has its limit, and a new one gets no more (without an arbiter,
+        nothing)."""
         self.ring.kubectl("exec", name, "--", "kill", "-USR1", "1")
-        said = wait_for("it has tried", 20, lambda: [line for line in self.kube.logs(name).splitlines()
+        said = wait_for("the allocation has been tried", 20, lambda: [line for line in self.kube.logs(name).splitlines()
                                                      if line.startswith('{"tried"')])
         self.assertEqual(json.loads(said[-1]), {"tried": OUT_OF_MEMORY})
         new = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(TOO_MUCH))
         self.assertNotEqual(json.loads(new.stdout)["allocated"], 0, new.stdout)
 
     def why_down_waits(self, node, name) -> str:
-        """What carve-down's last try on that node said of the pod; empty: nothing yet."""
+        """The line about the pod in the output of carve-down's last try on that node; empty when there is none."""
         for one in self.kube.list("Pod", SPACE):
             if one["spec"].get("nodeName") == node and one["metadata"]["name"].startswith("carve-down"):
-                with contextlib.suppress(ApiError):     # its container has not begun
+                with contextlib.suppress(ApiError):     # its container has not started
                     said = self.kube.logs(one["metadata"]["name"], "down", SPACE).splitlines()
                     return next((line for line in said[::-1] if f"default/{name}" in line), "")
         return ""
 
 
 class OwnScheduler(Installation):
-    """Mode (a): a second kube-scheduler with a profile of Carve's own; all of it by the chart."""
+    """Mode (a): a second kube-scheduler with a profile of Carve's own; all installed by the chart."""
     chart = True
 
     def test_install_upgrade_uninstall(self):
         self.steps()
 
 
-@unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
+@unittest.skipUnless(SOAK, "needs CARVE_SOAK=1")
 class OwnSchedulerByBundle(OwnScheduler):
-    """The same by the plain bundle."""
+    """The same, installed by the plain bundle."""
     chart = False
 
 
-@unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
+@unittest.skipUnless(SOAK, "needs CARVE_SOAK=1")
 class ByHelm(Installation):
     """Helm itself installs, upgrades and uninstalls."""
     chart = True
@@ -307,17 +312,17 @@ class ByHelm(Installation):
         self.wait_ready(first)
         started = self.containers([first])
         next_image, _ = installed.next_images(self.ring, self.archive.parent)
-        with Coming(self) as coming:
+        with ArrivingPods(self) as arriving:
             installed.helm(self.ring, "upgrade", *installed.helm_sets(*installed.values(), f"image={next_image}"))
             for what in ("deployment/carve-control", "deployment/carve-scheduler", "daemonset/carve-agent"):
                 self.rolled(what)
-            wait_for("pods came meanwhile and after it", 60, lambda: len(coming.names) > 5)
-        for name in coming.names:
+            wait_for("pods created during the replacement and after it", 60, lambda: len(arriving.names) > 5)
+        for name in arriving.names:
             self.wait_ready(name, 120)
         self.replace_arbiters(next_image)
-        self.assertEqual(coming.refused, [])
-        self.assertEqual(self.containers([first]), started, "what ran before is untouched")
-        self.assert_right([first, *coming.names])
+        self.assertEqual(arriving.refused, [])
+        self.assertEqual(self.containers([first]), started, "earlier pods must be unchanged")
+        self.assert_right([first, *arriving.names])
         running = {container["image"] for one in self.kube.list("Pod", SPACE) for container in one["spec"]["containers"]}
         self.assertEqual(running, {next_image, installed.SCHEDULER_IMAGE})
         said = installed.helm(self.ring, "history")
@@ -326,9 +331,9 @@ class ByHelm(Installation):
         self.uninstall()
 
 
-@unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
+@unittest.skipUnless(SOAK, "needs CARVE_SOAK=1")
 class AgentsAgainAndAgain(Installation):
-    def test_pods_come_while_agents_are_replaced(self):
+    def test_pods_are_created_while_agents_are_replaced_repeatedly(self):
         self.replace_agents(installed.next_images(self.ring, self.archive.parent)[0])
 
 

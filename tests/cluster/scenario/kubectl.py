@@ -1,5 +1,6 @@
-"""A cluster as a person looks at it: `kubectl carve …` and `kubectl inspect gpushare …` by links of those names in the PATH,
-as kubectl finds its plug-ins, beside `carve … --cluster`. Objects are enough for that: no control and no agent runs.
+"""A cluster as an administrator sees it: `kubectl carve …` and `kubectl inspect gpushare …`, by links of those names in
+PATH, as kubectl finds its plug-ins, compared with `carve … --cluster`. Only objects are needed: no control and no agent
+runs.
 """
 import json
 import os
@@ -16,7 +17,8 @@ from ring.carve import NAMESPACE  # noqa: E402
 from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 CRDS = HERE.parent.parent / "deploy" / "crds"
-ASKED = {"elasticgpu.io/gpu-memory": "20480", "elasticgpu.io/gpu-core": "30", SLOT: "1"}    # more than any card here has
+# more than any card of this node has
+ASKED = {"elasticgpu.io/gpu-memory": "20480", "elasticgpu.io/gpu-core": "30", SLOT: "1"}
 
 
 def holder(name, gib):
@@ -30,7 +32,7 @@ class Kubectl(RingTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.ring.kubectl("apply", "-f", CRDS)
-        if cls.kube.get("Namespace", NAMESPACE) is None:    # else it is said that Carve is elsewhere
+        if cls.kube.get("Namespace", NAMESPACE) is None:    # else the program reports that Carve is elsewhere
             cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
             cls.addClassCleanup(wait_for, "the namespace gone", 60, lambda: cls.kube.get("Namespace", NAMESPACE) is None)
             cls.addClassCleanup(cls.kube.delete, "Namespace", NAMESPACE)
@@ -51,78 +53,79 @@ class Kubectl(RingTest):
         made["spec"]["containers"][0]["resources"] = {"limits": ASKED}
         self.waiting = self.create(made)["metadata"]["name"]
 
-    def said(self, program, *words):
-        """(exit code, output, complaints)."""
+    def output(self, program, *words):
+        """(exit code, standard output, standard error)."""
         done = subprocess.run([program, *words], text=True, capture_output=True, check=False, env=self.environment)
         return done.returncode, done.stdout, done.stderr
 
     def carve(self, *words):
-        return self.said(self.ring.build / "bin" / "carve", *words)
+        return self.output(self.ring.build / "bin" / "carve", *words)
 
     def yaml(self, text):
-        """As another program reads it."""
-        file = self.folder / "said.yaml"
+        """Parses YAML with another program."""
+        file = self.folder / "output.yaml"
         file.write_text(text)
         one, = json.loads(subprocess.run([self.ring.binaries["ring-helm"], "objects", file], text=True,
                                          capture_output=True, check=True).stdout)
         return one
 
-    def test_inspect(self):
+    def test_inspect_is_the_same_as_a_kubectl_plug_in(self):
         for words in ((), ("-o", "wide"), ("-o", "json"), ("-o", "yaml"), (self.node,), (self.node, "-o", "json")):
-            mine = self.said("kubectl", "carve", "inspect", *words)
+            mine = self.output("kubectl", "carve", "inspect", *words)
             self.assertEqual(mine, self.carve("inspect", "--cluster", *words), words)
             self.assertEqual((mine[0], mine[2]), (0, ""), words)
             self.assertIn(self.node, mine[1])
-        wide = self.said("kubectl", "carve", "inspect", "-o", "wide")[1].splitlines()
+        wide = self.output("kubectl", "carve", "inspect", "-o", "wide")[1].splitlines()
         self.assertEqual(wide[0].split()[:4], ["NODE", "CARD", "MODEL", "STATE"])
         self.assertEqual([line.split()[-6:] for line in wide if line.startswith(self.node + " ")], [
             ["3", "GiB", "30", "burst", "standard", "native"], ["6", "GiB", "30", "burst", "standard", "native"]])
-        self.assertTrue(any(line.startswith(f"waits: default/{self.waiting} ") for line in wide))
-        view = json.loads(self.said("kubectl", "carve", "inspect", self.node, "-o", "json")[1])
-        self.assertEqual(self.yaml(self.said("kubectl", "carve", "inspect", self.node, "-o", "yaml")[1]), view)
+        self.assertTrue(any(line.startswith(f"waiting: default/{self.waiting} ") for line in wide))
+        view = json.loads(self.output("kubectl", "carve", "inspect", self.node, "-o", "json")[1])
+        self.assertEqual(self.yaml(self.output("kubectl", "carve", "inspect", self.node, "-o", "yaml")[1]), view)
         card, = view["nodes"][0]["cards"]
         self.assertEqual(card["memory_bytes"], {"total": 16 << 30, "granted": 9 << 30, "free": 7 << 30})
         self.assertEqual([one["name"] for one in card["holders"]], ["ml/a", "ml/b"])
 
-    def test_where_carve_is_not_it_is_said(self):
-        code, said, complaint = self.said("kubectl", "carve", "inspect", "--carve-namespace", "nowhere")
-        self.assertEqual((code, said), self.said("kubectl", "carve", "inspect")[:2])
-        self.assertIn("there is no namespace nowhere; --carve-namespace says where Carve is", complaint)
-        code, _, complaint = self.said("kubectl", "carve", "top", "--once", "--carve-namespace", "nowhere")
+    def test_a_wrong_namespace_is_reported(self):
+        code, out, complaint = self.output("kubectl", "carve", "inspect", "--carve-namespace", "nowhere")
+        self.assertEqual((code, out), self.output("kubectl", "carve", "inspect")[:2])
+        self.assertIn("namespace nowhere does not exist; set --carve-namespace to Carve's namespace", complaint)
+        code, _, complaint = self.output("kubectl", "carve", "top", "--once", "--carve-namespace", "nowhere")
         self.assertEqual(code, 1)
         self.assertIn("no agent runs in namespace nowhere", complaint)
 
-    def test_explain(self):
+    def test_explain_is_the_same_as_a_kubectl_plug_in(self):
         for words in ((self.waiting,), ("-n", "default", self.waiting), (f"default/{self.waiting}", "-o", "json"),
                       (self.waiting, "-o", "yaml")):
-            mine = self.said("kubectl", "carve", "explain", *words)
+            mine = self.output("kubectl", "carve", "explain", *words)
             self.assertEqual(mine, self.carve("explain", *words), words)
             self.assertEqual((mine[0], mine[2]), (0, ""), words)
-        self.assertIn(f"pod default/{self.waiting} waits", self.said("kubectl", "carve", "explain", self.waiting)[1])
-        view = json.loads(self.said("kubectl", "carve", "explain", self.waiting, "-o", "json")[1])
-        self.assertEqual(self.yaml(self.said("kubectl", "carve", "explain", self.waiting, "-o", "yaml")[1]), view)
+        self.assertIn(f"pod default/{self.waiting} waits", self.output("kubectl", "carve", "explain", self.waiting)[1])
+        view = json.loads(self.output("kubectl", "carve", "explain", self.waiting, "-o", "json")[1])
+        self.assertEqual(self.yaml(self.output("kubectl", "carve", "explain", self.waiting, "-o", "yaml")[1]), view)
 
-    def test_top_and_doctor_are_the_clusters(self):
-        """There is no agent, and all is to be found missing: in the same words, with the same exit code."""
+    def test_top_and_doctor_default_to_the_cluster_as_kubectl_plug_ins(self):
+        """There is no agent, and everything is reported missing: with the same text and exit code."""
         for mine, whole in ((("top", "--once"), ("top", "--cluster", "--once")),
                             (("doctor", "-o", "json"), ("doctor", "--cluster", "-o", "json")),
                             (("doctor", "-o", "yaml"), ("doctor", "--cluster", "-o", "yaml"))):
-            said = self.said("kubectl", "carve", *mine)
-            self.assertEqual(said, self.carve(*whole))
-            self.assertEqual(said[0], 1)
-        listed = "findings:\n" + self.carve("doctor", "--cluster", "-o", "yaml")[1]     # what reads it takes objects alone
+            result = self.output("kubectl", "carve", *mine)
+            self.assertEqual(result, self.carve(*whole))
+            self.assertEqual(result[0], 1)
+        # the parser accepts only objects
+        listed = "findings:\n" + self.carve("doctor", "--cluster", "-o", "yaml")[1]
         self.assertEqual(self.yaml(listed), {"findings": json.loads(self.carve("doctor", "--cluster", "-o", "json")[1])})
 
-    def test_what_gpushares_plug_in_printed(self):
+    def test_inspect_gpushare_prints_what_gpushares_plug_in_printed(self):
         rule = len(f"{self.node} 192.0.2.7 9/16 9/16 ") + 20
-        self.assertEqual(self.said("kubectl", "inspect", "gpushare", self.node), (0, "\n".join((
+        self.assertEqual(self.output("kubectl", "inspect", "gpushare", self.node), (0, "\n".join((
             f"{'NAME':{len(self.node)}}  IPADDRESS  GPU0(Allocated/Total)  GPU Memory(GiB)",
             f"{self.node}  192.0.2.7  9/16                   9/16", "-" * rule,
             "Allocated/Total GPU Memory In Cluster:", "9/16 (56%)  ", "")), ""))
-        details = self.said("kubectl", "inspect", "gpushare", "-d", self.node)
+        details = self.output("kubectl", "inspect", "gpushare", "-d", self.node)
         self.assertEqual(details, self.carve("inspect", "--cluster", "-o", "gpushare", "--details", self.node))
         self.assertIn("\na            ml         3                \nb            ml         6                \n", details[1])
-        self.assertIn(f"\n{self.node} ", self.said("kubectl", "inspect", "gpushare")[1], "without a name: every node")
+        self.assertIn(f"\n{self.node} ", self.output("kubectl", "inspect", "gpushare")[1], "without a name: every node")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Many pods at once on one node by either door, judged from inside every container: a hundred by slots (RA-11), forty by
-DRA; with CARVE_SOAK=1 a hundred by either, beside as many without GPUs."""
+"""Many concurrent pods on one node by DRA and by slots, judged from inside every container: a hundred by slots (RA-11),
+forty by DRA; with CARVE_SOAK=1 a hundred of each, and as many without GPUs."""
 import copy
 import os
 import sys
@@ -24,8 +24,8 @@ class ManyPods(SlotTest):
     doors = "dra,slots"
 
     def start_all(self, count, start):
-        """That many pods at once by start(name, index), which answers the Pod: (names, seconds from the first creation
-        until each was running, sorted)."""
+        """Creates `count` pods concurrently with start(name, index), which returns the Pod. Returns (names, seconds
+        from the first creation until each was running, sorted)."""
         names = [self.name() for _ in range(count)]
         begun = time.time()
         with ThreadPoolExecutor(8) as pool:
@@ -44,7 +44,7 @@ class ManyPods(SlotTest):
             wait_for(f"{count} pods run", 240, all_running, every=0.2)
         except AssertionError as error:
             late = sorted(set(names) - set(running))
-            raise AssertionError(f"{error}; {len(late)} do not; the first:\n{self.describe(late[0])}") from None
+            raise AssertionError(f"{error}; {len(late)} do not run; the first:\n{self.describe(late[0])}") from None
         return names, sorted(running.values())
 
     def look_all(self, names):
@@ -55,21 +55,21 @@ class ManyPods(SlotTest):
         return lambda name, _: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1"))
 
     def by_claims(self, count):
-        # No two of one size: those on one card are told apart by what they see.
+        # No two of one size, so that those on one card are distinguished by what they see.
         templates = [self.template(memory=f"{self.claimed(i) // MIB}Mi", cores="14") for i in range(count)]
         return lambda name, i: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1",
                                                claims={"gpu": templates[i]}))
 
     @staticmethod
     def claimed(i):
-        """What the claim of the pod with that number asks for, in bytes: seven of them fit on a card."""
+        """The bytes that the claim of the pod with that number requests: seven of them fit on a card."""
         return (10 << 30) - i * MIB
 
     def by_records(self, _):
-        # RA-11. Those on one card differ in size, so that another one's slice is noticed there too.
+        # RA-11. Those on one card differ in size, so that a wrong slice is noticed there, too.
         return lambda name, i: self.start(slot_pod(name), {"main": [(i * 7 % len(self.cards), 1 + i % 5, 1 + i % 7)]})
 
-    def test_many_at_once(self):
+    def test_many_concurrent_pods_get_their_own_slices(self):
         figures = []
         kinds = [("DRA", 100 if SOAK else 40, self.by_claims, self.judge_claims),
                  ("slots", 100, self.by_records, self.judge_records)]
@@ -82,39 +82,40 @@ class ManyPods(SlotTest):
                 judge(pods, self.look_all(names), names)
             self._clean()
             self.created.clear()
-            wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
+            wait_for("the agent has no slices", 20, lambda: not self.carve.inspect()["slices"])
             self.assertEqual([p.name for p in self.ring.node(1).outside("/run/cdi").iterdir()], [])
             self.assertEqual(self.carve.living(), [])
-        print("\npods at once, creation to running, seconds: " + "; ".join(figures), flush=True)
+        print("\nconcurrent pods, creation to running, seconds: " + "; ".join(figures), flush=True)
 
     def judge_records(self, pods, seen, _):
-        self.acquit(check.check(pods, [], [], seen, by="records"))
+        self.assert_no_findings(check.check(pods, [], [], seen, by="records"))
         granted = check.granted_by_records(pods)
         self.assertEqual(len(granted), len(pods))
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         self.assertEqual(self.refused_at_admission(), [])
 
     def judge_claims(self, pods, seen, names):
         claims, slices = self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None)
-        self.acquit(check.check(pods, claims, slices, seen))
+        self.assert_no_findings(check.check(pods, claims, slices, seen))
         sizes = {name: [card["memory"] for card in look["cuda"]["cards"]] for (_, name, _), look in seen.items()}
-        self.acquit([f"{name} sees {sizes[name]} bytes; its claim is of {self.claimed(i)}"
+        self.assert_no_findings([f"{name} sees {sizes[name]} bytes; its claim has {self.claimed(i)}"
                      for i, name in enumerate(names) if sizes[name] != [self.claimed(i)]])
         granted, (pages, owners) = check.granted_by_claims(claims, slices), self.carve.granted()
         self.assertEqual(len(granted), len(pods))
-        self.acquit(check.check_pages(granted, pages, owners))
+        self.assert_no_findings(check.check_pages(granted, pages, owners))
         self.assertEqual(self.refused_at_admission(), [])
         self.planted_faults_are_found(pods, claims, slices, seen)
         next(iter(pages.values()))[0].update(cores=15)
         self.assertEqual(len(check.check_pages(granted, pages, owners)), 1)
 
     def planted_faults_are_found(self, pods, claims, slices, seen):
-        """The judge's acquittal is worth something: on this very evidence it convicts what is altered."""
+        """Shows that the checker works on this data: altered copies of it must be reported."""
         one, other = next((a, b) for a in seen for b in seen if a != b and
                           seen[a]["cuda"]["cards"][0]["uuid"] == seen[b]["cuda"]["cards"][0]["uuid"])
         for plant, find in (
                 (lambda s: s[one]["cuda"]["cards"][0].update(memory=10 << 30 | 1), "bytes of"),
-                (lambda s: s.update({one: s[other], other: s[one]}), "bytes of"),      # two on one card, exchanged
+                # two slices on one card, exchanged
+                (lambda s: s.update({one: s[other], other: s[one]}), "bytes of"),
                 (lambda s: s[one]["nvml"]["cards"].append(dict(s[one]["nvml"]["cards"][0], uuid="GPU-ffffffff")), "not given"),
                 (lambda s: s[one].update(cuda=None), "does not show")):
             altered = copy.deepcopy(seen)

@@ -1,4 +1,4 @@
-"""The slot door's matrix: every kind of pod × every fate of its record, all at once on the real kubelet.
+"""The device plugin's matrix: every kind of pod × every state of its record, concurrently on the real kubelet.
 
 A cell passes with the right slice (seen from inside, by the checker) or the right refusal: a Warning that names the
 cause, and no container that ever ran. The table of all cells is printed.
@@ -27,7 +27,7 @@ STATES = ("early", "15 s late", "never", "another UID", "over the card")
 
 
 def spec_of(kind, name):
-    """(pod, its parts as the record spells them: (name, is init))"""
+    """Returns (pod, its parts as in the record: (name, is init))."""
     if kind in ("init", "two init"):
         first = [container("first", LOOK)] + ([container("second", LOOK)] if kind == "two init" else [])
         return slot_pod(name, init=first), [(c["name"], True) for c in first] + [("main", False)]
@@ -43,7 +43,7 @@ def spec_of(kind, name):
 
 
 class Matrix(SlotTest):
-    def test_every_kind_of_pod_with_every_fate_of_its_record(self):
+    def test_every_kind_of_pod_with_every_state_of_its_record(self):
         cells = [(kind, state) for state in reversed(STATES) for kind in KINDS]
         with ThreadPoolExecutor(24) as pool:
             outcomes = dict(zip(cells, pool.map(lambda cell: self.judged(*cell), cells)))
@@ -58,7 +58,7 @@ class Matrix(SlotTest):
     def judged(self, kind, state):
         try:
             return self.cell(kind, state)
-        except Exception as error:      # a cell that fails does not hide the others
+        except Exception as error:      # a failed cell must not hide the others
             return f"FAILED {error}\n{traceback.format_exc()}"
 
     # --- one cell ----------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Matrix(SlotTest):
         size = TOO_MUCH if state == "over the card" else 1
         record = self.record(made, {part: [(card, size, 1)] for part, _ in parts},
                              tuple(part for part, init in parts if init), uid=other if state == "another UID" else None)
-        if kind in ("static pod", "pod with nodeName"):     # they have a node: the record comes by a patch
+        if kind in ("static pod", "pod with nodeName"):     # they have a node: a patch writes the record
             self.after(state, lambda: binder.write_later(self.kube, made, record))
         elif state in ("15 s late", "never"):
             binder.bind(self.kube, made, "n1", None)
@@ -114,7 +114,7 @@ class Matrix(SlotTest):
         if kind in ("container restart", "crash loop"):
             wanted = 1 if kind == "container restart" else 3
             wait_for(f"{wanted} restarts", 180, lambda: self.restarts_of(name) >= wanted, 0.5)
-            seen = wait_for("what the container before saw", 60, lambda: self.look_before(name), 1)
+            seen = wait_for("the look of the previous container", 60, lambda: self.look_before(name), 1)
         else:
             self.wait_ready(name, 180)
             if kind == "pod restart":
@@ -137,13 +137,13 @@ class Matrix(SlotTest):
         for one in status.get("initContainerStatuses", []) + status.get("containerStatuses", []):
             if "running" in one["state"] or "terminated" in one["state"] or one["restartCount"]:
                 return f"FAILED {one['name']} ran: {one['state']}"
-        return "refused" if status["phase"] == "Pending" else f"FAILED it is {status['phase']}"
+        return "refused" if status["phase"] == "Pending" else f"FAILED its phase is {status['phase']}"
 
     def deleted(self, made):
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
         self.kube.delete("Pod", name, grace=0)
         wait_for("gone", 60, lambda: self.kube.get("Pod", name) is None, 0.5)
-        wait_for("nothing is held for it", 60, lambda: not any(
+        wait_for("no slice is left of it", 60, lambda: not any(
             name in one.get("name", "") or uid in json.dumps(one) for one in self.carve.inspect()["slices"]), 1)
         return "freed"
 

@@ -1,6 +1,6 @@
-"""The way of docs/migrating-from-*.md, there and back, by the commands that stand in the pages: one of two nodes goes from
-another device plugin to Carve while the other one stays, and returns. The plugin serves the same name and nothing else: it
-is neither gpushare nor NVIDIA's nor HAMi's. What else of HAMi acts on pods and nodes is played by the test (Hami).
+"""The steps of docs/migrating-from-*.md, there and back, with the commands of the pages: one of two nodes moves from
+another device plugin to Carve while the other stays, and returns. The plugin here only serves the same resource name:
+it is neither gpushare's nor NVIDIA's nor HAMi's. The test plays the other effects of HAMi on pods and nodes (Hami).
 """
 import json
 import os
@@ -21,16 +21,16 @@ from ring.testing import RingTest, main, wait_for  # noqa: E402
 
 GIB = 1 << 30
 NODE, STAYS, SPACE = "n2", "n1", "team"
-COUNT = 7                                           # of the plugin; no node has so many cards
+COUNT = 7                                           # devices of the plugin; no node has as many cards
 PLUGIN = "local.test/ring-plugin:1"
 MOVED = [{"key": "elasticgpu.io/moved", "operator": "Exists"}]
-# What stands for the host's init system here, by the words of the pages.
+# The commands of the pages that need the host's init system; the test replaces them.
 OF_THE_HOST = ("systemctl stop kubelet; rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint; "
                "systemctl start kubelet")
 
 
 def blocks(page, heading) -> list:
-    """The commands of each fenced block below a heading: [[line]]. Comments that stand alone are left out."""
+    """The commands of each fenced block below a heading: [[line]]. Comments on separate lines are left out."""
     text = (paths.REPOSITORY / "docs" / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return [[line.strip() for line in block.strip().splitlines() if line.strip() and not line.strip().startswith("#")]
             for block in re.findall(r"(?ms)^ *```\n(.*?)^ *```$", text)]
@@ -38,10 +38,10 @@ def blocks(page, heading) -> list:
 
 class Move(RingTest):
     page = resource = None
-    elsewhere = {}          # by what the plugin's DaemonSet is kept off a node
-    labels = {}             # what its nodes carry
-    amount = 1              # that a pod asks for
-    onto = {"nodeName": NODE}       # how a pod of the other system is made to go to that node
+    elsewhere = {}          # labels that keep the plugin's DaemonSet off a node
+    labels = {}             # labels of its nodes
+    amount = 1              # that a pod requests
+    onto = {"nodeName": NODE}       # how a pod of the other system is directed to that node
 
     def setUp(self):
         super().setUp()
@@ -70,7 +70,7 @@ class Move(RingTest):
         self.kube.delete("DaemonSet", "plugin")
         wait_for("the other plugin is gone", 60, lambda: not self.kube.list("Pod"), every=0.5)
         for node in self.ring.nodes:
-            self.forget_plugins(node)       # or the next scenario meets the name for five minutes
+            self.forget_plugins(node)       # or the kubelet keeps the name for five minutes
         for node in (NODE, STAYS):
             words = [key + "-" for key in ("elasticgpu.io/serve", *self.labels, *self.elsewhere)]
             self.ring.kubectl("label", "node", node, *words, check=False)
@@ -84,10 +84,11 @@ class Move(RingTest):
             print("\n".join(one.describe_all(name) for name in ("carve-agent", "carve-control", "carve-down")), flush=True)
             print(self.ring.kubectl("get", "pods", "-A", "-o", "wide").stdout, flush=True)
 
-    # --- another plugin ------------------------------------------------------------------------------------------------
+    # --- another plugin
+    # ------------------------------------------------------------------------------------------------
 
     def another_plugin(self):
-        """As a DaemonSet, on both nodes."""
+        """Runs as a DaemonSet on both nodes."""
         root, archive = self.folder / "plugin", self.folder / "plugin.tar"
         root.mkdir()
         shutil.copy(self.ring.binaries["ring-plugin"], root / "ring-plugin")
@@ -113,15 +114,16 @@ class Move(RingTest):
                                              "volumeMounts": [{"name": "sockets", "mountPath": folder}]}],
                              "volumes": [{"name": "sockets", "hostPath": {"path": folder}}]}}}})
         for node in (NODE, STAYS):
-            wait_for(f"the plugin's number on {node}", 60, lambda n=node: self.shows(n, self.resource) == COUNT)
+            wait_for(f"the plugin's devices on {node}", 60, lambda n=node: self.shows(n, self.resource) == COUNT)
 
     def shows(self, node, name):
         return int(self.kube.get("Node", node)["status"]["allocatable"].get(name, 0))
 
-    # --- pods ----------------------------------------------------------------------------------------------------------
+    # --- pods
+    # ----------------------------------------------------------------------------------------------------------
 
     def limits(self, name):
-        """What a pod asks for: in the name that both understand."""
+        """What a pod requests: by the name that both systems know."""
         del name
         return {self.resource: str(self.amount)}
 
@@ -136,7 +138,7 @@ class Move(RingTest):
         return self.running(name, replicas)
 
     def running(self, name, replicas):
-        """Its pods when all of them are Ready; those that go are not counted."""
+        """Waits until the deployment's pods are Ready and returns them; terminating pods are not counted."""
         def ready():
             pods = [pod for pod in self.kube.list("Pod", SPACE) if pod["metadata"]["labels"]["app"] == name
                     and "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"]
@@ -150,14 +152,15 @@ class Move(RingTest):
             raise AssertionError(f"{error}\n" + "\n".join(
                 f"{pod['metadata']['name']}: {json.dumps(pod['status'])} {self.kube.events_of(pod)}" for pod in pods)) from None
 
-    def said(self, pod) -> list:
-        return wait_for("it has looked", 20, lambda: (lambda lines: lines if len(lines) > 1 else None)(
+    def log_of(self, pod) -> list:
+        return wait_for("two lines of its log", 20, lambda: (lambda lines: lines if len(lines) > 1 else None)(
             self.kube.logs(pod["metadata"]["name"], namespace=SPACE).strip().splitlines()))
 
-    # --- the pages -----------------------------------------------------------------------------------------------------
+    # --- the pages
+    # -----------------------------------------------------------------------------------------------------
 
     def run_block(self, lines, until):
-        """One line after the other, as a person would. A line that says "until" is repeated until `until` says so."""
+        """Runs the lines one after the other, as a person does. Before a line with "# until" it waits for `until`."""
         for line in lines:
             line = line.replace("NODE", NODE).replace("NAMESPACE", SPACE)
             if line == OF_THE_HOST:
@@ -178,7 +181,7 @@ class Move(RingTest):
         node.start_kubelet()
 
     def images_are_set(self):
-        """As the page says: before the first apply. And what the simulated driver needs."""
+        """Sets the images before the first apply, as the page says, and what the simulated driver needs."""
         scheduler = self.folder / "deploy/control/scheduler/scheduler.yaml"
         scheduler.write_text(scheduler.read_text().replace("image: IMAGE", f"image: {installed.SCHEDULER_IMAGE}"))
         installed.scheduler_image(self.ring)
@@ -199,7 +202,7 @@ class Move(RingTest):
         self.run_block(install, None)
         for name in ("carve-control", "carve-scheduler"):
             self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s")
-        self.assertEqual([self.of_carve(node) for node in (NODE, STAYS)], [[], []], "on no node yet")
+        self.assertEqual([self.of_carve(node) for node in (NODE, STAYS)], [[], []], "Carve must be on no node yet")
         self.running("before", 2)
 
         self.run_block(move, lambda: self.shows(NODE, binder.SLOT) > 0 and self.shows(NODE, self.resource) == self.total())
@@ -209,28 +212,28 @@ class Move(RingTest):
         pod, = self.deployment("moved", tolerations=MOVED)
         self.assertEqual(pod["spec"]["nodeName"], NODE)
         self.assertIn(binder.RECORD, pod["metadata"]["annotations"])
-        thing, look = self.said(pod)[-2:]
-        self.assertEqual(thing, "RING_THING=", "nothing of the other plugin")
+        thing, look = self.log_of(pod)[-2:]
+        self.assertEqual(thing, "RING_THING=", "the other plugin's device must be absent")
         self.assert_given(json.loads(look))
         self.running("before", 2)
 
         self.kube.patch("Deployment", "moved", {"spec": {"replicas": 0}}, SPACE)
         self.run_block(back, lambda: self.shows(NODE, self.resource) == COUNT)
         self.assertEqual(self.of_carve(NODE), [])
-        self.assertEqual([gpu["metadata"]["name"] for gpu in self.kube.list("GPU", None)], [], "no card is Carve's any more")
-        # Whose a pod is does not hang on that: one of an agent that comes and goes, and still the pod is not Carve's.
+        self.assertEqual([gpu["metadata"]["name"] for gpu in self.kube.list("GPU", None)], [], "Carve must have no card any more")
+        # An agent's leftover GPU object must not make the pod Carve's.
         self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{NODE}.left"},
                      "spec": {"index": 0, "uuid": "GPU-left", "memory": 16 * GIB, "nodeName": NODE, "doors": ["slots"]}})
         pod, = self.deployment("after", **self.onto)
-        time.sleep(1)       # three looks of control
+        time.sleep(1)       # three polls of control
         pod = self.kube.get("Pod", pod["metadata"]["name"], SPACE)
         self.assertNotIn(binder.RECORD, pod["metadata"].get("annotations", {}))
-        self.assertEqual(self.said(pod)[-2], "RING_THING=one")
+        self.assertEqual(self.log_of(pod)[-2], "RING_THING=one")
         self.assertEqual(list(self.ring.node(2).outside("/var/lib").glob("carve*")), [])
         self.running("before", 2)
 
     def total(self):
-        """What a node shows of Carve's cards in this name."""
+        """The node's total in this resource name, computed from Carve's cards."""
         raise NotImplementedError
 
     def assert_given(self, look):
@@ -269,9 +272,9 @@ class FromNvidia(Move):
 
 
 class Hami(threading.Thread):
-    """What HAMi does to nodes and pods besides its plugin, as far as a move meets it: a node of its own is known by an
-    annotation that the plugin writes, its webhook takes pods with its resource to its own scheduler, and that one binds them
-    and writes down which cards. Here the webhook is a policy of the same selectors, and a look every 0.2 s is the rest."""
+    """The effects of HAMi on nodes and pods apart from its plugin, as far as a migration meets them: its plugin
+    annotates a node, its webhook gives pods with its resource to its own scheduler, and that scheduler binds them and
+    records their cards. Here the webhook is a policy with the same selectors, and a poll every 0.2 s does the rest."""
     NAME, REGISTER = "hami-scheduler", "hami.io/node-nvidia-register"
     UNLESS = {"matchExpressions": [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]}
     ASKS = "object.spec.containers.exists(c, 'nvidia.com/gpu' in c.?resources.?limits.orValue({}))"
@@ -302,22 +305,23 @@ class Hami(threading.Thread):
                     if pod["spec"].get("schedulerName") == self.NAME and not pod["spec"].get("nodeName"):
                         self.bind(pod, nodes)
             except ApiError as error:
-                if error.status not in (404, 409):      # what went meanwhile
+                if error.status not in (404, 409):      # the object was deleted or changed in the meantime
                     self.failed = error
                     return
 
     def register(self, nodes):
-        """As its plugin does where it runs."""
+        """What its plugin does where it runs: annotates the node."""
         here = {pod["spec"].get("nodeName") for pod in self.kube.list("Pod") if pod["metadata"].get("labels", {}).get(
             "app") == "plugin" and pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]}
         for name in here & set(nodes):
             if self.REGISTER not in nodes[name]["metadata"].get("annotations", {}):
-                said = {self.REGISTER: json.dumps([{"id": "GPU-0", "count": COUNT, "devmem": 16384, "devcore": 100}]),
-                        "hami.io/node-handshake": "Requesting_2026-01-01 00:00:00"}
-                self.kube.patch("Node", name, {"metadata": {"annotations": said}})
+                annotations = {self.REGISTER: json.dumps([{"id": "GPU-0", "count": COUNT, "devmem": 16384, "devcore": 100}]),
+                               "hami.io/node-handshake": "Requesting_2026-01-01 00:00:00"}
+                self.kube.patch("Node", name, {"metadata": {"annotations": annotations}})
 
     def bind(self, pod, nodes):
-        """To a node that is registered, takes new pods and is the one asked for; that with fewest pods."""
+        """Binds to a registered node that accepts new pods and matches the selector; of several the one with fewest
+        pods."""
         wanted, taints = pod["spec"].get("nodeSelector", {}), lambda node: node["spec"].get("taints", [])
         fit = [name for name, node in nodes.items() if self.REGISTER in node["metadata"].get("annotations", {})
                and not node["spec"].get("unschedulable") and not any(one["effect"] == "NoSchedule" for one in taints(node))
@@ -348,7 +352,7 @@ class FromHami(Move):
         self.hami = Hami(self.kube)
         for one in self.hami.webhook():
             self.create(one)
-        wait_for("its webhook is in force", 30, lambda: self.admitted(self.THEIRS) == Hami.NAME, every=0.5)
+        wait_for("HAMi's webhook is in force", 30, lambda: self.admitted(self.THEIRS) == Hami.NAME, every=0.5)
         self.hami.start()
         self.addCleanup(self.forget_hami)
 
@@ -360,7 +364,7 @@ class FromHami(Move):
         self.assertIsNone(self.hami.failed)
 
     def admitted(self, limits):
-        """The scheduler of a pod that asks for that, as it would be stored."""
+        """The scheduler's name of a pod with these limits, as it would be stored."""
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried", "namespace": SPACE}, "spec": {"containers": [
             {"name": "main", "image": images.PROGRAMS, "resources": {"limits": limits}}]}}
         return self.kube.request("POST", self.kube.path("Pod", None, SPACE, dryRun="All"), made)["spec"]["schedulerName"]
@@ -373,8 +377,8 @@ class FromHami(Move):
 
     def assert_given(self, look):
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3000 << 20])
-        self.assertEqual(self.admitted({"nvidia.com/gpu": "1"}), "carve-scheduler", "HAMi's webhook leaves it alone")
-        with self.assertRaisesRegex(ApiError, "nvidia.com/gpumem: not read by Carve"):
+        self.assertEqual(self.admitted({"nvidia.com/gpu": "1"}), "carve-scheduler", "HAMi's webhook must not change the pod")
+        with self.assertRaisesRegex(ApiError, "nvidia.com/gpumem: Carve does not read this name"):
             self.admitted(self.THEIRS)
 
 

@@ -1,6 +1,6 @@
-"""What the ring does to nodes, proven on plain pods: restarts of kubelet and containerd, reboot, API server away.
+"""The ring's disasters, tested with plain pods: restarts of kubelet and containerd, reboot, unavailable API server.
 
-Without Carve: what holds here is Kubernetes' own; scenarios with Carve build on it.
+Without Carve: this shows what Kubernetes itself guarantees; scenarios with Carve build on it.
 """
 import sys
 from pathlib import Path
@@ -24,14 +24,14 @@ class NodeDisasters(RingTest):
         phase, _ = self.run_to_end(pod(self.name(), node="n1", command=["true"]), seconds=90)
         self.assertEqual(phase, "Succeeded")
 
-    def test_kubelet_restart_keeps_containers(self):
+    def test_a_kubelet_restart_keeps_containers(self):
         before = self.container_id()
         self.node.stop_kubelet()
         self.node.start_kubelet()
         self.new_pod_runs()
         self.assertEqual(self.container_id(), before)
 
-    def test_containerd_killed_keeps_containers(self):
+    def test_a_killed_containerd_keeps_containers(self):
         before = self.container_id()
         self.node.kill("containerd")
         self.node.start_containerd()
@@ -39,25 +39,25 @@ class NodeDisasters(RingTest):
         self.new_pod_runs()
         self.assertEqual(self.container_id(), before)
 
-    def test_api_server_restart(self):
+    def test_pods_start_after_an_api_server_restart(self):
         self.ring.stop_api_server()
         self.ring.start_api_server()
         self.ring.wait_api_server()
         self.new_pod_runs()
 
-    def test_api_server_away_and_back(self):
+    def test_pods_start_after_the_api_server_was_unavailable(self):
         with disaster.api_server_away(self.ring):
             self.assertFalse(self.kube.ready())
         self.new_pod_runs()
 
     def start_driver(self, node):
-        """The scenarios after this one find the ring as it was."""
+        """Restores the simulated driver for later scenarios."""
         profile = self.ring.state.content["simulate"]
         if profile:
             node.start_simulator(self.ring.build, profile)
 
-    def test_reboot(self):
-        """The pod's container is another one afterwards, the boot id too; /run began empty."""
+    def test_a_reboot_replaces_containers_boot_id_and_run(self):
+        """Afterwards the pod has another container and the node another boot id; /run was empty."""
         before = self.container_id()
         old_boot = self.node.run(["cat", "/proc/sys/kernel/random/boot_id"]).stdout
         self.node.outside("/run/ring-left-over").touch()

@@ -1,4 +1,4 @@
-"""What an agent tells the cluster about its node: GPU objects, labels, conditions, the touch that wakes pods, events."""
+"""What an agent publishes about its node: GPU objects, labels, conditions, the annotation that wakes pods, events."""
 import json
 import sys
 import time
@@ -38,7 +38,7 @@ class Objects(CarveTest):
 
     # --- GPU objects ---------------------------------------------------------------------------------------------
 
-    def test_one_object_per_card_as_the_driver_has_them(self):
+    def test_each_card_has_a_gpu_object_with_the_drivers_data(self):
         cards = self.carve.truth("cards")["cards"]
         wait_for("an object for every card", 10, lambda: len(self.gpus()) == len(cards) and all(
             "status" in gpu for gpu in self.gpus().values()))
@@ -55,15 +55,15 @@ class Objects(CarveTest):
             self.assertEqual({link["uuid"] for link in gpu["spec"].get("links", [])},
                              {other["uuid"] for other in cards} - {card["uuid"]})
 
-    def test_who_holds_what_within_two_seconds_of_start_and_end(self):
+    def test_gpu_objects_show_a_slice_within_two_seconds_of_its_start_and_end(self):
         made = self.started(self.fraction())
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
         started = time.monotonic()
 
         def shown():
             return [gpu for gpu in self.gpus().values() if uid in gpu["status"].get("allocated", {})]
-        (gpu,) = wait_for("the pod stands in its card's object", 5, shown, every=0.05)
-        self.assertLessEqual(time.monotonic() - started, 2.5)       # two seconds, and the time to look
+        (gpu,) = wait_for("the pod in its card's object", 5, shown, every=0.05)
+        self.assertLessEqual(time.monotonic() - started, 2.5)       # two seconds, and the time of a poll
         claim = self.kube.get("Pod", name)["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
         allocation = self.kube.get("ResourceClaim", claim)["status"]["allocation"]["devices"]["results"][0]
         self.assertEqual("gpu-" + gpu["spec"]["uuid"].removeprefix("GPU-").lower(), allocation["device"])
@@ -77,11 +77,12 @@ class Objects(CarveTest):
         self.kube.delete("Pod", name, grace=0)
         wait_for("the pod is gone", 30, lambda: self.kube.get("Pod", name) is None, every=0.05)
         gone = time.monotonic()
-        wait_for("nobody stands there", 5, lambda: not shown(), every=0.05)
+        wait_for("the pod is removed from the object", 5, lambda: not shown(), every=0.05)
         self.assertLessEqual(time.monotonic() - gone, 2.5)
 
-    def test_writes_are_few(self):
-        """Ten pods come and go: each object changes at most once in two seconds, but when it says that a slice has gone."""
+    def test_gpu_objects_are_written_at_most_every_two_seconds(self):
+        """Ten pods start and end: each object changes at most once in two seconds, except to report that a slice
+        ended."""
         seen = {}
         names = [self.create(self.fraction("1Gi", "5"))["metadata"]["name"] for _ in range(10)]
         until = time.monotonic() + 15
@@ -95,29 +96,29 @@ class Objects(CarveTest):
                     self.kube.delete("Pod", name, grace=0)
                 deleted = True
             time.sleep(0.05)
-        self.assertTrue(any(len(versions) > 2 for versions in seen.values()), "nothing was seen to change")
+        self.assertTrue(any(len(versions) > 2 for versions in seen.values()), "no change was seen")
         for uuid, versions in seen.items():
             looks = list(versions.values())
             moments = [look[0] for before, look in zip(looks, looks[1:]) if before[1] <= look[1]]
             if len(moments) < 2:
                 continue
-            # Seen by looking, so a moment may be late by a look, the first one, too: all together cannot be.
+            # Polling sees a change late by up to one interval, also the first one; the total cannot be late by more.
             self.assertLessEqual(2.0 * (len(moments) - 1), moments[-1] - moments[0] + 1.5, (uuid, looks))
             self.assertLessEqual(len(looks) - len(moments) - 1, len(names), (uuid, looks))
 
-    def test_what_a_hand_did_is_put_right(self):
+    def test_manual_changes_to_gpu_objects_are_corrected(self):
         name = wait_for("an object", 10, lambda: [g["metadata"]["name"] for g in self.gpus().values()])[0]
         before = self.kube.get("GPU", name)
         self.kube.patch("GPU", name, {"spec": {"model": "RTX 9090", "memory": 1}}, None)
         self.kube.patch("GPU", name, {"status": {"state": "Perfect", "allocated": {"x": {"pod": "nobody"}}}}, None,
                         sub="status")
 
-        def healed():
+        def restored():
             now = self.kube.get("GPU", name)
             return now and (now["spec"], now.get("status")) == (before["spec"], before["status"])
-        wait_for("both halves are as they were", 10, healed)
+        wait_for("spec and status are restored", 10, restored)
         self.kube.delete("GPU", name, None)
-        wait_for("made anew", 10, healed)
+        wait_for("the object is re-created", 10, restored)
 
     # --- restarts ------------------------------------------------------------------------------------------------
 
@@ -133,13 +134,13 @@ class Objects(CarveTest):
         self.carve.start_agent()
         time.sleep(3)
         self.assertEqual({u: g["metadata"]["resourceVersion"] for u, g in self.gpus().items() if u != "x"}, versions,
-                         "a restart changes nothing, so it writes nothing")
-        wait_for("an object without a card goes when that is sure", 60, lambda: "x" not in self.gpus())
+                         "a restart must write nothing when nothing changed")
+        wait_for("an object without a card is deleted when that is certain", 60, lambda: "x" not in self.gpus())
         self.created = [c for c in self.created if c[0] != "GPU"]
 
     # --- labels --------------------------------------------------------------------------------------------------
 
-    def test_labels_say_what_people_select_on(self):
+    def test_labels_describe_the_cards_and_are_restored(self):
         def labels():
             return {k.removeprefix("elasticgpu.io/"): v for k, v in self.node()["metadata"]["labels"].items()
                     if k.startswith("elasticgpu.io/")}
@@ -154,7 +155,7 @@ class Objects(CarveTest):
         self.assertEqual([v for k, v in found.items() if k.startswith("gpu-model.")], [str(len(cards))])
         self.assertIn("cuda.driver-version", found)
         self.kube.patch("Node", "n1", {"metadata": {"labels": {"elasticgpu.io/gpu.count": "99"}}}, None)
-        wait_for("a hand's label is put right", 10, lambda: labels() == found)
+        wait_for("a manually changed label is restored", 10, lambda: labels() == found)
 
     # --- conditions ----------------------------------------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class Objects(CarveTest):
         return int(self.node()["status"]["allocatable"].get("elasticgpu.io/slot", 0))
 
     def set_cdi(self, enabled):
-        """containerd with CDI on or off: its real switch, and a restart of it."""
+        """Switches CDI in containerd's configuration and restarts it."""
         node = self.ring.node()
         file = node.folder / "containerd.toml"
         words = ("true", "false") if not enabled else ("false", "true")
@@ -171,34 +172,34 @@ class Objects(CarveTest):
         node.start_containerd()
         node.wait_containerd()
 
-    def test_a_runtime_without_cdi_is_a_condition_and_no_slots(self):
+    def test_a_runtime_without_cdi_sets_a_condition_and_removes_slots(self):
         wait_for("slots", 20, self.slots)
         self.assertEqual(self.condition("RuntimeWithoutCDI")["status"], "False")
         self.addCleanup(lambda: self.condition("RuntimeWithoutCDI")["status"] == "True" and self.set_cdi(True))
         self.set_cdi(False)
         wait_for("the condition", 40, lambda: self.condition("RuntimeWithoutCDI")["status"] == "True")
-        told = self.condition("RuntimeWithoutCDI")
-        self.assertIn("enable_cdi = true", told["message"])
+        condition = self.condition("RuntimeWithoutCDI")
+        self.assertIn("enable_cdi = true", condition["message"])
         wait_for("no slots", 30, lambda: self.slots() == 0)
         wait_for("no cards by DRA either", 10, lambda: not self.carve.published())
         self.set_cdi(True)
-        wait_for("healed", 40, lambda: self.condition("RuntimeWithoutCDI")["status"] == "False")
+        wait_for("the condition is cleared", 40, lambda: self.condition("RuntimeWithoutCDI")["status"] == "False")
         wait_for("slots again", 30, lambda: self.slots() > 0)
         wait_for("cards again", 30, self.carve.published)
 
-    def test_an_arbiter_that_is_away_is_a_condition_that_heals(self):
+    def test_a_missing_arbiter_sets_a_condition_until_it_runs_again(self):
         self.carve.node.stop("arbiter")
         try:
             wait_for("the condition", 20, lambda: self.condition("GPUArbiterAway")["status"] == "True")
             self.assertIn("carve-arbiter", self.condition("GPUArbiterAway")["message"])
         finally:
             self.carve.start_arbiter()
-        wait_for("healed", 20, lambda: self.condition("GPUArbiterAway")["status"] == "False")
+        wait_for("the condition is cleared", 20, lambda: self.condition("GPUArbiterAway")["status"] == "False")
 
-    # --- waking up -----------------------------------------------------------------------------------------------
+    # --- waking waiting pods -------------------------------------------------------------------------------------
 
-    def test_a_freed_slice_touches_the_node_and_a_waiting_pod_starts(self):
-        """Two pods that each want more than half of every card left: the second waits, then runs."""
+    def test_a_freed_slice_annotates_the_node_and_a_waiting_pod_starts(self):
+        """Pods that each request more than half of a card: one more than there are cards waits, then runs."""
         cards = len(self.carve.truth("cards")["cards"])
         first = [self.started(self.fraction("80Gi", "60"))["metadata"]["name"] for _ in range(cards)]
         waiting = self.create(self.fraction("80Gi", "60"))["metadata"]["name"]
@@ -206,35 +207,35 @@ class Objects(CarveTest):
         self.assertEqual(self.phase(waiting), "Pending")
         before = self.node()["metadata"].get("annotations", {}).get(TOUCHED)
         self.kube.delete("Pod", first[0], grace=0)
-        wait_for("the agent holds one slice less", 20, lambda: len(self.carve.inspect()["slices"]) < cards or
+        wait_for("the agent has one slice less", 20, lambda: len(self.carve.inspect()["slices"]) < cards or
                  self.phase(waiting) == "Running", every=0.02)
         freed = time.monotonic()
-        wait_for("the node is touched", 5, lambda: self.node()["metadata"]["annotations"].get(TOUCHED) != before, every=0.05)
+        wait_for("the node's annotation changes", 5, lambda: self.node()["metadata"]["annotations"].get(TOUCHED) != before, every=0.05)
         touched = time.monotonic()
         self.wait_phase(waiting, "Running", 30)
         running = time.monotonic()
-        print(f"touched {touched - freed:.2f} s, running {running - freed:.2f} s after the slice was free", file=sys.stderr)
+        print(f"annotated {touched - freed:.2f} s, running {running - freed:.2f} s after the slice was free", file=sys.stderr)
         self.assertLessEqual(touched - freed, 2.0)
 
     # --- refusals ------------------------------------------------------------------------------------------------
 
-    def test_a_pod_past_the_scheduler_is_told_so_and_the_event_counts(self):
+    def test_a_pod_that_bypassed_the_scheduler_gets_one_counted_event(self):
         made = self.create(self.fraction(nodeName="n1"))
 
-        def told():
+        def events():
             return [e for e in self.kube.list("Event", fieldSelector=f"involvedObject.uid={made['metadata']['uid']}")
                     if e["reason"] == "ClaimNotAllocated"]
-        (event,) = wait_for("the agent's event", 30, told)
+        (event,) = wait_for("the agent's event", 30, events)
         self.assertIn("kubernetes.io/hostname", event["message"])
         self.assertEqual(event["source"], {"component": "carve-agent", "host": "n1"})
-        refused = wait_for("the Node says it, too", 20, lambda: (
+        refused = wait_for("the Node's condition, too", 20, lambda: (
             one := self.condition("GPUStartsRefused"))["status"] == "True" and one)
         self.assertIn(made["metadata"]["name"], refused["message"])
-        wait_for("it is counted, not repeated", 40, lambda: [e["count"] for e in told()] and told()[0]["count"] >= 2)
-        self.assertEqual(len(told()), 1)
+        wait_for("the event is counted, not repeated", 40, lambda: [e["count"] for e in events()] and events()[0]["count"] >= 2)
+        self.assertEqual(len(events()), 1)
 
-    def test_a_total_of_a_name_that_a_class_maps_is_never_set(self):
-        """By the DeviceClass nvidia.com/gpu is given by DRA: a pod that came for a total would start without a card."""
+    def test_a_resource_that_a_device_class_maps_gets_no_total(self):
+        """The DeviceClass makes DRA serve nvidia.com/gpu: a pod placed by a total would start without a card."""
         whole, share, path = "nvidia.com/gpu", "elasticgpu.io/gpu-core", "whole.gpu.elasticgpu.io"
 
         def total(name):
@@ -246,23 +247,23 @@ class Objects(CarveTest):
         cards = str(len(self.carve.inspect()["cards"]))
         restarted("--totals", f"{whole},{share}")
         try:
-            wait_for("a total that nobody maps", 20, lambda: total(share))
+            wait_for("the total of a resource without a class", 20, lambda: total(share))
             withheld = wait_for("the Node's condition", 20, lambda: (
                 one := self.condition("GPUTotalsWithheld"))["status"] == "True" and one)
             self.assertIn(f"{whole} is mapped by a DeviceClass", withheld["message"])
             self.assertIsNone(total(whole))
             self.kube.patch("DeviceClass", path, {"spec": {"extendedResourceName": None}}, None)
             try:
-                wait_for("its total, when no class maps it", 30, lambda: total(whole) == cards)
+                wait_for("the total, when no class maps it", 30, lambda: total(whole) == cards)
             finally:
                 self.kube.patch("DeviceClass", path, {"spec": {"extendedResourceName": whole}}, None)
-            wait_for("none again", 30, lambda: total(whole) is None)
+            wait_for("no total again", 30, lambda: total(whole) is None)
         finally:
             restarted()
             self.ring.kubectl("patch", "node", "n1", "--subresource=status", "--type=json", "-p", json.dumps(
                 [{"op": "remove", "path": "/status/capacity/" + share.replace("/", "~1")}]), check=False)
 
-    def test_a_refused_claim_says_so_in_its_own_status(self):
+    def test_a_refused_claim_has_the_reason_in_its_status(self):
         bad = {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "half"}
         template = self.template(memory="1Gi", cores="5", config=bad)
         made = self.create(pod(self.name(), image=images.PROGRAMS, claims={"gpu": template}, command=HOLD))

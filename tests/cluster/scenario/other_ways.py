@@ -1,6 +1,6 @@
-"""Pods that come in other ways than by a plain create of a manifest in the dialects: as a node's own file, bound by
-another scheduler, with a container added later, out of a page of the documentation, with nvidia.com/gpu served by
-somebody else. Each has what its record gives it, or no card at all. And the metrics, by Prometheus' own conventions.
+"""Pods that are not created plainly from a manifest in one of the dialects: from a file on the node, bound by another
+scheduler, with a container added later, copied from a page of the documentation, with nvidia.com/gpu served by another
+system. Each has what its record says, or no card. Also the metrics, checked against Prometheus' conventions.
 """
 import contextlib
 import copy
@@ -30,15 +30,16 @@ NOBODY = "nobodys-scheduler"
 
 class OtherWays(control.ControlTest):
     def assert_no_card(self, name, container="main", variable=None):
-        """It runs and sees none, and nothing of Carve's or the driver's is mounted there. variable: what stands in its
-        NVIDIA_VISIBLE_DEVICES."""
+        """The container runs and sees no card, and no file of Carve or the driver is mounted in it. variable: the value
+        of its NVIDIA_VISIBLE_DEVICES."""
         seen = self.look(name, container)
         self.assertEqual((seen["cuda"], seen["nvml"], seen["mapped"]), (None, None, []))
         self.assertEqual(self.mounted(name, container), [])
         self.assertEqual(self.environment(name, container).get(VISIBLE), variable)
 
     def mounted(self, name, container):
-        """What the container has of Carve and the driver, by the kernel's list of its mounts and its devices."""
+        """Mounts and devices of Carve and the driver in the container, from the kernel's list of mounts and from
+        /dev."""
         process = self.process_in(name, container)
         lines = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
         places = [line.split()[4] for line in lines] + [str(one) for one in Path(f"/proc/{process}/root/dev").iterdir()]
@@ -56,7 +57,7 @@ class OtherWays(control.ControlTest):
         return [message for kind, _, message in self.kube.events_of(self.kube.get("Pod", name)) if kind == "Warning"]
 
     def control_has_looked(self, node):
-        """At all pods of that node: it has placed one that came later."""
+        """Waits until control has seen all pods of that node: it has placed a later one."""
         self.run_all(asking(self.name(), NATIVE, nodeName=node))
 
     def dry(self, made):
@@ -65,10 +66,10 @@ class OtherWays(control.ControlTest):
 
 
 class StaticPods(OtherWays):
-    """The kubelet runs the file, whoever says what about its mirror in the API."""
+    """The kubelet runs the file, regardless of what happens to its mirror pod in the API."""
 
     def static(self, limits):
-        """A file in the manifests' folder of n1; the name of its mirror pod when the API server has it."""
+        """Writes a file into the manifests folder of n1. Returns the name of its mirror pod once it exists."""
         made = asking(self.name("static"), limits)
         name = made["metadata"]["name"] + "-n1"
         file = self.ring.node(1).folder / "manifests" / f"{name}.json"
@@ -78,7 +79,7 @@ class StaticPods(OtherWays):
         wait_for("the mirror pod", 60, lambda: self.kube.get("Pod", name))
         return name
 
-    def test_one_whose_file_has_its_slots_is_placed_on_its_node_and_runs_with_its_slice(self):
+    def test_a_static_pod_with_slots_is_placed_on_its_node_and_gets_its_slice(self):
         name = self.static({**NATIVE, binder.SLOT: 1})
         self.wait_ready(name, 120)
         self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
@@ -86,8 +87,8 @@ class StaticPods(OtherWays):
         self.assert_right([name])
         self.assertEqual(self.writes_about(name), {("carve-control", "patch", "pods"): 1})
 
-    def test_one_without_slots_runs_without_any_card(self):
-        """Nobody asks Carve at its start, so nobody may count cards for it either."""
+    def test_a_static_pod_without_slots_runs_without_a_card(self):
+        """The kubelet does not call Carve for it, so Carve must not count cards for it either."""
         for limits in (NATIVE, {"nvidia.com/gpu": 1}):
             with self.subTest(limits=limits):
                 name = self.static(limits)
@@ -98,22 +99,22 @@ class StaticPods(OtherWays):
                 self.assertEqual(self.writes_about(name), {})
 
     @in_soak
-    def test_one_with_slots_that_asks_for_nothing_never_starts(self):
+    def test_a_static_pod_with_slots_and_no_request_never_starts(self):
         name = self.static({binder.SLOT: 1})
-        said = wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "record" in one])
+        said = wait_for("the agent's warning", 120, lambda: [one for one in self.warnings(name) if "record" in one])
         self.assertIn("has no record", said[0])
         self.assertEqual((self.started(name), self.record_text(name)), ([], None))
 
 
 class BoundByOthers(OtherWays):
     def bound(self, node):
-        """A pod whose scheduler nobody is, bound by the test as that one would; its name."""
+        """Creates a pod of a scheduler that does not exist and binds it as that scheduler would. Returns its name."""
         made = self.create(asking(self.name(), NATIVE, schedulerName=NOBODY))
         self.assertEqual(made["spec"]["schedulerName"], NOBODY)
         binder.bind(self.kube, made, node, None)
         return made["metadata"]["name"]
 
-    def test_it_is_placed_on_that_node_by_one_patch(self):
+    def test_a_pod_bound_by_another_scheduler_is_placed_on_its_node_by_one_patch(self):
         name = self.bound("n2")
         self.wait_ready(name)
         self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
@@ -121,16 +122,16 @@ class BoundByOthers(OtherWays):
         self.assert_right([name])
         self.assertEqual(self.writes_about(name), {("carve-control", "patch", "pods"): 1})
 
-    def test_where_its_node_has_no_room_nothing_starts_until_there_is(self):
+    def test_a_pod_bound_to_a_full_node_starts_when_there_is_room(self):
         whole, = self.run_all(asking(self.name(), {"nvidia.com/gpu": len(self.cards_on("n2"))},
                                      nodeSelector={"kubernetes.io/hostname": "n2"}))
         name = self.bound("n2")
-        said = wait_for("why it does not start", 30, lambda: [
+        said = wait_for("control's warning", 30, lambda: [
             one for one in self.warnings(name) if "was chosen without Carve" in one])
-        self.assertIn("node n2 was chosen without Carve and cannot give the cards", said[0])
-        self.assertIn("somebody has it alone", said[0])
-        # And the kubelet has tried by then, and was refused by the agent.
-        wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "has no record" in one])
+        self.assertIn("node n2 was chosen without Carve and cannot provide the cards", said[0])
+        self.assertIn("held exclusively", said[0])
+        # By then the kubelet has tried to start it, and the agent refused.
+        wait_for("the agent's warning", 120, lambda: [one for one in self.warnings(name) if "has no record" in one])
         self.assertEqual((self.started(name), self.record_text(name)), ([], None))
         self.kube.delete("Pod", whole, grace=0)
         self.wait_ready(name, 180)
@@ -138,8 +139,8 @@ class BoundByOthers(OtherWays):
 
 
 class NoText(OtherWays):
-    def test_a_number_without_quotes_is_the_api_servers_to_refuse(self):
-        """It is no manifest of a Pod: nobody of Carve's is asked. In quotes it is one, and Carve reads it."""
+    def test_the_api_server_refuses_a_number_where_a_string_is_needed(self):
+        """Such a manifest is no Pod, and Carve is not called. In quotes it is one, and Carve reads it."""
         for limits in (NATIVE, {"aliyun.com/gpu-mem": 4}):
             for where in ("labels", "annotations"):
                 with self.subTest(limits=limits, where=where):
@@ -156,11 +157,11 @@ class NoText(OtherWays):
 
 
 class AddedLater(OtherWays):
-    """Ephemeral containers: what `kubectl debug` adds to a pod that runs."""
+    """Ephemeral containers: what `kubectl debug` adds to a running pod."""
     CONTENT = "application/strategic-merge-patch+json"
 
     def add(self, name, container, **more):
-        """The container as it was stored."""
+        """Adds the container and returns it as it was stored."""
         added = {"name": container, "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": HOLD, **more}
         stored = self.kube.patch("Pod", name, {"spec": {"ephemeralContainers": [added]}}, sub="ephemeralcontainers",
                                  content=self.CONTENT)
@@ -169,14 +170,15 @@ class AddedLater(OtherWays):
     def runs(self, name, container):
         wait_for(f"{container} runs", 60, lambda: "running" in (self.status_of(name, container) or {}).get("state", {}))
 
-    def test_it_gets_no_card_and_changes_nothing_for_the_pod(self):
+    def test_an_ephemeral_container_gets_no_card_and_changes_nothing_for_the_pod(self):
         name, = self.run_all(asking(self.name(), NATIVE))
         before = self.record_text(name), self.status_of(name, "main")["containerID"], self.look(name)
-        self.assertNotEqual(self.mounted(name, "main"), [])         # or the look at the others' mounts says nothing
+        # otherwise the check of the other containers proves nothing
+        self.assertNotEqual(self.mounted(name, "main"), [])
         texts = self.create({"apiVersion": "v1", "kind": "ConfigMap", "data": {VISIBLE: "all"},
                              "metadata": {"name": self.name("texts"), "namespace": "default"}})["metadata"]["name"]
-        # Admission closes the variable, by which NVIDIA's runtime would show it every card of the node: where it stands
-        # in the container's own words, and where it may come in with others.
+        # Admission closes the variable, with which NVIDIA's runtime would show every card of the node: where the
+        # container sets it itself, and where it may be set through envFrom.
         for container, more, variable in (
                 ("plain", {}, None), ("beside", {"targetContainerName": "main"}, None),
                 ("greedy", {"env": [{"name": VISIBLE, "value": "all"}]}, "void"),
@@ -196,11 +198,11 @@ class AddedLater(OtherWays):
         self.assertEqual(stored["env"], [{"name": VISIBLE, "value": "void"}])
         self.runs(name, "greedy")
         self.assert_no_card(name, "greedy", "void")
-        self.assertNotIn("env", self.add(name, "plain"))            # nothing of it concerns Carve
+        self.assertNotIn("env", self.add(name, "plain"))            # Carve does not change it
         self.runs(name, "plain")
         self.assert_no_card(name, "plain")
 
-    def test_it_cannot_ask(self):
+    def test_an_ephemeral_container_cannot_request_cards(self):
         name, = self.run_all(asking(self.name(), NATIVE))
         before = self.record_text(name)
         for key, value in (*NATIVE.items(), ("nvidia.com/gpu", 1), (binder.SLOT, 1)):
@@ -210,8 +212,8 @@ class AddedLater(OtherWays):
 
 
 class Page(OtherWays):
-    def test_the_pod_of_the_page_as_it_stands(self):
-        """docs/kubernetes.md, the block that a shell takes. Only the image is another: the page's is to be your own."""
+    def test_the_pod_of_the_documentation_runs_as_written(self):
+        """The command block of docs/kubernetes.md. Only the image is replaced, as the page asks its reader to do."""
         text = (paths.REPOSITORY / "docs/kubernetes.md").read_text()
         command, = re.findall(r"(?ms)^\$ (cat <<POD \| kubectl apply -f -\n.*?^POD$)", text)
         self.assertEqual(command.count("image: your/cuda-image:tag\n"), 1)
@@ -226,20 +228,20 @@ class Page(OtherWays):
         self.wait_ready("fraction")
         self.assertEqual([(size, cores) for _, size, cores in self.cards_of("fraction")["main"]], [(4096 << 20, 30)])
         looked = json.loads(self.ring.kubectl("exec", "fraction", "--", "ring-look").stdout)
-        self.acquit(check.check([self.kube.get("Pod", "fraction")], [], [], {("default", "fraction", "main"): looked},
+        self.assert_no_findings(check.check([self.kube.get("Pod", "fraction")], [], [], {("default", "fraction", "main"): looked},
                                 by="records", physical=self.capacity))
         sample, = re.findall(r"(?m)^\$ kubectl exec fraction -- (carve-sample-alloc [^#\n]*?) *(?:#.*)?$", text)
-        said = json.loads(self.ring.kubectl("exec", "fraction", "--", *sample.split()).stdout.splitlines()[-1])
-        self.assertEqual((said["out_of_memory"], said["total"]), (True, 4096 << 20))
+        result = json.loads(self.ring.kubectl("exec", "fraction", "--", *sample.split()).stdout.splitlines()[-1])
+        self.assertEqual((result["out_of_memory"], result["total"]), (True, 4096 << 20))
         wait_for("the page's view", 20, lambda: "default/fraction" in self.view("inspect"))
 
 
 class Settings(OtherWays):
-    """What stands in carve-cluster, changed on a cluster that runs: control and agents start anew by themselves."""
+    """Changes carve-cluster while the cluster runs: control and agents restart by themselves."""
     WORKLOADS = ("carve-control", "carve-agent")
 
     def setUp(self):
-        self.addCleanup(self.back)      # the last one: when the pods are gone
+        self.addCleanup(self.back)      # runs last, after the pods are gone
         super().setUp()
         self.standing = self.kube.get("ConfigMap", "carve-cluster", carve.NAMESPACE)["data"]["cluster.conf"]
 
@@ -247,47 +249,47 @@ class Settings(OtherWays):
         self.settle()
         self.ring.kubectl("apply", "-f", installed.DEPLOY / "control/webhook.yaml",
                           "-f", installed.DEPLOY / "control/device-classes.yaml")
-        wait_for("all nodes show it again", 60, lambda: all(self.shown()), 0.5)
+        wait_for("all nodes have the resource again", 60, lambda: all(self.shown()), 0.5)
         stored = self.dry(self.visible())
         self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
 
     def lives(self):
-        """Of each pod of control and of the agents: its container's id while it is Ready."""
+        """Pod of control or of an agent -> its container's id, for pods that are Ready."""
         return {one["metadata"]["name"]: one["status"]["containerStatuses"][0]["containerID"]
                 for one in self.kube.list("Pod", carve.NAMESPACE) for name in self.WORKLOADS
                 if one["metadata"]["name"].startswith(name + "-") and one["status"].get("containerStatuses")
                 and one["status"]["containerStatuses"][0]["ready"]}
 
-    def settle(self, **said):
-        """Sets these keys (_ stands for . and -), all others as they stood; until everybody has begun with them."""
+    def settle(self, **changes):
+        """Sets these keys (_ stands for . and -), all others to their first values, and waits for all restarts."""
         text = self.standing
-        for key, value in said.items():
+        for key, value in changes.items():
             line = re.compile(rf"(?m)^{key.replace('_', '[.-]')} = .*$")
             name, = [one.partition(" = ")[0] for one in line.findall(text)]
             text = line.sub(f"{name} = {value}", text)
         before, begun = self.lives(), time.monotonic()
         self.kube.patch("ConfigMap", "carve-cluster", {"data": {"cluster.conf": text}}, carve.NAMESPACE)
-        wait_for("control and agents have begun anew", 240, lambda: (now := self.lives()).keys() == before.keys() and
+        wait_for("control and agents have restarted", 240, lambda: (now := self.lives()).keys() == before.keys() and
                  not set(now.values()) & set(before.values()), 0.5)
         for one in self.carves:
-            one.wait_serving(doors=said.get("doors", "slots"))
-        print(f"\nall have begun anew {time.monotonic() - begun:.0f} s after the change", flush=True)
+            one.wait_serving(doors=changes.get("doors", "slots"))
+        print(f"\nall have restarted {time.monotonic() - begun:.0f} s after the change", flush=True)
 
     def shown(self):
-        """What each node says that it has of nvidia.com/gpu."""
+        """The number of nvidia.com/gpu that each node has."""
         return [int(self.kube.get("Node", node.name)["status"]["allocatable"].get("nvidia.com/gpu", 0))
                 for node in self.ring.nodes]
 
     def assert_left_alone(self, made):
-        """As the API server stores it where there is no Carve."""
+        """The API server must store the pod as it does without Carve."""
         aside = copy.deepcopy(made)
-        aside["metadata"]["namespace"] = "kube-system"        # where nobody of ours looks
+        aside["metadata"]["namespace"] = "kube-system"        # which Carve's webhook ignores
         path = self.kube.path("Pod", None, "kube-system", dryRun="All")
         plain, stored = self.kube.request("POST", path, aside), self.dry(made)
         self.assertEqual(stored["metadata"].get("annotations"), None)
         self.assertEqual(stored["spec"]["schedulerName"], "default-scheduler")
         for one in (plain, stored):
-            one["spec"].pop("volumes")                          # its token's, under a name of its own
+            one["spec"].pop("volumes")                          # the token's volume has a generated name
             for container in one["spec"]["containers"]:
                 container.pop("volumeMounts")
         self.assertEqual(stored["spec"], plain["spec"])
@@ -297,15 +299,15 @@ class Settings(OtherWays):
         made["spec"]["containers"][0]["env"] = [{"name": VISIBLE, "value": value}]
         return made
 
-    def test_the_variable_refused_and_nvidias_name_left_to_somebody_else(self):
-        """Both at once: each change costs everybody's restart."""
+    def test_the_variable_is_refused_and_nvidia_com_gpu_is_left_to_another_system(self):
+        """Both settings in one change, because each change restarts everything."""
         self.settle(admission_visible_devices="refuse", dialects_nvidia="off")
         with self.subTest("the variable"):
             with self.assertRaises(ApiError) as refused:
                 self.create(self.visible())
             self.assertIn(f'denied the request: carve: container main: {VISIBLE} = "all" without a request for a card',
                           str(refused.exception))
-            self.assertIn("legal are void and none", str(refused.exception))
+            self.assertIn("set it to void or none", str(refused.exception))
             self.assertEqual(self.dry(self.visible("void"))["spec"]["containers"][0]["env"][0]["value"], "void")
             plain, = self.run_all(pod(self.name()))
             with self.assertRaisesRegex(ApiError, f"denied the request: carve: container late: {VISIBLE} "):
@@ -316,27 +318,27 @@ class Settings(OtherWays):
             self.assert_right(self.run_all(asking(self.name(), NATIVE)))
         with self.subTest("admission"):
             self.assert_left_alone(asking(self.name(), {"nvidia.com/gpu": 1}))
-            self.assert_left_alone(self.visible(limits={"nvidia.com/gpu": 1}))      # whose plugin sets the variable
+            self.assert_left_alone(self.visible(limits={"nvidia.com/gpu": 1}))      # NVIDIA's plugin sets the variable
         with self.subTest("the nodes"):
-            # Nobody serves it, so no node may say that it has any: a pod that is sent there would run without a card.
+            # No plugin serves it, so no node may have any: a pod that was sent there would run without a card.
             with contextlib.suppress(AssertionError):
-                wait_for("no node shows it", 20, lambda: not any(self.shown()), 0.5)
+                wait_for("no node has the resource", 20, lambda: not any(self.shown()), 0.5)
             made = self.create(asking(self.name(), {"nvidia.com/gpu": 1}))
             name = made["metadata"]["name"]
-            wait_for("the cluster's own scheduler has looked", 30, lambda: [
+            wait_for("the cluster's own scheduler has tried the pod", 30, lambda: [
                 reason for _, reason, _ in self.kube.events_of(made) if reason in ("FailedScheduling", "Scheduled")])
             self.assertIsNone(self.record_text(name))
             self.assertEqual(self.writes_about(name), {})
             self.assertIn("Insufficient nvidia.com/gpu", " ".join(self.messages(made)), self.shown())
 
-    def test_whole_cards_by_the_device_class_beside_fractions_of_control(self):
-        # As webhook.yaml and device-classes.yaml say for this setting. The class first: the agents take their totals
-        # back when they see it.
+    def test_dra_serves_whole_cards_and_control_fractions_on_one_node(self):
+        # As webhook.yaml and device-classes.yaml say for this setting. The class first: the agents remove their totals
+        # when they see it.
         hooks = re.sub(r",\s*'nvidia.com/gpu'", "", (installed.DEPLOY / "control/webhook.yaml").read_text())
         self.assertNotIn("'nvidia.com/gpu'", hooks)
         self.ring.kubectl("apply", "-f", "-", input=hooks)
         self.ring.kubectl("apply", "-f", installed.DEPLOY / "device-classes.yaml")
-        wait_for("no node shows it", 60, lambda: not any(self.shown()), 0.5)
+        wait_for("no node has the resource", 60, lambda: not any(self.shown()), 0.5)
         self.settle(doors="dra,slots", dialects_nvidia="dra")
         here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
         self.assert_left_alone(asking(self.name(), {"nvidia.com/gpu": 1}, **here))
@@ -346,19 +348,19 @@ class Settings(OtherWays):
         self.assert_right(fractions)
         found, seen = self.kube.get("Pod", whole), self.look(whole)
         self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
-        self.acquit(check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None),
+        self.assert_no_findings(check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None),
                                 {("default", whole, "main"): seen}, physical=self.capacity))
         card, = seen["cuda"]["cards"]
         self.assertNotIn(card["uuid"], [uuid for name in fractions for uuid, _, _ in self.cards_of(name)["main"]])
 
 
 class Metrics(OtherWays):
-    def test_what_control_and_agents_serve_is_as_prometheus_wants_it(self):
-        """Of both replicas and both nodes, while pods hold cards and one waits; the leader and the other one."""
+    def test_metrics_of_control_and_agents_follow_prometheus_conventions(self):
+        """Of both replicas (the leader and the other) and both nodes, while pods have cards and one waits."""
         held = self.run_all(*[asking(self.name(), NATIVE, nodeSelector={"kubernetes.io/hostname": node.name})
                               for node in self.ring.nodes])
         waiting = self.create(asking(self.name(), {"nvidia.com/gpu": 16}))
-        wait_for("why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        wait_for("the event that says why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
         with self.assertRaises(ApiError):
             self.create(asking(self.name(), {"elasticgpu.io/gpu-core": 130}))
         texts = self.scrapes()
@@ -370,14 +372,14 @@ class Metrics(OtherWays):
                 wanted = ({"carve_control_requests_total", "carve_control_request_duration_seconds"}
                           if name.startswith("carve-control") else {"carve_slice_memory_limit_bytes"})
                 self.assertLessEqual(wanted, {exposition.family_of(one, families) for one, _, _ in samples})
-                self.acquit(exposition.check(text))
+                self.assert_no_findings(exposition.check(text))
         limits = [sample for name, text in texts.items() for sample in exposition.read(text)[1]
                   if sample[0] == "carve_slice_memory_limit_bytes"]
         self.assertEqual(sorted((dict(labels)["pod"], value) for _, labels, value in limits),
                          sorted((name, 4.0 * GIB) for name in held))
 
     def scrapes(self):
-        """Name of the pod -> its text."""
+        """Name of the pod -> its metrics text."""
         found = {}
         for one in self.kube.list("Pod", carve.NAMESPACE):
             name = one["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""The ring itself, without Carve: nodes Ready, pods run, networks work as on a stock cluster."""
+"""The ring itself, without Carve: nodes are Ready, pods run, networks work as on a stock cluster."""
 import json
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 
 class PlainPods(RingTest):
-    def test_every_node_is_ready_with_the_version_that_was_built(self):
+    def test_every_node_is_ready_with_the_built_version(self):
         nodes = self.kube.list("Node")
         built = subprocess.run([self.ring.binaries["kubelet"], "--version"], capture_output=True, text=True).stdout
         self.assertEqual({node["metadata"]["name"] for node in nodes}, {node.name for node in self.ring.nodes})
@@ -20,15 +20,15 @@ class PlainPods(RingTest):
             self.assertEqual(ready, ["True"])
             self.assertEqual("Kubernetes " + node["status"]["nodeInfo"]["kubeletVersion"], built.strip())
 
-    def test_a_pod_runs_to_its_end_and_its_log_is_there(self):
+    def test_a_pod_runs_to_its_end_and_has_a_log(self):
         phase, log = self.run_to_end(pod(self.name(), command=["sh", "-c", "echo from the inside; id -u"]))
         self.assertEqual((phase, log), ("Succeeded", "from the inside\n0\n"))
 
-    def test_a_pod_that_fails_is_failed(self):
+    def test_a_failing_pod_is_failed(self):
         phase, _ = self.run_to_end(pod(self.name(), command=["sh", "-c", "exit 3"]))
         self.assertEqual(phase, "Failed")
 
-    def test_pods_reach_the_api_server_as_their_service_account_and_rbac_refuses_them(self):
+    def test_pods_reach_the_api_server_with_their_service_account_and_rbac_refuses_them(self):
         script = ("t=/var/run/secrets/kubernetes.io/serviceaccount/token; test -s $t && "
                   "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo reached && cat $t")
         phase, log = self.run_to_end(pod(self.name(), command=["sh", "-c", script]))
@@ -37,7 +37,7 @@ class PlainPods(RingTest):
         self.assertEqual(reached, "reached")
         with self.assertRaises(ApiError) as refused:
             self.ring.kube(token=token.strip()).list("Pod")
-        self.assertIn(refused.exception.status, (401, 403))    # 401: the pod, to which the token is bound, has ended
+        self.assertIn(refused.exception.status, (401, 403))    # 401: the pod to which the token is bound has ended
 
     def test_a_node_may_not_change_another_node(self):
         self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "another"}})
@@ -47,7 +47,7 @@ class PlainPods(RingTest):
             node.patch("Node", "another", {"metadata": {"annotations": {"ring/own": "1"}}}, sub="status")
         self.assertEqual(refused.exception.status, 403)
 
-    def test_a_container_gets_a_hand_written_cdi_device(self):
+    def test_a_container_gets_a_cdi_device_from_a_hand_written_file(self):
         """Device plugin -> kubelet -> containerd -> CDI file, without Carve. A name without a file is refused."""
         node = self.ring.node(1)
         node.start("plugin", [self.ring.binaries["ring-plugin"], "ring.test/thing", "4", "ring.test/thing=one"])
@@ -71,7 +71,7 @@ class PlainPods(RingTest):
         self.assertEqual((phase, log.split()), ("Succeeded", ["one", "00", "00", "00"]))
 
     def test_a_service_is_reached_by_its_name(self):
-        """The ring's stand-in for kube-proxy and DNS (ring/services.py)."""
+        """The ring's replacement for kube-proxy and DNS (ring/services.py)."""
         name = self.name("web")
         self.create({**pod(name, command=["sh", "-c", "echo found >/tmp/index.html; httpd -f -p 8080 -h /tmp"]),
                      "metadata": {"name": name, "namespace": "default", "labels": {"app": name}}})
@@ -82,14 +82,14 @@ class PlainPods(RingTest):
         phase, log = self.run_to_end(pod(self.name(), command=["timeout", "30", "sh", "-c", ask]))
         self.assertEqual((phase, log.strip().splitlines()[-1:]), ("Succeeded", ["found"]))
 
-    def test_twenty_pods_at_once(self):
+    def test_twenty_concurrent_pods_have_different_addresses(self):
         names = [self.create(pod(self.name(), command=["sleep", "600"]))["metadata"]["name"] for _ in range(20)]
         for name in names:
             self.wait_ready(name)
         addresses = {self.kube.get("Pod", name)["status"]["podIP"] for name in names}
         self.assertEqual(len(addresses), 20)
 
-    def test_the_image_with_programs_runs_and_finds_no_gpu(self):
+    def test_the_image_with_programs_runs_and_sees_no_gpu(self):
         phase, log = self.run_to_end(pod(self.name(), image=images.PROGRAMS, command=["ring-look"]))
         self.assertEqual((phase, json.loads(log)), ("Succeeded", {"cuda": None, "nvml": None, "mapped": []}))
 

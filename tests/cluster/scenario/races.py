@@ -1,7 +1,8 @@
-"""The identity races on the real kubelet and containerd: whose slots are these, asked while everything moves.
+"""The identity races on the real kubelet and containerd: does each container get its own slots while everything
+changes?
 
-Truth is what a container sees from inside against the record that the test wrote on that very pod (by UID). Also while
-containerd stands still at random moments, so that it notices a device's file late. RA-11, a hundred pods at once, is
+The truth is what a container sees from inside, against the record that the test wrote on that pod (by UID). Also while
+containerd is stopped at random moments, so that it notices a device's file late. RA-11, a hundred concurrent pods, is
 many_pods.py.
 """
 import json
@@ -48,7 +49,7 @@ class Races(SlotTest):
         self.assertEqual(wrong, [])
 
     def stuttering_containerd(self, dice):
-        """containerd stops and goes on at random moments, until the answer is called."""
+        """Stops and continues containerd at random moments until the returned function is called."""
         stop = threading.Event()
         pid = self.node.pid("containerd")
 
@@ -67,8 +68,8 @@ class Races(SlotTest):
         return end
 
     def equal_pods(self, count, after=lambda: None):
-        """Pods that differ in nothing but their records, bound in another order than they were made. Those on one card
-        differ in size, so that another one's slice is noticed there too."""
+        """Pods that differ only in their records, bound in another order than they were created. Those on one card
+        differ in size, so that a wrong slice is noticed there, too."""
         made = [self.create(slot_pod(self.name())) for _ in range(count)]
         parts = [{"main": [((i * 7) % len(self.cards), 1 + i % 5, 1 + i % 7)]} for i in range(count)]
         order = list(range(count))[::-1]
@@ -78,34 +79,34 @@ class Races(SlotTest):
         pods = [one for one in self.kube.list("Pod") if one["metadata"]["uid"] in {m["metadata"]["uid"] for m in made}]
         granted = check.granted_by_records(pods)
         self.assertEqual(len(granted), count)
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         return made
 
-    def test_ra1_equal_pods_in_another_order(self):
+    def test_ra1_equal_pods_bound_in_another_order_get_their_own_slices(self):
         self.equal_pods(8)
 
-    def test_ra1_while_containerd_stutters(self):
+    def test_ra1_equal_pods_get_their_own_slices_while_containerd_stutters(self):
         print(f"seed {SEED} ", end="", flush=True)
         end = self.stuttering_containerd(random.Random(SEED))
         self.equal_pods(16)
         end()
 
-    def test_ra5_placed_by_nobody_beside_one_of_the_same_size(self):
+    def test_ra5_an_unplaced_pod_next_to_one_of_the_same_size_waits_for_its_record(self):
         foreign = self.create(slot_pod(self.name(), nodeName="n1"))
         placed = self.start(slot_pod(self.name()), {"main": [(3, 2, 10)]})
         self.wait_ready(placed["metadata"]["name"])
         self.assert_right(placed["metadata"]["name"])
         wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(foreign) if "has no record" in w])
-        self.assertTrue([w for w in self.warnings(foreign) if "has no record" in w and "see that `carve control` runs" in w])
-        wait_for("the Node says it too", 15, lambda: self.node_says("GPUStartsRefused")[0])
-        self.assertIn(f"pod default/{foreign['metadata']['name']}, container main", self.node_says("GPUStartsRefused")[1])
+        self.assertTrue([w for w in self.warnings(foreign) if "has no record" in w and "check that `carve control` runs" in w])
+        wait_for("the Node's condition", 15, lambda: self.node_condition("GPUStartsRefused")[0])
+        self.assertIn(f"pod default/{foreign['metadata']['name']}, container main", self.node_condition("GPUStartsRefused")[1])
         self.assertEqual(self.phase(foreign["metadata"]["name"]), "Pending")
         binder.write_later(self.kube, foreign, self.record(foreign, {"main": [(4, 2, 10)]}))
         self.wait_ready(foreign["metadata"]["name"], 90)
         self.assert_right(foreign["metadata"]["name"])
-        wait_for("healed", 15, lambda: not self.node_says("GPUStartsRefused")[0])
+        wait_for("the condition is cleared", 15, lambda: not self.node_condition("GPUStartsRefused")[0])
 
-    def test_ra9_agent_killed_between_allocate_and_the_start(self):
+    def test_ra9_pods_get_their_slices_when_the_agent_is_killed_between_allocate_and_start(self):
         made = []
         checkpoint = self.node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 
@@ -115,16 +116,16 @@ class Races(SlotTest):
             made.extend(more)
             return more
 
-        def all_allocated(pods):        # one that is admitted while nobody serves slots is refused for good
+        def all_allocated(pods):        # a pod admitted while no process serves slots is refused for good
             known = checkpoint.read_text()
             return all(one["metadata"]["uid"] in known for one in pods)
         with disaster.runtime_stopped_amid(self.node, begin, all_allocated, self.all_right):
-            print(f"try {len(made) // 4} ", end="", flush=True)     # and no sandbox can be made
+            print(f"try {len(made) // 4} ", end="", flush=True)     # and no sandbox can be created
             self.carve.kill_agent()
             self.carve.start_agent()
         self.all_right(made)
 
-    def test_ra10_same_name_again_with_the_old_ones_record(self):
+    def test_ra10_a_pod_of_the_same_name_with_the_old_record_waits_for_its_own(self):
         name = self.name()
         old = self.start(slot_pod(name), {"main": [(0, 4, 30)]})
         self.wait_ready(name)
@@ -139,14 +140,14 @@ class Races(SlotTest):
         self.wait_ready(name, 90)
         self.assert_right(name)
 
-    def node_says(self, kind):
+    def node_condition(self, kind):
         """(True or False, message) of a condition of the Node."""
         found = [one for one in self.kube.get("Node", "n1")["status"]["conditions"] if one["type"] == kind]
         return (found[0]["status"] == "True", found[0].get("message", "")) if found else (False, "")
 
     @in_soak
-    def test_a_name_that_the_runtime_does_not_find_is_counted_and_told(self):
-        """The device's file is taken away under a container that starts again; then it is back."""
+    def test_an_unresolved_cdi_name_is_counted_and_reported(self):
+        """The device's file is removed while a container restarts, then restored."""
         name = self.start(slot_pod(self.name(), restartPolicy="Always"), {"main": [(6, 3, 10)]})["metadata"]["name"]
         self.wait_ready(name)
         (file,) = self.node.outside("/run/cdi").glob("carve-slice-*.json")
@@ -156,12 +157,12 @@ class Races(SlotTest):
             container = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
             for pid in self.pids_of(container):
                 os.kill(pid, signal.SIGKILL)
-            wait_for("the Node says so", 40, lambda: self.node_says("GPUDevicesUnresolved")[0])
-            said = self.node_says("GPUDevicesUnresolved")[1]
+            wait_for("the Node's condition", 40, lambda: self.node_condition("GPUDevicesUnresolved")[0])
+            said = self.node_condition("GPUDevicesUnresolved")[1]
             self.assertIn(f"default/{name}/main (1 seen", said)
             self.assertIn("cdi_spec_dirs", said)
-            self.assertGreater(self.unresolved_names(), before)     # the runtime's own word
-            wait_for("and the pod", 10, lambda: [w for w in self.warnings(self.kube.get("Pod", name))
+            self.assertGreater(self.unresolved_names(), before)     # by the runtime's own log
+            wait_for("the pod's warning", 10, lambda: [w for w in self.warnings(self.kube.get("Pod", name))
                                                  if "did not find the CDI device" in w])
         finally:
             unfinished = file.with_name(".unfinished")
@@ -170,49 +171,49 @@ class Races(SlotTest):
         wait_for("the container runs again", 60, lambda: self.restarts_of(name) > 0 and self.phase(name) == "Running")
         self.wait_ready(name)
         self.assert_right(name)
-        wait_for("the Node is well", 30, lambda: not self.node_says("GPUDevicesUnresolved")[0])
+        wait_for("the condition is cleared", 30, lambda: not self.node_condition("GPUDevicesUnresolved")[0])
 
 
 class Endings(SlotTest):
-    """A slice is freed when its processes are gone, and not before; whatever Kubernetes thinks meanwhile."""
+    """A slice is freed when its processes are gone and not before, regardless of the pod's state in Kubernetes."""
 
     def ends_with_its_last_process(self, made):
-        """Its process waits where no signal reaches it; the pod is taken out of the API by force."""
+        """The pod's process is unreachable for signals; the pod is deleted from the API by force."""
         name = made["metadata"]["name"]
         self.wait_ready(name)
         main = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
         pids = self.pids_of(main)
         with disaster.unreachable(pids[0]):
             self.kube.delete("Pod", name, grace=0)
-            wait_for("gone for the API server", 30, lambda: self.kube.get("Pod", name) is None)
+            wait_for("deleted at the API server", 30, lambda: self.kube.get("Pod", name) is None)
             time.sleep(4)
             slices = self.carve.inspect()["slices"]
             self.assertEqual([one["state"] for one in slices], ["ending"])
             self.assertTrue(Path(f"/proc/{pids[0]}").exists())
-            self.carve.kill_agent()       # an ended owner is still ended for the next agent
+            self.carve.kill_agent()       # the next agent must know that the owner has ended
             self.carve.start_agent()
             time.sleep(2)
             self.assertEqual([one["state"] for one in self.carve.inspect()["slices"]], ["ending"])
         wait_for("its process is gone", 60, lambda: not Path(f"/proc/{pids[0]}").exists())
-        wait_for("and its pod's others", 60, lambda: not self.pids_of(made["metadata"]["uid"]))
+        wait_for("the pod's other processes are gone", 60, lambda: not self.pids_of(made["metadata"]["uid"]))
         begun = time.monotonic()
         self.assert_nothing_held(10)
         print(f"freed {time.monotonic() - begun:.1f} s after the last process ", end="", flush=True)
 
-    def test_a_fraction_whose_process_cannot_die(self):
+    def test_a_fraction_is_freed_after_a_process_that_cannot_be_killed(self):
         self.ends_with_its_last_process(self.start(slot_pod(self.name()), {"main": [(0, 4, 30)]}))
 
-    def test_a_whole_card_whose_process_cannot_die(self):
+    def test_a_whole_card_is_freed_after_a_process_that_cannot_be_killed(self):
         made = self.create(slot_pod(self.name(), [container("main", ["sleep", "3600"])]))
         size = next(card["total_bytes"] for card in self.carve.truth("cards")["cards"] if card["uuid"] == self.cards[2])
         record = json.loads(self.record(made, {"main": [(2, size / GIB, 100)]}))
         record["parts"][0]["cards"][0]["bytes"] = size
-        part = record["parts"][0]     # canonical: the flags stand behind the name
+        part = record["parts"][0]     # canonical order: the flags follow the name
         record["parts"][0] = {"part": part.pop("part"), "exclusive": True, "whole": True, **part}
         binder.bind(self.kube, made, "n1", json.dumps(record, separators=(",", ":")))
         self.ends_with_its_last_process(made)
 
-    def test_one_that_ignores_sigterm(self):
+    def test_a_slice_is_kept_while_its_process_ignores_sigterm(self):
         stubborn = slot_pod(self.name(), [container("main", ["sh", "-c", "trap '' TERM; ring-look; while :; do sleep 1; done"])],
                             terminationGracePeriodSeconds=6)
         made = self.start(stubborn, {"main": [(1, 4, 30)]})

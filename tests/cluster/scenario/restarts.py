@@ -1,5 +1,5 @@
-"""Whatever is restarted under running pods, by the DRA door (the runtime by both): no pod is lost, limits hold, every pod
-gets its slice."""
+"""Restarts of each part under running pods by DRA (of the runtime, by DRA and by slots): no pod is lost, limits hold,
+every pod gets its slice."""
 import random
 import re
 import sys
@@ -20,11 +20,11 @@ HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 SEED = random.SystemRandom().randrange(1 << 32)
 
 
-AWAY = 60 if SOAK else 35      # s that the API server is away; the agent notices it within 20
+AWAY = 60 if SOAK else 35      # seconds for which the API server is away; the agent notices it within 20
 
 
 class Fractions(CarveTest):
-    """Pods with a fraction each by the DRA door, and what has to stay as it was of them."""
+    """Pods with a fraction each by DRA, and what must not change about them."""
 
     def setUp(self):
         super().setUp()
@@ -53,7 +53,7 @@ class Restarts(Fractions):
     doors = "dra"
     kills = 50 if SOAK else 12
 
-    def test_agent_killed_at_random_moments_of_pod_starts(self):
+    def test_pods_start_while_the_agent_is_killed_at_random_moments(self):
         print(f"\nseed {SEED}", flush=True)
         dice = random.Random(SEED)
         steady = self.fraction()
@@ -72,12 +72,12 @@ class Restarts(Fractions):
         try:
             while thread.is_alive():
                 rounds += 1
-                if rounds % 8 == 0:     # throughout, and not only when all is over
+                if rounds % 8 == 0:     # during the kills, not only afterwards
                     self.assert_limited(steady)
                 names.append(self.fraction())
                 if len(names) > 12:
                     self.wait_ready(names[0], 120)
-                    self.acquit(self.judge(names[:1]))
+                    self.assert_no_findings(self.judge(names[:1]))
                     self.kube.delete("Pod", names.pop(0), grace=0)
                 time.sleep(0.2)
         finally:
@@ -86,12 +86,12 @@ class Restarts(Fractions):
         self.carve.wait_agent()
         for name in names:
             self.wait_ready(name, 120)
-        self.acquit(self.judge([*names, steady]))
+        self.assert_no_findings(self.judge([*names, steady]))
         self.assertEqual(self.container_ids([steady]), before)
         self.assert_limited(steady)
         self.assertEqual(killed[0], self.kills)
 
-    def test_arbiter_killed_under_running_pods(self):
+    def test_limits_hold_when_the_arbiter_is_killed(self):
         name = self.fraction()
         self.wait_ready(name)
         before = self.container_ids([name])
@@ -101,7 +101,7 @@ class Restarts(Fractions):
         self.assert_limited(name)
         self.assertEqual(self.container_ids([name]), before)
 
-    def test_kubelet_restarted_under_pods_and_a_crash_loop(self):
+    def test_pods_survive_kubelet_restarts_next_to_a_crash_loop(self):
         steady = self.fraction()
         looping = self.fraction(command=["sh", "-c", "ring-look; sleep 1; exit 1"], restartPolicy="Always")
         self.wait_ready(steady)
@@ -115,32 +115,33 @@ class Restarts(Fractions):
         self.assertEqual(self.container_ids([steady]), before)
         new = self.fraction()
         self.wait_ready(new, 90)
-        self.acquit(self.judge([new, steady]))
+        self.assert_no_findings(self.judge([new, steady]))
 
     def away_events(self):
-        """What the agent says on its Node of an API server that it could not reach."""
+        """The agent's events on its Node about an API server that it could not reach."""
         return [event for event in self.kube.list("Event") if event["reason"] == "APIServerAway" and
                 (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Node", "n1")]
 
-    def test_api_server_away(self):
+    def test_pods_survive_an_unavailable_api_server_and_the_agent_reports_it(self):
         steady = self.fraction()
         self.wait_ready(steady)
-        before, told = self.container_ids([steady]), sum(event["count"] for event in self.away_events())
+        before, reported = self.container_ids([steady]), sum(event["count"] for event in self.away_events())
         with disaster.api_server_away(self.ring):
             time.sleep(AWAY)
             self.assertEqual(len(self.carve.inspect()["slices"]), 1)
         wait_for("one event more on the Node", 60,
-                 lambda: sum(event["count"] for event in self.away_events()) == told + 1)
+                 lambda: sum(event["count"] for event in self.away_events()) == reported + 1)
         message = max(self.away_events(), key=lambda event: event["lastTimestamp"])["message"]
         seconds = int(re.search(r"was away for (\d+) s", message)[1])
-        self.assertTrue(AWAY - 30 <= seconds <= AWAY + 15, message)       # noticed within 20 s, told when it is back
+        # noticed within 20 s, reported when it is back
+        self.assertTrue(AWAY - 30 <= seconds <= AWAY + 15, message)
         new = self.fraction()
         self.wait_ready(new, 120)
-        self.acquit(self.judge([new, steady]))
+        self.assert_no_findings(self.judge([new, steady]))
         self.assertEqual(self.container_ids([steady]), before)
         self.assert_limited(steady)
 
-    def test_unprepare_works_with_the_driver_gone(self):
+    def test_a_claim_is_released_when_the_driver_is_gone(self):
         name = self.fraction()
         self.wait_ready(name)
         self.node.kill("simd")
@@ -148,12 +149,12 @@ class Restarts(Fractions):
             self.kube.delete("Pod", name, grace=0)
             wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)
             wait_for("its claim is gone", 60, lambda: not self.kube.list("ResourceClaim"))
-            wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
+            wait_for("the agent has no slices", 20, lambda: not self.carve.inspect()["slices"])
         finally:
             self.node.start_simulator(self.ring.build, self.ring.state.content["simulate"])
 
-    def test_reboot_of_the_node(self):
-        """/run is empty, the boot id another, no process lives: the pod runs again with its own slice."""
+    def test_a_pod_runs_again_with_its_slice_after_a_reboot(self):
+        """/run is empty, the boot id is another, no process survives."""
         name = self.fraction(restartPolicy="Always")
         self.wait_ready(name)
         before = self.look(name)
@@ -164,7 +165,7 @@ class Restarts(Fractions):
             self.carve.start_arbiter()
             self.carve.start_agent(wait=False)
         disaster.reboot(self.node, boot)
-        wait_for("the container was started again", 120, lambda: self.kube.get("Pod", name)["status"]
+        wait_for("the container was restarted", 120, lambda: self.kube.get("Pod", name)["status"]
                  .get("containerStatuses", [{}])[0].get("restartCount", 0) > 0)
         self.wait_ready(name, 120)
         print(f"\nrunning {time.monotonic() - begun:.1f} s after the reboot", flush=True)
@@ -176,12 +177,13 @@ class RuntimeKilled(Fractions, SlotTest):
     doors = "dra,slots"
 
     def ready_condition(self):
-        """What the Node says of itself: (status, message)."""
+        """The Node's Ready condition: (status, message)."""
         conditions = self.kube.get("Node", "n1")["status"]["conditions"]
         return next((one["status"], one["message"]) for one in conditions if one["type"] == "Ready")
 
-    def test_containerd_killed(self):
-        """It is away for so long that the Node says it. Pods of both doors that come meanwhile start when it is back."""
+    def test_pods_survive_a_killed_containerd(self):
+        """It is away for so long that the Node is not Ready. Pods created during that time, by DRA and by slots, start
+        later."""
         claimed, recorded = self.fraction(), self.recorded(1)
         steady = [claimed, recorded]
         for name in steady:
@@ -189,19 +191,19 @@ class RuntimeKilled(Fractions, SlotTest):
         before = self.container_ids(steady)
         self.node.kill("containerd")
         try:
-            # The kubelet waits half a minute before it says so, and writes its node's status every five seconds.
+            # The kubelet waits half a minute before it reports that, and writes its node's status every five seconds.
             wait_for("the Node is not Ready for its container runtime", 90, lambda: (
                 said := self.ready_condition()) and said[0] == "False" and "container runtime is down" in said[1], 0.5)
-            meanwhile = [self.fraction(), self.recorded(2)]
+            during = [self.fraction(), self.recorded(2)]
         finally:
             self.node.start_containerd()
         self.node.wait_containerd()
         wait_for("the Node is Ready", 60, lambda: self.ready_condition()[0] == "True", 0.5)
         new = [self.fraction(), self.recorded(3)]
-        for name in [*meanwhile, *new]:
+        for name in [*during, *new]:
             self.wait_ready(name, 90)
-        by_claims, by_records = zip(steady, meanwhile, new)
-        self.acquit(self.judge(by_claims))
+        by_claims, by_records = zip(steady, during, new)
+        self.assert_no_findings(self.judge(by_claims))
         for name in by_records:
             self.assert_right(name)
         self.assertEqual(self.container_ids(steady), before)
@@ -209,7 +211,7 @@ class RuntimeKilled(Fractions, SlotTest):
             self.assert_limited(name)
 
     def recorded(self, card):
-        """A pod by the slot door with 4 GiB of that card; its name."""
+        """Creates a pod by slots with 4 GiB of that card. Returns its name."""
         return self.start(slot_pod(self.name(), [container("main", HOLD)]), {"main": [(card, 4, 5)]})["metadata"]["name"]
 
 

@@ -1,13 +1,14 @@
-"""Two hundred nodes with eight cards each, as objects, and as many pods at once: the stock scheduler's, then Carve's. With
-CARVE_SOAK=1 a thousand of each.
+"""Two hundred nodes with eight cards each, as objects, and as many concurrent pods: first by the stock scheduler, then
+by Carve. With CARVE_SOAK=1 a thousand of each.
 
-Of Carve's every second asks for a whole card, the others for a fraction. Judged is what no machine is too slow for: who
-bound whom, to what, and that no card is over, by the API server's objects and its audit log; and control's memory. How
-fast it was is printed and not judged: the build is one for tests, and other tests run beside it. What Carve may take is
-judged by bench/cluster, as scripts/soak runs it.
+Of Carve's pods every second requests a whole card, the others a fraction. Only what does not depend on the machine's
+speed is judged: which user bound each pod, to what, that no card is over-committed (from the API server's objects and
+its audit log), and control's memory. The speed is printed and not judged: the build is one for tests, and other tests
+run concurrently. bench/cluster, run by scripts/soak, judges Carve's time.
 
-Starts a control plane of its own, so that each try has a fresh one, with the programs of the build folder CARVE_BUILD.
-`down` takes it away from outside: this process is one of the ring's, as all that reach its API server directly.
+Starts a control plane of its own, so that each try has a new one, with the programs of the build folder CARVE_BUILD.
+`down` must remove it from outside: this process is in the ring's cgroups, as are all that connect to its API server
+directly.
 """
 import os
 import subprocess
@@ -23,9 +24,9 @@ from ring.testing import SOAK, RingTest, main  # noqa: E402
 
 NODES, CARDS, PODS = (1000, 8, 1000) if SOAK else (200, 8, 200)
 SCHEDULER, CONTROL = "system:kube-scheduler", f"system:serviceaccount:{carve.NAMESPACE}:carve-control"
-# What each is to get: bytes and points of one card.
+# What each pod must get: bytes and points of one card.
 GIVES = {"carve": [(80 << 30, 100)], "fraction": [(8 << 30, 10)]}
-MOST_MIB = 256      # of control: twice what it takes (docs/measurements/placing.md)
+MOST_MIB = 256      # of control: twice what it needs (docs/measurements/placing.md)
 
 
 class Scale(RingTest):
@@ -43,19 +44,19 @@ class Scale(RingTest):
         cls.placing.start_control()
 
     def turn(self, system, named):
-        """The pods of `named` (name -> what it asks for), at once: the figures, and who asked for Bindings."""
+        """Creates the pods of `named` (name -> request) at one time. Returns the figures and the Binding requests."""
         load = os.getloadavg()[0]
         figures, audit = burst.one_turn(self.placing, named, stock=system == "stock")
         print(f"\n{NODES} nodes x {CARDS} cards, {len(named)} pods, {os.cpu_count()} cores, load {load:.1f} before. "
-              "A build for tests, on a machine with other work: figures to compare with no others.\n"
+              "A build for tests, on a machine with other work: not comparable with other figures.\n"
               + burst.shown(system, figures), flush=True)
         return figures, audit.bindings
 
-    def test_as_many_pods_as_nodes_at_once(self):
-        # First the stock scheduler: behind its Bindings nothing is left to write, behind control's its events are.
+    def test_as_many_concurrent_pods_as_nodes_are_placed_right(self):
+        # First the stock scheduler: after its Bindings nothing is left to write, after control's its events are.
         named = {f"stock-{index:05}": burst.ASKS["stock"] for index in range(PODS)}
         _, bindings = self.turn("stock", named)
-        self.acquit(placed.check_bindings(named, bindings, SCHEDULER))
+        self.assert_no_findings(placed.check_bindings(named, bindings, SCHEDULER))
         burst.clear_pods(self.placing)
         self.by_carve()
 
@@ -66,9 +67,9 @@ class Scale(RingTest):
         pods, nodes, gpus = (self.kube.list(kind, space, labelSelector=placing.LABEL)
                              for kind, space in (("Pod", "default"), ("Node", None), ("GPU", None)))
         self.assertEqual((len(pods), len(nodes), len(gpus)), (PODS, NODES, NODES * CARDS))
-        self.acquit(placed.check_bindings(wanted, bindings, CONTROL))
-        self.acquit(placed.check_places(pods, nodes, gpus, wanted))
-        print(f"{len(bindings)} Bindings were asked for, the pods are on "
+        self.assert_no_findings(placed.check_bindings(wanted, bindings, CONTROL))
+        self.assert_no_findings(placed.check_places(pods, nodes, gpus, wanted))
+        print(f"{len(bindings)} Binding requests, the pods are on "
               f"{len({pod['spec']['nodeName'] for pod in pods})} nodes", flush=True)
         self.assertLess(figures["control_peak_mib"], MOST_MIB)
 

@@ -1,6 +1,6 @@
-"""Who may write what, reach what and read what: the agent's rights by its token, containers beside each other, modes.
+"""Security: what the agent's token may write, what containers can reach of each other and of the node, file modes.
 
-Rights are asked of the API server itself, by dry runs: admission runs in full, nothing is written.
+Rights are tested at the API server with dry runs: admission runs completely, nothing is written.
 """
 import contextlib
 import copy
@@ -23,7 +23,8 @@ OTHER = "another-node"
 
 
 def on(node):
-    """What an agent of `node` writes, and what it may never: [(name, legal, method, path, body, content type)]."""
+    """The agent's writes for `node`, allowed and forbidden ones: [(name, allowed, method, path, body, content
+    type)]."""
     slice_ = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
               "metadata": {"generateName": f"{node}-{DRIVER}-"},
               "spec": {"driver": DRIVER, "nodeName": node, "devices": [],
@@ -63,14 +64,14 @@ def on(node):
         ("a GPU of another name", False, "PATCH", path("GPU", "n." + gpu_name, fieldManager="carve-agent"), misnamed, APPLY),
         ("its labels", True, "PATCH", node_path, {"metadata": {"labels": {"elasticgpu.io/gpu.count": "2"}}}, MERGE),
         ("a foreign label", False, "PATCH", node_path, {"metadata": {"labels": {"kubernetes.io/hostname": "x"}}}, MERGE),
-        ("a foreign label's end", False, "PATCH", node_path, {"metadata": {"labels": {"kubernetes.io/os": None}}}, MERGE),
+        ("removal of a foreign label", False, "PATCH", node_path, {"metadata": {"labels": {"kubernetes.io/os": None}}}, MERGE),
         ("its annotation", True, "PATCH", node_path, {"metadata": {"annotations": {"elasticgpu.io/freed": "2"}}}, MERGE),
         ("a foreign annotation", False, "PATCH", node_path, {"metadata": {"annotations": {"x.io/freed": "2"}}}, MERGE),
         ("a taint", False, "PATCH", node_path, {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}, MERGE),
         ("a cordon", False, "PATCH", node_path, {"spec": {"unschedulable": True}}, MERGE),
         ("a finalizer", False, "PATCH", node_path, {"metadata": {"finalizers": ["a.io/b"]}}, MERGE),
         ("its condition", True, "PATCH", status, condition("RuntimeWithoutCDI"), strategic),
-        ("its farewell", True, "PATCH", status, condition("GPUAgentLeaving"), strategic),
+        ("its condition that it is leaving", True, "PATCH", status, condition("GPUAgentLeaving"), strategic),
         ("the kubelet's condition", False, "PATCH", status, condition("Ready"), strategic),
         ("no conditions at all", False, "PATCH", status, {"status": {"conditions": None}}, MERGE),
         ("a total", True, "PATCH", status, {"status": {"capacity": {"elasticgpu.io/gpu-core": "200"}}}, MERGE),
@@ -79,7 +80,7 @@ def on(node):
         ("a foreign total", False, "PATCH", status, {"status": {"capacity": {"amd.com/gpu": "8"}}}, MERGE),
         ("the node's address", False, "PATCH", status, {"status": {"addresses": [
             {"type": "InternalIP", "address": "10.95.0.99"}]}}, MERGE),
-        ("the end of what pods may ask of it", False, "PATCH", status, {"status": {"allocatable": {"cpu": None}}}, MERGE),
+        ("removal of an allocatable amount", False, "PATCH", status, {"status": {"allocatable": {"cpu": None}}}, MERGE),
         ("the node's images", False, "PATCH", status, {"status": {"images": [{"names": ["x"]}]}}, MERGE),
         ("a volume that it had attached", False, "PATCH", status, {"status": {"volumesAttached": [
             {"name": "v", "devicePath": "/dev/v"}]}}, MERGE),
@@ -88,9 +89,9 @@ def on(node):
         ("an event in the kubelet's name", False, "POST", path("Event"), forged, None),
         ("a claim's devices on it", True, "PATCH", applied, prepared, APPLY),
         ("a claim's allocation", False, "PATCH", claim, {"status": {"allocation": None}}, MERGE),
-        ("who may use a claim", False, "PATCH", claim, {"status": {"reservedFor": [user]}}, MERGE),
+        ("a claim's reservation", False, "PATCH", claim, {"status": {"reservedFor": [user]}}, MERGE),
         ("a claim's devices of another driver", False, "PATCH", applied, others, APPLY),
-        ("the node's end", False, "DELETE", node_path, None, None),
+        ("deletion of the node", False, "DELETE", node_path, None, None),
         ("a pod", False, "DELETE", path("Pod", "any"), None, None),
         ("a pod's record", False, "PATCH", path("Pod", "any"), {"metadata": {"annotations": {"a": "b"}}}, MERGE),
         ("a secret", False, "GET", "/api/v1/namespaces/kube-system/secrets", None, None),
@@ -114,7 +115,7 @@ class Rights(CarveTest):
 
     @classmethod
     def allocated(cls, node):
-        """A claim that holds a card of this node, as the scheduler leaves it."""
+        """Creates a claim with a card of this node, as the scheduler leaves it."""
         name = f"claim-on-{node}"
         cls.addClassCleanup(cls.kube.delete, "ResourceClaim", name)
         cls.kube.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
@@ -132,42 +133,43 @@ class Rights(CarveTest):
 
     @staticmethod
     def verdict(kube, method, path, body, content):
-        """'done', or the server's words of refusal. Anything but a refusal of rights is an error of the test."""
+        """'done', or the text of the refusal. Any error other than a refusal of rights is an error of the test."""
         if method != "GET":
             path += ("&" if "?" in path else "?") + "dryRun=All"
         try:
             kube.request(method, path, body, content or "application/json")
             return "done"
         except ApiError as error:
-            # Of parts of a claim's status the server says it as a fault of the field.
+            # The server refuses parts of a claim's status as an invalid field.
             if error.status == 403 or error.status == 422 and 'requires resource="resourceclaims/' in str(error):
                 return str(error)
             raise
 
-    def test_an_agent_writes_what_is_its_nodes_and_nothing_else(self):
-        # The policies are in force some moments after they were made.
+    def test_an_agent_may_write_only_its_own_nodes_objects(self):
+        # The policies take effect some moments after they were created.
         wait_for("the policies are in force", 30, lambda: self.verdict(
             self.other, *on("n1")[0][2:]) != "done", every=0.5)
         for name, legal, *call in on("n1"):
             with self.subTest(name):
-                said = self.verdict(self.own, *call)
-                self.assertEqual(said == "done", legal, said)
+                outcome = self.verdict(self.own, *call)
+                self.assertEqual(outcome == "done", legal, outcome)
 
-    def test_the_token_of_another_node_is_worth_nothing_here(self):
+    def test_the_token_of_another_node_may_write_nothing_here(self):
         for name, _, *call in on("n1"):
             with self.subTest(name):
                 self.assertNotEqual(self.verdict(self.other, *call), "done")
 
-    def test_and_it_is_worth_the_same_at_home(self):
-        """The refusals above are about the node, not about the token: the table again, turned round."""
+    def test_the_token_of_another_node_has_the_same_rights_on_its_own_node(self):
+        """The refusals above depend on the node, not on the token: the same table with the roles exchanged."""
         for name, legal, *call in on(OTHER):
             with self.subTest(name):
                 if legal:
                     self.assertEqual(self.verdict(self.other, *call), "done")
                 self.assertNotEqual(self.verdict(self.own, *call), "done")
 
-    def test_of_claims_the_policy_holds_alone_as_well(self):
-        """Before Kubernetes 1.36 who may patch a claim's status may write all of it; here the agent's account may, too."""
+    def test_the_policy_on_claims_suffices_without_rbac(self):
+        """Before Kubernetes 1.36 a user that may patch a claim's status may write all of it; here the agent's account
+        may."""
         name, rbac = "carve-test-all-of-a-claim", {"apiVersion": "rbac.authorization.k8s.io/v1"}
         self.create({**rbac, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
             {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/binding", "resourceclaims/driver"],
@@ -181,18 +183,17 @@ class Rights(CarveTest):
         self.assertEqual(len(forbidden), 4)
         for what, call in forbidden.items():
             with self.subTest(what):
-                wait_for("it is the policy that refuses", 20, lambda c=call: "carve-agent-claims.elasticgpu.io" in
+                wait_for("the policy's refusal", 20, lambda c=call: "carve-agent-claims.elasticgpu.io" in
                          self.verdict(self.own, *c), every=0.5)
         self.assertEqual(self.verdict(self.own, *mine["a claim's devices on it"]), "done")
 
-    def test_a_token_that_names_no_node_writes_nothing(self):
+    def test_a_token_that_names_no_node_may_write_nothing(self):
         for name, _, *call in on("n1"):
             with self.subTest(name):
-                said = self.verdict(self.unbound, *call)
-                self.assertNotEqual(said, "done")
+                self.assertNotEqual(self.verdict(self.unbound, *call), "done")
 
-    def test_what_is_there_cannot_be_changed_or_removed_from_elsewhere(self):
-        """The node's real slices, written by its agent: not by another node's token, by its own."""
+    def test_existing_resource_slices_may_be_changed_only_with_the_nodes_token(self):
+        """The node's real ResourceSlices, written by its agent."""
         (slice_,) = self.carve.published()
         path = Kube.path("ResourceSlice", slice_["metadata"]["name"])
         stolen = copy.deepcopy(slice_)
@@ -225,7 +226,8 @@ class Fractions(CarveTest):
         super().tearDownClass()
 
     def running(self, what="a", device_class="gpu.elasticgpu.io", **spec):
-        """The pod of this name for the whole class, made when it is first asked for; it has looked: its pages are mapped."""
+        """The class's shared pod of this name, created at first use; it has printed its look, so its pages are
+        mapped."""
         if what not in self.kept:
             whole = device_class != "gpu.elasticgpu.io"
             template = self.template(device_class=device_class, **({} if whole else {"cores": "10", "memory": "4Gi"}))
@@ -236,12 +238,12 @@ class Fractions(CarveTest):
         return self.kept[what]
 
     def users(self):
-        """(who, pod): root in its container, and an ordinary user."""
+        """[(user, pod)]: root in its container, and an ordinary user."""
         return [("root", self.running("b")),
                 ("an ordinary user", self.running("user", securityContext={"runAsUser": 1000}))]
 
     def slice_of(self, name):
-        """Its slice's name, as the container sees it."""
+        """The name of the pod's slice, as its container sees it."""
         return self.ring.kubectl("exec", name, "--", "ls", "/run/carve/slices").stdout.strip()
 
     def reach(self, name, *arguments):
@@ -249,15 +251,15 @@ class Fractions(CarveTest):
 
 
 class Neighbours(Fractions):
-    """From inside a container: nothing of another one, nothing of the node. Which pods this is promised of, and why
-    not of privileged ones, stands in SECURITY.md."""
+    """From inside a container nothing of another one and nothing of the node is reachable. SECURITY.md says for which
+    pods this is promised, and why not for privileged ones."""
 
     NODE = ("/run/carve/agent.sock", "/run/carve/arbiter/control", "/run/carve/arbiter/pages", "/var/lib/carve",
             "/var/lib/carve/journal.d/journal", "/var/run/cdi", "/var/lib/kubelet/device-plugins/kubelet.sock",
             "/var/lib/kubelet/plugins/gpu.elasticgpu.io/dra-agent.sock")
 
     def assert_out_of_reach(self, name, victim):
-        """`victim`: the slice that the pod `name` tries to get at."""
+        """The pod `name` must not reach the slice `victim`."""
         own = self.slice_of(name)
         paths = [f"/run/carve/slices/{victim}/s", f"/run/carve/slices/{own}/../{victim}/s", *self.NODE]
         self.assertEqual(self.reach(name, "paths", *paths), {path: [errno.ENOENT] * 3 for path in paths})
@@ -268,17 +270,17 @@ class Neighbours(Fractions):
         self.assertEqual(self.reach(name, "abstract"), {})
         looked = self.reach(name, "pages", victim)
         self.assertEqual(looked["found"], [])
-        self.assertLessEqual(looked["processes"], 3)     # its own alone
-        self.assertTrue(self.reach(name, "pages", own)["found"])    # it would have found them
+        self.assertLessEqual(looked["processes"], 3)     # only its own
+        self.assertTrue(self.reach(name, "pages", own)["found"])    # the search works: it finds its own pages
 
-    def test_nothing_of_a_neighbour_or_of_the_node_is_within_reach(self):
+    def test_nothing_of_a_neighbour_or_of_the_node_is_reachable(self):
         victim = self.slice_of(self.running())
-        for who, name in self.users():
-            with self.subTest(who):
+        for user, name in self.users():
+            with self.subTest(user):
                 self.assert_out_of_reach(name, victim)
 
-    def test_the_hosts_network_leads_to_no_socket(self):
-        """In the host's network namespace are the abstract sockets of all its processes: none of Carve is there."""
+    def test_no_socket_is_reachable_through_the_hosts_network(self):
+        """The host's network namespace has the abstract sockets of all its processes; Carve has none there."""
         victim = self.slice_of(self.running())
         self.assert_out_of_reach(self.running("network", hostNetwork=True), victim)
         names = self.node_sockets()
@@ -292,15 +294,15 @@ class Neighbours(Fractions):
         rows = [line.split() for line in Path(f"/proc/{self.ring.node(1).pid('agent')}/net/unix").read_text().splitlines()]
         return {row[7]: row[6] for row in rows[1:] if len(row) > 7}
 
-    def test_with_the_hosts_processes_in_sight_an_ordinary_user_still_gets_none_of_them(self):
-        """hostPID shows every process; opening what one of another user has is the kernel's to refuse."""
+    def test_with_host_pid_an_ordinary_user_reaches_no_page(self):
+        """hostPID shows every process; the kernel refuses to open descriptors of another user's process."""
         victim = self.slice_of(self.running())
         name = self.running("processes", hostPID=True, securityContext={"runAsUser": 1000})
         looked = self.reach(name, "pages", victim)
         self.assertGreater(looked["processes"], 10)
         self.assertEqual(looked["found"], [])
 
-    def test_the_kernel_maps_no_page_of_one_container_into_another(self):
+    def test_no_page_of_one_container_is_mapped_into_another(self):
         pods = [self.running("a"), self.running("b")]
         pages = [self.pages_of(name) for name in pods]
         for found in pages:
@@ -308,37 +310,39 @@ class Neighbours(Fractions):
         self.assertEqual(pages[0] & pages[1], set())
 
     def pages_of(self, name):
-        """(device, inode) of the pages that the pod's processes map, as the kernel says."""
+        """(device, inode) of the pages that the pod's processes map, from /proc."""
         found = set()
         for status in self.kube.get("Pod", name)["status"]["containerStatuses"]:
             for pid in self.pids_of(status["containerID"].rsplit("/", 1)[1]):
-                with contextlib.suppress(OSError):      # it has ended
+                with contextlib.suppress(OSError):      # the process has ended
                     found |= {tuple(line.split()[3:5]) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()
                               if re.search(r"/memfd:carve-account-|/s-[0-9a-f]+-[0-9]+-[0-9]+$", line)}
         return found
 
     def test_the_grant_page_cannot_be_made_writable(self):
-        """By root in its container and by an ordinary user, in every way that we know of."""
-        for who, name in self.users():
-            with self.subTest(who):
+        """By root in its container and by an ordinary user, in every known way."""
+        for user, name in self.users():
+            with self.subTest(user):
                 found = self.reach(name, "own")
                 good = {"asked": 0, "mapped": 0, "the account page reopened": 0, "limit": 4 << 30}
                 self.assertEqual({key: found.pop(key) for key in good}, good)
                 self.assertEqual([what for what, got in found.items() if got == 0], [])
-                for through in ("/proc/self/fd", "/proc/thread-self/fd", "/dev/fd"):     # not for want of rights
-                    self.assertEqual(found[f"reopened in {through}"], errno.EROFS if who == "root" else errno.EACCES)
+                # root has the rights, the file system is read-only
+                for through in ("/proc/self/fd", "/proc/thread-self/fd", "/dev/fd"):
+                    self.assertEqual(found[f"reopened in {through}"], errno.EROFS if user == "root" else errno.EACCES)
 
 
-# What Carve puts on a node: path, kind (as find says), mode, owner. Everything there must match one row, every row something.
+# Carve's files on a node: path, type (as in find), mode, owner. Every file must match one row, every row at least one
+# file.
 FILES = [
-    (r"/run/carve", "d", "755"),                       # root's, readable: `carve inspect` by who may ask the agent
-    (r"/run/carve/agent\.sock", "s", "666"),           # who may ask for what: by peer credentials, with words
+    (r"/run/carve", "d", "755"),                       # readable: users that may query the agent run `carve inspect`
+    (r"/run/carve/agent\.sock", "s", "666"),           # the agent decides by peer credentials, and says why
     (r"/run/carve/arbiter", "d", "700"),
     (r"/run/carve/arbiter/control", "s", "600"),
     (r"/run/carve/arbiter/pages", "d", "700"),
     (r"/run/carve/arbiter/pages/s-[0-9a-f]+-\d+-\d+", "f", "600"),
-    (r"/run/carve/slices", "d", "700"),                # no user of the node passes; runtimes mount what is below
-    (r"/run/carve/slices/s-[0-9a-f]+-\d+", "d", "755"),   # seen in the container, by any user of it
+    (r"/run/carve/slices", "d", "700"),                # closed to users of the node; runtimes mount its subfolders
+    (r"/run/carve/slices/s-[0-9a-f]+-\d+", "d", "755"),   # visible in the container to any of its users
     (r"/run/carve/slices/s-[0-9a-f]+-\d+/s", "s", "666"),
     (r"/run/carve/whole", "d", "555"),
     (r"/run/carve/whole/s-[0-9a-f]+-\d+", "d", "555"),    # empty: the mark of a whole card's container
@@ -352,7 +356,8 @@ FILES = [
     (r"/var/lib/carve/lib/[0-9a-f]{16}/links-[\d.]+/lib(cuda|nvidia-ml)\.so(\.1)?", "l", "777"),
     (r"/var/run/cdi", "d", "755"),
     (r"/var/run/cdi/carve-slice-s-[0-9a-f]+-\d+\.json", "f", "644"),      # names of devices and paths, no secret
-    (r"/var/lib/kubelet/plugins/gpu\.elasticgpu\.io", "d", "75[05]"),    # 755: by the kubelet, for the agent's pod
+    # 755: created by the kubelet, for the agent's pod
+    (r"/var/lib/kubelet/plugins/gpu\.elasticgpu\.io", "d", "75[05]"),
     (r"/var/lib/kubelet/plugins/gpu\.elasticgpu\.io/[^/]+\.sock", "s", "600"),
     (r"/var/lib/kubelet/plugins_registry/gpu\.elasticgpu\.io-[^/]+\.sock", "s", "600"),
     (r"/var/lib/kubelet/device-plugins/carve-slots\.sock", "s", "600"),
@@ -368,30 +373,30 @@ class NodeFiles(Fractions):
         self.fraction = self.running()
         self.running("whole", "whole.gpu.elasticgpu.io")
 
-    def test_modes_and_owners_of_all_that_carve_puts_on_a_node(self):
+    def test_modes_and_owners_of_carves_files_on_a_node(self):
         listed = self.ring.node(1).run(["find", *PLACES, "-printf", "%p %y %m %u:%g\\n"]).stdout.split("\n")
-        met = set()
+        matched = set()
         for line in filter(None, listed):
             path, kind, mode, owner = line.rsplit(" ", 3)
             if KUBELETS.match(path):
                 continue
             with self.subTest(path):
                 rows = [row for row in FILES if re.fullmatch(row[0], path) and row[1] == kind]
-                self.assertEqual(len(rows), 1, f"{path} ({kind}): no one row of the table")
+                self.assertEqual(len(rows), 1, f"{path} ({kind}): must match one row of the table")
                 self.assertRegex(mode, f"^{rows[0][2]}$")
                 self.assertEqual(owner, "root:root")
-                met.add(rows[0][0])
-        self.assertEqual([row[0] for row in FILES if row[0] not in met], [])
+                matched.add(rows[0][0])
+        self.assertEqual([row[0] for row in FILES if row[0] not in matched], [])
 
-    def test_no_user_of_the_node_reaches_a_slice(self):
-        """Only root passes to a slice's socket: it would make who connects a member of the slice."""
+    def test_users_of_the_node_cannot_connect_to_a_slice(self):
+        """Only root reaches a slice's socket: a connection would make the caller a member of the slice."""
         socket = f"/run/carve/slices/{self.slice_of(self.fraction)}/s"
-        said = self.ring.node(1).run([sys.executable, "-c", (
+        printed = self.ring.node(1).run([sys.executable, "-c", (
             "import os, socket, sys\n"
             "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
             "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
             "print(s.connect_ex(sys.argv[1]))"), socket]).stdout
-        self.assertEqual(int(said), errno.EACCES)
+        self.assertEqual(int(printed), errno.EACCES)
 
 
 if __name__ == "__main__":

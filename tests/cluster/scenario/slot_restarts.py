@@ -1,4 +1,5 @@
-"""What befalls a node that serves both doors: kubelet restarts beside a crash loop, a full disk, an expired token.
+"""Restarts and faults of a node that serves DRA and slots: kubelet restarts next to a crash loop, a full disk, an
+expired token.
 
 CARVE_SOAK=1: the long versions.
 """
@@ -39,19 +40,20 @@ class BothDoors(SlotTest):
         return self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"]
 
     def fraction(self, command=("ring-look", "hold", "3600"), **spec):
-        """A pod by the DRA door: (name, object)."""
+        """Creates a pod by DRA. Returns (name, object)."""
         name = self.name()
         made = self.create(pod(name, image=images.PROGRAMS, claims={"gpu": self.template(memory="4Gi", cores="5")},
                                command=command, node="n1", **spec))
         return name, made
 
-    def said(self, made):
+    def messages(self, made):
         return [message for _, _, message in self.kube.events_of(made)]
 
     # --- the kubelet -------------------------------------------------------------------------------------------------
 
     def seconds_to_the_list(self, offset):
-        """From the socket's creation to the first full list, by the kubelet's own log."""
+        """Seconds from the creation of the kubelet's socket to the first full list of slots, from the kubelet's own
+        log."""
         log = self.node.state.log("n1-kubelet")
         socket = self.node.folder / "var-lib/kubelet/device-plugins/kubelet.sock"
 
@@ -63,13 +65,13 @@ class BothDoors(SlotTest):
         when = datetime.strptime(f"{datetime.now().year} {found.group(1)}", "%Y %m%d %H:%M:%S.%f").timestamp()
         return when - socket.stat().st_ctime
 
-    def test_kubelet_restarted_under_pods_with_a_crash_loop(self):
+    def test_pods_survive_kubelet_restarts_next_to_a_crash_loop(self):
         steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
         claimed, _ = self.fraction()
         claimed_looping, _ = self.fraction(["sh", "-c", "ring-look; sleep 1; exit 1"], restartPolicy="Always")
         again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"]),
-                                       container("beside")], restartPolicy="Always")
-        looping = self.start(again, {"main": [(1, 4, 5)], "beside": [(2, 4, 5)]})["metadata"]["name"]
+                                       container("other")], restartPolicy="Always")
+        looping = self.start(again, {"main": [(1, 4, 5)], "other": [(2, 4, 5)]})["metadata"]["name"]
         for name in (steady, claimed):
             self.wait_ready(name, 90)
         for name in (looping, claimed_looping):
@@ -82,7 +84,7 @@ class BothDoors(SlotTest):
             offset = self.node.state.log("n1-kubelet").stat().st_size
             self.node.start_kubelet()
             seconds.append(self.seconds_to_the_list(offset))
-            time.sleep(2)   # the kubelet admits the node's pods anew about a second after its start
+            time.sleep(2)   # the kubelet admits the node's pods again about a second after its start
             for name in (looping, claimed_looping, steady, claimed):
                 self.assertNotEqual(self.phase(name), "Failed", self.describe(name))
         print(f"{RESTARTS} restarts, socket to list: worst {max(seconds) * 1000:.0f} ms ", end="", flush=True)
@@ -92,8 +94,8 @@ class BothDoors(SlotTest):
     # --- the agent, and the node -------------------------------------------------------------------------------------
 
     def started_under(self, kills, kill):
-        """Pods that are bound one after the other while `kill` is called so often, at random moments: their names. What
-        runs before runs on; afterwards a pod starts as ever."""
+        """Binds pods one after the other while `kill` is called `kills` times at random moments. Returns their names. A
+        running pod goes on, and afterwards a pod starts as usual."""
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed} ", end="", flush=True)
         dice, stop, killed = random.Random(seed), threading.Event(), []
@@ -135,8 +137,8 @@ class BothDoors(SlotTest):
         self.created.clear()
         self.assert_nothing_held()
 
-    def test_agent_killed_at_random_moments_of_pod_starts(self):
-        """Its keeper lives: every pod runs, with its own slice, and none was refused."""
+    def test_every_pod_runs_when_the_agent_is_killed_at_random_moments(self):
+        """Its keeper lives: every pod runs with its own slice, and none was refused."""
         names = self.started_under(KILLS, self.carve.crash_agent)
         refused = [name for name in names if self.phase(name) != "Running"]
         print(f"{KILLS} kills, {len(names)} pods, {len(refused)} refused ", end="", flush=True)
@@ -145,9 +147,9 @@ class BothDoors(SlotTest):
             self.assert_right(name)
         self.clean_up()
 
-    def test_keeper_killed_with_its_agent(self):
-        """As when the container ends: the kubelet's Allocate fails while nobody serves, and such a pod is Failed for good.
-        Whoever runs has its own slice, and a pod that is made afterwards runs."""
+    def test_running_pods_keep_their_slices_when_the_keeper_is_killed(self):
+        """As when their container ends: Allocate fails while no process serves it, and such a pod is Failed for good. A
+        running pod has its own slice, and a pod that is created afterwards runs."""
         def kill():
             self.carve.kill_agent()
             self.carve.start_agent(wait=False)
@@ -162,9 +164,9 @@ class BothDoors(SlotTest):
         print(f"{KEEPER_KILLS} kills, {len(names)} pods, {failed} failed at admission ", end="", flush=True)
         self.clean_up()
 
-    def test_reboot_of_the_node(self):
-        """/run is empty, the boot id another, no process lives: a pod runs again with its own slice, or is Failed (its
-        owner makes it anew) and holds nothing."""
+    def test_after_a_reboot_pods_run_again_or_free_their_slices(self):
+        """/run is empty, the boot id is another, no process survives: a pod runs again with its own slice, or is Failed
+        (its controller re-creates it) and has no slice."""
         made = [self.start(slot_pod(self.name(), restartPolicy="Always"), {"main": [(card, 4, 5)]}) for card in (0, 1)]
         names = [one["metadata"]["name"] for one in made]
         for name in names:
@@ -183,7 +185,7 @@ class BothDoors(SlotTest):
             self.wait_ready(name, 120)
             self.assert_right(name)
         print(f"{len(running)} of {len(names)} run again {time.monotonic() - begun:.1f} s after the reboot ", end="", flush=True)
-        wait_for("slices of those that run, and no others", 60, lambda: len(self.carve.inspect()["slices"]) == len(running))
+        wait_for("slices only of the running pods", 60, lambda: len(self.carve.inspect()["slices"]) == len(running))
         self.carve.wait_agent()
         self.wait_slots()
         new = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
@@ -193,16 +195,17 @@ class BothDoors(SlotTest):
     # --- the disk ----------------------------------------------------------------------------------------------------
 
     def fraction_refused_for_the_disk(self):
-        """Its name, and how many were started before it: the last page of the journal has room for some lines still."""
+        """Returns (its name, the number of pods started before it): the last page of the journal has room for some
+        lines."""
         for started in range(16):
             name, made = self.fraction()
             wait_for("running, or an event that names the disk", 60, lambda n=name, m=made: self.phase(n) == "Running" or any(
-                "journal" in said and "o space left" in said for said in self.said(m)))
+                "journal" in text and "o space left" in text for text in self.messages(m)))
             if self.phase(name) != "Running":
                 return name, started
-        raise AssertionError("the full disk takes everything")
+        raise AssertionError("the full disk refuses nothing")
 
-    def test_disk_full_under_the_journal(self):
+    def test_starts_are_refused_while_the_journals_disk_is_full(self):
         steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
         self.wait_ready(steady)
         before = self.container_id(steady)
@@ -212,15 +215,15 @@ class BothDoors(SlotTest):
                 self.carve.start_agent()
                 name, started = self.fraction_refused_for_the_disk()
                 self.assertEqual(self.phase(name), "Pending")
-                self.assertEqual(len(self.carve.inspect()["slices"]), 1 + started)      # nothing lost
-                # By slots: refused at Allocate it would have failed for good, so it is refused at each start.
+                self.assertEqual(len(self.carve.inspect()["slices"]), 1 + started)      # no slice is lost
+                # By slots: a refusal at Allocate would be final, so the start is refused each time.
                 slot = self.start(slot_pod(self.name()), {"main": [(1, 2, 5)]})["metadata"]["name"]
                 found = self.kube.get("Pod", slot)
-                wait_for("the kubelet's word that it cannot start, which names the disk", 60, lambda: any(
+                wait_for("the kubelet's event that names the disk", 60, lambda: any(
                     "o space left" in message for _, _, message in self.kube.events_of(found)))
                 self.assertEqual(self.phase(slot), "Pending", self.describe(slot))
                 filler.unlink()
-                self.wait_ready(name, 90)                                   # back by itself
+                self.wait_ready(name, 90)                                   # without intervention
                 self.wait_ready(slot, 120)
                 self.assert_right(slot)
             self.assertEqual(self.container_id(steady), before)
@@ -236,7 +239,7 @@ class BothDoors(SlotTest):
     # --- the token ---------------------------------------------------------------------------------------------------
 
     def expired(self, token):
-        """The same token, signed by the same key, whose time was an hour ago."""
+        """The same token, signed with the same key, that expired an hour ago."""
         def packed(data):
             return base64.urlsafe_b64encode(data).rstrip(b"=")
         head, claims, _ = token.split(".")
@@ -248,7 +251,7 @@ class BothDoors(SlotTest):
                                    capture_output=True).stdout
         return (signed + b"." + packed(signature)).decode()
 
-    def test_expired_token(self):
+    def test_an_expired_token_is_reported_and_starts_continue_with_a_new_one(self):
         steady, _ = self.fraction()
         self.wait_ready(steady)
         before = self.container_id(steady)
@@ -258,11 +261,11 @@ class BothDoors(SlotTest):
         unfinished.write_text(self.expired(good))
         unfinished.rename(path)
         try:
-            # The agent reads its token anew; a kept connection does not help it, every request carries one.
+            # The agent reads its token again. A kept connection does not help it: every request carries a token.
             def refused():
                 name, made = self.fraction()
-                wait_for("prepared or refused", 60, lambda: self.phase(name) == "Running" or self.said(made)[1:])
-                return [m for m in self.said(made) if "nauthorized" in m] and name
+                wait_for("prepared or refused", 60, lambda: self.phase(name) == "Running" or self.messages(made)[1:])
+                return [m for m in self.messages(made) if "nauthorized" in m] and name
             name = wait_for("an event that names the refused token", 120, refused, every=3)
             slot = self.start(slot_pod(self.name()), {"main": [(1, 2, 5)]})["metadata"]["name"]
             self.assertEqual(self.container_id(steady), before)

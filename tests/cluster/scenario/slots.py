@@ -1,6 +1,6 @@
-"""The slot door: records on pods, late binding in PreStartContainer, on the real kubelet and containerd.
+"""The device plugin: records on pods, late binding in PreStartContainer, on the real kubelet and containerd.
 
-The binder is the test's own (ring/binder.py). What a container got is judged from inside it by the checker.
+The binder is the test's own (ring/binder.py). The checker judges what a container got from inside it.
 """
 import json
 import sys
@@ -15,16 +15,17 @@ from ring.testing import in_soak, main, wait_for  # noqa: E402
 
 
 class Slots(SlotTest):
-    def test_what_takes_its_time(self):
-        """Each case on a card of its own, all at once: the agent waits up to 20 s for a record, the kubelet tries again later."""
-        self.at_once(self.an_init_container_needs_no_room_beside_what_comes_after_it,
-                     self.a_container_restart_keeps_the_slice, self.never_a_record_never_a_start,
-                     self.a_record_fifteen_seconds_late, self.a_record_of_another_uid_is_refused,
-                     self.a_record_over_the_card_is_refused_with_numbers)
+    def test_slow_cases(self):
+        """Each case uses a card of its own, concurrently: the agent waits up to 20 s for a record, the kubelet retries
+        later."""
+        self.concurrently(self.an_init_container_needs_no_room_next_to_later_containers,
+                          self.a_container_restart_keeps_the_slice, self.without_a_record_nothing_starts,
+                          self.a_record_may_be_fifteen_seconds_late, self.a_record_of_another_uid_is_refused,
+                          self.a_record_over_the_card_is_refused_with_numbers)
 
     # --- record early ----------------------------------------------------------------------------------------------
 
-    def test_plain(self):
+    def test_a_pod_gets_its_slice(self):
         made = self.start(slot_pod(self.name()), {"main": [(0, 4, 30)]})
         self.wait_ready(made["metadata"]["name"])
         self.assert_right(made["metadata"]["name"])
@@ -35,7 +36,7 @@ class Slots(SlotTest):
         self.wait_ready(made["metadata"]["name"])
         self.assert_right(made["metadata"]["name"], ("one", "two"))
 
-    def test_init_sidecar_and_main(self):
+    def test_init_sidecar_and_main_containers_get_their_slices(self):
         look = ["sh", "-c", "ring-look"]
         whole = slot_pod(self.name(), [container("main")], init=[
             container("first", look), container("second", look), container("side", restartPolicy="Always")])
@@ -48,23 +49,23 @@ class Slots(SlotTest):
             seen = self.look(name, part)["cuda"]["cards"]
             self.assertEqual([(c["uuid"], c["memory"]) for c in seen], [(self.cards[card], size * GIB)], part)
 
-    def an_init_container_needs_no_room_beside_what_comes_after_it(self):
-        """More than half of the card each: of a card a pod holds the larger of its init containers and of all others."""
+    def an_init_container_needs_no_room_next_to_later_containers(self):
+        """More than half of the card each: a pod holds the larger of its init containers and of all others."""
         whole = slot_pod(self.name(), [container("main")], init=[container("first", ["sh", "-c", "ring-look"])])
         name = self.start(whole, {"first": [(7, 80, 60)], "main": [(7, 76, 70)]}, init=("first",))["metadata"]["name"]
         self.wait_ready(name)
         self.assert_right(name)
         card, = [one for one in self.carve.inspect()["cards"] if one["uuid"] == self.cards[7]]
         self.assertEqual(card["set_aside_bytes"], 80 * GIB)
-        beside = self.start(slot_pod(self.name()), {"main": [(7, 50, 30)]})["metadata"]["name"]
-        self.wait_ready(beside)
-        self.assert_right(beside)
+        neighbour = self.start(slot_pod(self.name()), {"main": [(7, 50, 30)]})["metadata"]["name"]
+        self.wait_ready(neighbour)
+        self.assert_right(neighbour)
         over = self.start(slot_pod(self.name()), {"main": [(7, 12, 0)]})
         wait_for("a warning that names the card", 60, lambda: [w for w in self.warnings(over) if self.cards[7] in w])
         self.assertEqual(self.phase(over["metadata"]["name"]), "Pending")
 
-    def test_what_a_dialect_promises_is_in_the_container(self):
-        """And nobody's own variables are in its way: the runtime sets the node's last."""
+    def test_a_dialects_variables_are_in_the_container(self):
+        """They override the pod's own variables: the runtime sets the node's last."""
         mine = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "ALIYUN_COM_GPU_MEM_DEV", "value": "1"}]
         made = self.create(slot_pod(self.name(), [container("main", env=mine), container("side")]))
         text = self.record(made, {"main": [(1, 3, 0)], "side": [(1, 2, 0)]})
@@ -76,7 +77,7 @@ class Slots(SlotTest):
             lines = self.ring.kubectl("exec", name, "-c", part, "--", "env").stdout.splitlines()
             seen = dict(line.split("=", 1) for line in lines if "=" in line)
             whole = self.carve.truth("cards")["cards"][1]["total_bytes"] // GIB
-            # What the driver reports as total is some hundred MiB less than what the card has.
+            # The driver reports some hundred MiB less than the card has.
             self.assertIn(seen.pop("ALIYUN_COM_GPU_MEM_DEV"), (str(whole), str(whole - 1)), part)
             self.assertEqual({key: value for key, value in seen.items()
                               if key.startswith("ALIYUN_COM") or key == "NVIDIA_VISIBLE_DEVICES"}, {
@@ -92,7 +93,7 @@ class Slots(SlotTest):
         self.assertEqual(json.loads(self.kube.logs(name, "main", previous=True))["cuda"]["cards"],
                          [{"uuid": self.cards[3], "memory": 4 * GIB}])
 
-    def test_same_name_again_gets_its_own(self):
+    def test_a_pod_of_the_same_name_gets_its_own_slice(self):
         name = self.name()
         self.start(slot_pod(name), {"main": [(0, 4, 30)]})
         self.wait_ready(name)
@@ -103,17 +104,17 @@ class Slots(SlotTest):
         self.wait_ready(name)
         self.assert_right(name)
 
-    def test_deleted_while_starting_frees_everything(self):
+    def test_a_pod_deleted_while_starting_frees_everything(self):
         for pause in (0.0, 0.2, 0.5, 1.0, 1.5):
             made = self.start(slot_pod(self.name()), {"main": [(0, 60, 50)]})
             time.sleep(pause)
             self.kube.delete("Pod", made["metadata"]["name"], grace=0)
-        wait_for("the agent holds nothing", 30, lambda: not self.carve.inspect()["slices"])
+        wait_for("the agent has no slices", 30, lambda: not self.carve.inspect()["slices"])
         self.assertEqual(self.carve.living(), [])
 
-    # --- record late, never, wrong -----------------------------------------------------------------------------------
+    # --- record late, missing, wrong ---------------------------------------------------------------------------------
 
-    def a_record_fifteen_seconds_late(self):
+    def a_record_may_be_fifteen_seconds_late(self):
         made = self.create(slot_pod(self.name()))
         binder.bind(self.kube, made, "n1", None)
         time.sleep(15)
@@ -121,7 +122,7 @@ class Slots(SlotTest):
         self.wait_ready(made["metadata"]["name"], 60)
         self.assert_right(made["metadata"]["name"])
 
-    def never_a_record_never_a_start(self):
+    def without_a_record_nothing_starts(self):
         made = self.create(slot_pod(self.name()))
         binder.bind(self.kube, made, "n1", None)
         wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(made) if "record" in w])
@@ -144,15 +145,15 @@ class Slots(SlotTest):
         self.kube.delete("Pod", first["metadata"]["name"], grace=0)
         self.wait_ready(second["metadata"]["name"], 90)
 
-    # --- pods that no scheduler sees ---------------------------------------------------------------------------------
+    # --- pods without a scheduler ------------------------------------------------------------------------------------
 
-    def test_pod_with_node_name_waits_for_its_record(self):
+    def test_a_pod_with_node_name_waits_for_its_record(self):
         made = self.create(slot_pod(self.name(), nodeName="n1"))
         binder.write_later(self.kube, made, self.record(made, {"main": [(0, 2, 10)]}))
         self.wait_ready(made["metadata"]["name"])
         self.assert_right(made["metadata"]["name"])
 
-    def test_static_pod_gets_its_record_through_the_mirror_pod(self):
+    def test_a_static_pod_gets_its_record_through_the_mirror_pod(self):
         node, name = self.ring.node(1), self.name("static")
         static = slot_pod(name)
         del static["spec"]["schedulerName"]
@@ -161,7 +162,7 @@ class Slots(SlotTest):
         self.addCleanup(lambda: wait_for("static pod gone", 60, lambda: self.kube.get("Pod", name + "-n1") is None))
         self.addCleanup(path.unlink)
         mirror = wait_for("the mirror pod", 60, lambda: self.kube.get("Pod", name + "-n1"))
-        # The record names the UID that the API server knows, which is the mirror's and not the kubelet's own.
+        # The record names the mirror pod's UID, which the API server knows, not the kubelet's own.
         binder.write_later(self.kube, mirror, self.record(mirror, {"main": [(1, 2, 10)]}))
         self.wait_ready(name + "-n1")
         self.assertEqual(self.look(name + "-n1")["cuda"]["cards"], [{"uuid": self.cards[1], "memory": 2 * GIB}])
@@ -169,7 +170,7 @@ class Slots(SlotTest):
     # --- many --------------------------------------------------------------------------------------------------------
 
     @in_soak
-    def test_forty_at_once_while_other_pods_start(self):
+    def test_forty_concurrent_pods_get_their_own_slices_while_other_pods_start(self):
         made = [self.create(slot_pod(self.name())) for _ in range(40)]
         threads = [threading.Thread(target=binder.bind, args=(self.ring.kube(), one, "n1", self.record(
             one, {"main": [(i % len(self.cards), 1 + i // 2 * 0.25, 2)]}))) for i, one in enumerate(made)]

@@ -1,6 +1,6 @@
 """A ring that was started and ended, in order or after its runner was killed, leaves this machine as it was.
 
-Works on a ring of its own, beside the one that other scenarios use.
+Uses a ring of its own, next to the one of the other scenarios.
 """
 import os
 import signal
@@ -18,13 +18,13 @@ from ring.process import until  # noqa: E402
 from ring.testing import main, pod, unittest, wait_for  # noqa: E402
 
 
-# A scenario in the middle of its work: Carve installed as users do it, a slice with a process on its card.
+# A scenario at work: Carve installed as users do it, a slice with a process on its card.
 SCENARIO = """
 import sys, time
 sys.path[:0] = sys.argv[1:]
 from upgrade import AsInstalled
 AsInstalled.setUpClass()
-scenario = AsInstalled("test_a_fraction_runs_with_the_two_daemonsets_and_nothing_else")
+scenario = AsInstalled("test_a_fraction_runs_with_only_the_two_daemonsets")
 scenario.setUp()
 scenario.wait_ready(scenario.fraction())
 print("runs", flush=True)
@@ -49,7 +49,7 @@ class StopLeavesNothing(unittest.TestCase):
         self.addCleanup(lambda: subprocess.run([HERE / "down"], check=False, capture_output=True))
 
     def assert_as_before(self):
-        """Other work on this machine may come and go: only what is there now and was not before counts."""
+        """Other processes on this machine may start and end: only what is new counts."""
         left = picture.take() - self.before
         self.assertEqual(sorted(left), [])
 
@@ -67,18 +67,18 @@ class StopLeavesNothing(unittest.TestCase):
         wait_for("pods run", 60, lambda: all(p["status"].get("phase") == "Running" for p in kube.list("Pod")))
 
     def test_the_picture_shows_a_running_ring(self):
-        """The comparison can fail: while a ring runs, it names its processes, cgroups and files."""
+        """Shows that the comparison works: it names the processes, cgroups and files of a running ring."""
         ring = self.up()
         self.with_pods(ring, 1)
         kinds = {item.split()[0] for item in picture.take() - self.before}
         self.assertLessEqual({"process", "cgroup", "file"}, kinds)
 
-    def test_after_down_with_pods_running(self):
+    def test_nothing_is_left_after_down_with_pods_running(self):
         self.with_pods(self.up())
         down()
         self.assert_as_before()
 
-    def test_after_the_runner_was_killed_at_any_point_of_the_start(self):
+    def test_nothing_is_left_after_the_runner_was_killed_at_any_point_of_the_start(self):
         for after in (0.3, 1.0, 2.0, 3.5, 6.0):
             with self.subTest(seconds=after):
                 process = start()
@@ -88,7 +88,7 @@ class StopLeavesNothing(unittest.TestCase):
                 down()
                 self.assert_as_before()
 
-    def test_the_next_up_clears_what_a_killed_one_left(self):
+    def test_the_next_up_removes_what_a_killed_one_left(self):
         process = start()
         until("etcd was started", 60, lambda: (found := state.State.load()) and found.pid("etcd"))
         process.send_signal(signal.SIGKILL)
@@ -98,7 +98,7 @@ class StopLeavesNothing(unittest.TestCase):
         down()
         self.assert_as_before()
 
-    def test_down_when_the_rings_own_processes_were_killed(self):
+    def test_nothing_is_left_when_the_rings_own_processes_were_killed(self):
         ring = self.up()
         self.with_pods(ring)
         for process in ring.state.content["processes"]:
@@ -107,7 +107,7 @@ class StopLeavesNothing(unittest.TestCase):
         down()
         self.assert_as_before()
 
-    def test_with_carve_and_a_slice_when_the_scenario_was_killed(self):
+    def test_nothing_is_left_when_a_scenario_with_carve_and_a_slice_was_killed(self):
         build = os.environ.get("CARVE_BUILD") or self.skipTest("CARVE_BUILD names no build folder")
         ring = self.up("--simulate", "h200x2", "--build", build)
         scenario = subprocess.Popen([sys.executable, "-c", SCENARIO, HERE / "scenario", HERE], stdout=subprocess.PIPE,
@@ -124,7 +124,7 @@ class StopLeavesNothing(unittest.TestCase):
         down()
         self.assert_as_before()
 
-    def test_a_pid_that_belongs_to_somebody_else_now_is_not_touched(self):
+    def test_a_pid_that_was_reused_by_another_process_is_not_touched(self):
         bystander = subprocess.Popen(["sleep", "600"])
         self.addCleanup(bystander.kill)
         made = state.State.create()

@@ -1,4 +1,5 @@
-"""Control and the stock scheduler give out the same cards, each by its own sum: neither promises what the other gave."""
+"""Control and the stock scheduler allocate the same cards, each from its own sums: neither gives what the other
+gave."""
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def setUpModule():
 
 class TwoAllocators(ControlTest):
     def claim_pod(self, cores, card=None):
-        """A pod of n1 with a claim on this card, or on any."""
+        """Creates a pod for n1 with a claim on this card, or on any. Returns its name."""
         exactly = {"deviceClassName": "gpu.elasticgpu.io", "capacity": {"requests": {"memory": "4Gi", "cores": str(cores)}}}
         if card is not None:
             uuid = f'device.attributes["gpu.elasticgpu.io"].uuid == "{card}"'
@@ -32,7 +33,7 @@ class TwoAllocators(ControlTest):
                                node="n1"))["metadata"]["name"]
 
     def native(self, cores):
-        """A pod of n1 that control places."""
+        """Creates a pod for n1 that control places. Returns its name."""
         made = asking(self.name(), {"elasticgpu.io/gpu-memory": 4096, "elasticgpu.io/gpu-core": cores},
                       nodeSelector={"kubernetes.io/hostname": "n1"})
         return self.create(made)["metadata"]["name"]
@@ -51,17 +52,17 @@ class TwoAllocators(ControlTest):
         return next(one["attributes"]["uuid"]["string"] for one in self.devices() if one["name"] == device)
 
     def named_claims(self):
-        """Cards of n1 whose GPU object names a claim."""
+        """Cards of n1 whose GPU object has a claim as holder."""
         return {gpu["spec"]["uuid"] for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == "n1"
                 and [one for one in gpu.get("status", {}).get("holders", []) if one.get("owner", {}).get("kind") == "claim"]}
 
-    def wait_turned_away(self, name):
+    def wait_unschedulable(self, name):
         made = self.kube.get("Pod", name)
-        wait_for("a scheduler says so", 30, lambda: [
+        wait_for("FailedScheduling", 30, lambda: [
             message for _, reason, message in self.kube.events_of(made) if reason == "FailedScheduling"])
         self.assertIsNone(self.kube.get("Pod", name)["spec"].get("nodeName"))
 
-    def test_neither_gives_what_the_other_gave(self):
+    def test_neither_scheduler_gives_what_the_other_gave(self):
         cards = [card["uuid"] for card in self.cards_on("n1")]
         held = {card: self.claim_pod(60, card) for card in cards}
         for name in held.values():
@@ -69,18 +70,18 @@ class TwoAllocators(ControlTest):
         wait_for("the GPU objects name the claims", 10, lambda: self.named_claims() == set(cards))
         large, small = self.native(50), self.native(40)
         self.wait_ready(small)
-        self.wait_turned_away(large)
+        self.wait_unschedulable(large)
         (((card, _, _),),) = self.cards_of(small).values()
-        wait_for("that card alone is kept from new claims", 10, lambda: self.tainted() == {card})
+        wait_for("only that card is tainted", 10, lambda: self.tainted() == {card})
         here, anywhere = self.claim_pod(30, card), self.claim_pod(30)
         self.wait_ready(anywhere)
         self.assertNotEqual(self.card_of(anywhere), card)
-        self.wait_turned_away(here)     # by the scheduler's own sum there were 40 left
+        self.wait_unschedulable(here)     # by the scheduler's own sum 40 are left
         other = next(one for one in cards if one not in (card, self.card_of(anywhere)))
         self.kube.delete("Pod", held[other], grace=0)
         self.wait_ready(large, 90)
         self.assertEqual([one for ((one, _, _),) in self.cards_of(large).values()], [other])
-        wait_for("both cards of control are kept", 10, lambda: self.tainted() == {card, other})
+        wait_for("both cards of control are tainted", 10, lambda: self.tainted() == {card, other})
         self.kube.delete("Pod", small, grace=0)
         self.wait_ready(here, 90)
 

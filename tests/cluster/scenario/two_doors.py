@@ -1,7 +1,7 @@
-"""One card behind both doors: what slots use is offered to no new claim, or is shared where somebody says so.
+"""One card used by DRA and slots: a card with slices by slots is offered to no new claim, unless sharing is configured.
 
-The scheduler is the stock one; records are written by the test (ring/binder.py). Which card a claim was given is read from
-its allocation, what a node offers from its ResourceSlices.
+The scheduler is the stock one; the test writes the records (ring/binder.py). A claim's card is read from its
+allocation, a node's offer from its ResourceSlices.
 """
 import sys
 import threading
@@ -16,22 +16,22 @@ from ring.testing import main, pod, wait_for  # noqa: E402
 TAINT = "gpu.elasticgpu.io/used-by-slots"
 TOLERATION = [{"key": TAINT, "operator": "Exists"}]
 HOLD = ["ring-look", "hold", "3600"]
-SECONDS = 10    # within which a taint has come or gone: it stays for five after the last slice
+SECONDS = 10    # within which a taint is added or removed: it stays for five after the last slice
 
 
 class TwoDoors(SlotTest):
     def setUp(self):
-        self.addCleanup(self.untainted, 30)     # the last one: when the pods are gone
+        self.addCleanup(self.untainted, 30)     # runs last, after the pods are gone
         super().setUp()
 
-    # --- words -------------------------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------------
 
     def devices(self):
         """The node's devices as published."""
         return [device for item in self.carve.published() for device in item["spec"]["devices"]]
 
     def tainted(self):
-        """The indices of the cards that are kept from new claims."""
+        """The indexes of the cards that are kept from new claims."""
         return {self.cards.index(device["attributes"]["uuid"]["string"]) for device in self.devices()
                 if [taint for taint in device.get("taints", []) if taint["key"] == TAINT]}
 
@@ -45,11 +45,11 @@ class TwoDoors(SlotTest):
         self.wait_tainted(seconds=seconds)
 
     def pools(self):
-        """The generation of the pool: it is the same one as long as nothing but taints changes."""
+        """The generation of each pool: it changes only when something other than taints changes."""
         return {item["metadata"]["name"]: item["spec"]["pool"]["generation"] for item in self.carve.published()}
 
     def writes(self):
-        """How often the node's slices have been changed, since the server counts it."""
+        """The number of changes of the node's ResourceSlices, from the server's generation counters."""
         return sum(item["metadata"]["generation"] for item in self.carve.published())
 
     def request(self, card=None, tolerates=False, memory="4Gi"):
@@ -62,7 +62,7 @@ class TwoDoors(SlotTest):
         return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
     def claim_pod(self, *wanted, **more):
-        """A pod with a claim of its own; its name."""
+        """Creates a pod with a claim of its own. Returns its name."""
         template = self.name("template")
         self.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
                      "metadata": {"name": template, "namespace": "default"},
@@ -71,7 +71,7 @@ class TwoDoors(SlotTest):
                                node="n1"))["metadata"]["name"]
 
     def sharing_pod(self, claim):
-        """A pod that uses a claim that is there; its name."""
+        """Creates a pod that uses an existing claim. Returns its name."""
         made = pod(self.name(), image=images.PROGRAMS, command=HOLD, node="n1", claims={"gpu": "none"})
         made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
         return self.create(made)["metadata"]["name"]
@@ -86,10 +86,10 @@ class TwoDoors(SlotTest):
         return next(self.cards.index(one["attributes"]["uuid"]["string"]) for one in self.devices()
                     if one["name"] == device)
 
-    def wait_turned_away(self, name):
-        """The scheduler has looked, and found no card for it."""
+    def wait_unschedulable(self, name):
+        """Waits until the scheduler has tried the pod and found no card."""
         made = self.kube.get("Pod", name)
-        wait_for("the scheduler says so", 30, lambda: [
+        wait_for("FailedScheduling", 30, lambda: [
             message for _, reason, message in self.kube.events_of(made) if reason == "FailedScheduling"])
         self.assertIsNone(self.kube.get("Pod", name)["spec"].get("nodeName"))
 
@@ -111,7 +111,7 @@ class Apart(TwoDoors):
                              "metadata": {"name": self.name("claim"), "namespace": "default"}})["metadata"]["name"]
         there = self.sharing_pod(claim)
         self.wait_ready(there)
-        self.assertEqual(self.tainted(), set(), "a claim keeps no other claim out")
+        self.assertEqual(self.tainted(), set(), "a claim must not exclude other claims")
         before = self.container(there)
         slots = self.by_slot(0)
         self.wait_ready(slots)
@@ -122,15 +122,15 @@ class Apart(TwoDoors):
             self.wait_ready(name)
         self.assertNotEqual(self.card_of(elsewhere), 0)
         self.assertEqual(self.card_of(tolerant), 0)
-        self.wait_turned_away(waiting)
-        self.assertEqual(self.container(there), before, "who has the card keeps it")
+        self.wait_unschedulable(waiting)
+        self.assertEqual(self.container(there), before, "an earlier claim must keep the card")
         self.gone(slots)
         self.untainted()
         self.wait_ready(waiting)
         self.assertEqual(self.container(there), before)
         self.assertEqual(self.pools(), pools)
 
-    def test_what_a_toleration_was_promised_waits_for_its_room(self):
+    def test_a_claim_with_a_toleration_waits_for_room_on_the_card(self):
         slots = self.by_slot(0, 100)
         self.wait_ready(slots)
         self.wait_tainted(0)
@@ -144,21 +144,21 @@ class Apart(TwoDoors):
         self.wait_ready(second, 120)
         self.assertEqual(self.tainted(), set())
 
-    def test_pods_that_follow_each_other_cost_two_writes(self):
+    def test_consecutive_pods_cost_two_writes(self):
         self.untainted()
         pools, before = self.pools(), self.writes()
         for _ in range(8):
             name = self.by_slot(1, 1)
-            wait_for("it runs", 60, lambda n=name: self.phase(n) == "Running", 0.05)
+            wait_for("the pod runs", 60, lambda n=name: self.phase(n) == "Running", 0.05)
             self.wait_tainted(1, seconds=1)
             self.gone(name)
         self.untainted(20)
         self.assertEqual((self.pools(), self.writes() - before), (pools, 2))
 
-    def test_a_taint_outlives_its_agent(self):
-        """Also that of a record that holds nothing yet, of which an agent that begins has not heard."""
+    def test_taints_outlive_their_agent(self):
+        """Also the taint for a record without a slice yet, which the next agent does not know at its start."""
         self.wait_ready(self.by_slot(0))
-        self.by_slot(1, 500)    # more than the card has: refused again and again
+        self.by_slot(1, 500)    # more than the card has: refused at each retry
         self.wait_tainted(0, 1)
         time.sleep(1)
         before, seen, end = self.writes(), set(), threading.Event()
@@ -172,7 +172,7 @@ class Apart(TwoDoors):
         try:
             self.carve.kill_agent()
             self.carve.start_agent()
-            time.sleep(8)   # longer than a taint stays that nobody needs
+            time.sleep(8)   # longer than an unneeded taint stays
         finally:
             end.set()
             thread.join()
@@ -187,8 +187,8 @@ class Shared(TwoDoors):
         self.carve.doors = doors
         self.carve.start_agent()
 
-    def test_cards_are_shared_where_somebody_says_so_and_kept_apart_by_the_next_agent(self):
-        """Both ways: the slices of the one are those of the other but for the taint."""
+    def test_cards_are_shared_when_configured_and_kept_apart_by_the_next_agent(self):
+        """In both directions: the ResourceSlices differ only in the taint."""
         slots = self.by_slot(0)
         self.wait_ready(slots)
         claimed = self.claim_pod(0)
@@ -198,14 +198,14 @@ class Shared(TwoDoors):
         self.addCleanup(self.serve, self.doors)
         self.serve("dra,slots")
         self.wait_tainted(0)
-        self.wait_turned_away(self.claim_pod(0))
+        self.wait_unschedulable(self.claim_pod(0))
         self.serve("dra,slots,shared")
         self.wait_tainted()
         self.assertEqual((self.pools(), [self.container(name) for name in (slots, claimed)]), (pools, before))
 
 
 class ServerWithoutTaints(TwoDoors):
-    """Of the API server the feature is off, as in an old cluster: it drops the field and says nothing."""
+    """The API server's feature is off, as in an old cluster: it drops the field silently."""
     doors = "dra,slots"
 
     def serve(self, *flags):
@@ -214,11 +214,11 @@ class ServerWithoutTaints(TwoDoors):
         self.ring.wait_api_server()
 
     def slice_writes(self):
-        """Requests that would have changed ResourceSlices, by the server's own log."""
+        """Write requests for ResourceSlices in the server's audit log."""
         log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         return sum('"resource":"resourceslices"' in line for line in log.read_text(errors="replace").splitlines())
 
-    def test_it_is_asked_once_and_cards_are_shared(self):
+    def test_without_device_taints_one_write_is_tried_and_cards_are_shared(self):
         self.addCleanup(self.serve)
         self.serve("--feature-gates=DRADeviceTaints=false")
         before = self.slice_writes()

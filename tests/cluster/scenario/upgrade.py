@@ -1,4 +1,4 @@
-"""Carve installed by its plain manifests, as a user would, and upgraded under running pods."""
+"""Carve installed from its plain manifests, as a user does, and upgraded under running pods."""
 import datetime
 import json
 import os
@@ -18,12 +18,12 @@ from ring import binder, carve, cgroups, images, installed, stolen  # noqa: E402
 from ring.testing import OUT_OF_MEMORY, CarveTest, RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
-POINTS = 5                  # of a second's share, as tests/isolation allows beside another on two processors
+POINTS = 5                  # of a second's share, as tests/isolation allows for two programs on two processors
 HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 
 
 class InstalledTest(RingTest):
-    """The image imported and deploy/ applied before the first test; taken away after the last."""
+    """The image is imported and deploy/ applied before the first test; removed after the last."""
     template, look = CarveTest.template, CarveTest.look
     doors = "dra"
 
@@ -41,7 +41,7 @@ class InstalledTest(RingTest):
         return cls.ring.build
 
     def judge(self, names):
-        """What the independent checker says about running pods: seen from inside against the API."""
+        """What the independent checker finds wrong with running pods: seen from inside, against the API."""
         pods = [one for one in self.kube.list("Pod") if one["metadata"]["name"] in names]
         seen = {("default", name, "main"): self.look(name) for name in names}
         physical = {card["uuid"]: card["total_bytes"] for card in self.carve.truth("cards")["cards"]}
@@ -56,13 +56,13 @@ class InstalledTest(RingTest):
 
 
 class AsInstalled(InstalledTest):
-    def test_a_fraction_runs_with_the_two_daemonsets_and_nothing_else(self):
+    def test_a_fraction_runs_with_only_the_two_daemonsets(self):
         name = self.fraction()
         self.wait_ready(name)
         self.assertEqual(self.look(name)["allocated"], OUT_OF_MEMORY)
-        self.acquit(self.judge([name]))
+        self.assert_no_findings(self.judge([name]))
 
-    def test_the_example_of_docs_kubernetes_runs_as_it_is_written(self):
+    def test_the_example_of_docs_kubernetes_runs_as_written(self):
         text = (installed.DEPLOY / "examples/fraction.yaml").read_text().replace("image: IMAGE", f"image: {images.PROGRAMS}")
         self.ring.kubectl("apply", "-f", "-", input=text)
         self.addCleanup(self.ring.kubectl, "delete", "--wait", "--grace-period=0", "--force", "-f", "-", input=text)
@@ -71,8 +71,8 @@ class AsInstalled(InstalledTest):
         seen = json.loads(done.stdout)
         self.assertEqual((seen["bytes"], seen["out_of_memory"], seen["total"]), (3 * GIB, True, 4 * GIB))
 
-    def test_the_image_is_the_program_with_its_libraries_and_nothing_else(self):
-        """No shell, no package manager; small enough to be everywhere at once."""
+    def test_the_image_contains_only_the_program_and_its_libraries(self):
+        """No shell, no package manager; small enough to be pulled everywhere quickly."""
         with tarfile.open(self.archive) as archive:
             def blob(digest):
                 return archive.extractfile("blobs/" + digest.replace(":", "/"))
@@ -87,19 +87,19 @@ class AsInstalled(InstalledTest):
                          {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libssl", "libcrypto",
                           "libdl", "libpthread", "librt", "libcarve-cuda", "libcarve-nvml"})
 
-    def test_the_arbiter_has_three_capabilities_and_no_more(self):
+    def test_the_arbiter_has_exactly_three_capabilities(self):
         status = self.carve.ready("carve-arbiter")["status"]["containerStatuses"][0]
         container = status["containerID"].partition("://")[2]
         commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.pids_of(container)}
         seen = [Path(f"/proc/{pid}/status") for pid, command in commands.items() if b"\0probe\0" not in command]
-        self.assertEqual(len(seen), 1, commands)    # the kubelet's probe comes and goes beside it
+        self.assertEqual(len(seen), 1, commands)    # except the kubelet's probe, which runs for moments
         fields = dict(line.split(":\t", 1) for line in seen[0].read_text().splitlines() if ":\t" in line)
         allowed = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 23: "SYS_NICE"}
         self.assertEqual({bit for bit in range(64) if int(fields["CapEff"], 16) >> bit & 1}, set(allowed))
         self.assertEqual((fields["NoNewPrivs"].strip(), fields["Seccomp"].strip()), ("1", "2"))     # 2: a filter
 
     def probe(self, what):
-        """Exit code of the probe that stands in the manifest, in the pod as the kubelet runs it, and its seconds."""
+        """(exit code, seconds) of the manifest's probe, run in the pod as the kubelet runs it."""
         name = self.carve.ready(f"carve-{what}")["metadata"]["name"]
         begun = time.monotonic()
         done = self.ring.kubectl("-n", carve.NAMESPACE, "exec", name, "--", "/usr/bin/carve", "probe", what, check=False)
@@ -114,32 +114,32 @@ class AsInstalled(InstalledTest):
         before = self.containers_of_carve()
         self.carve.node.run([simctl, "hang", "on"])
         try:
-            wait_for("the agent has seen it", 30, lambda: all(self.troubles()))
+            wait_for("the agent reports all cards", 30, lambda: all(self.troubles()))
             for _ in range(10):
                 code, seconds = self.probe("agent")
                 self.assertEqual(code, 0)
                 self.assertLess(seconds, 5)
                 time.sleep(0.5)
             self.assertEqual(self.containers_of_carve(), before)
-            # And one that is started now comes up.
+            # An agent that is started now becomes ready, too.
             old = self.carve.ready("carve-agent")["metadata"]["name"]
             self.kube.delete("Pod", old, carve.NAMESPACE)
             wait_for("another agent is ready", 60, lambda: (self.carve.ready("carve-agent") or {"metadata": {"name": old}})
                      ["metadata"]["name"] != old)
         finally:
             self.carve.node.run([simctl, "hang", "off"])
-        wait_for("the cards are well", 60, lambda: not any(self.troubles()))
+        wait_for("the cards are healthy", 60, lambda: not any(self.troubles()))
 
     def troubles(self):
-        """What the agent says is wrong with its cards; while one agent follows another there is a moment of no answer."""
+        """The health reasons of the cards, from the agent; between two agents there is a moment without an answer."""
         try:
             return [card["health_reason"] for card in self.carve.inspect()["cards"]] or ["no card"]
         except RuntimeError as error:
             return [str(error)]
 
-    def test_who_hangs_is_found_and_started_again(self):
-        """Stopped by a signal, as one that waits for ever: the probes fail. Those of the agent need two minutes before
-        the kubelet acts (in soak), those of the arbiter half of one."""
+    def test_a_hanging_agent_or_arbiter_is_restarted(self):
+        """Stopped by a signal, like a process that hangs: the probes fail. The agent's probes need two minutes before
+        the kubelet acts (in soak), the arbiter's half a minute."""
         patient = ["agent"] if os.environ.get("CARVE_SOAK") else []
         for what in ["arbiter", *patient]:
             with self.subTest(what):
@@ -148,14 +148,14 @@ class AsInstalled(InstalledTest):
                 (pid,) = [pid for pid in self.pids_of(container)
                           if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1] == what.encode()]
                 os.kill(pid, signal.SIGSTOP)
-                wait_for("the kubelet has started it again", 200, lambda: self.restarts(found) == 1, every=1)
-                wait_for("it is ready", 60, lambda: self.carve.ready(f"carve-{what}"))
+                wait_for("the kubelet has restarted it", 200, lambda: self.restarts(found) == 1, every=1)
+                wait_for("the pod is ready", 60, lambda: self.carve.ready(f"carve-{what}"))
 
     def restarts(self, found):
         return self.kube.get("Pod", found["metadata"]["name"], carve.NAMESPACE)["status"]["containerStatuses"][0][
             "restartCount"]
 
-    def test_what_runtimes_read_names_the_hosts_paths(self):
+    def test_cdi_files_name_the_hosts_paths(self):
         name = self.fraction()
         self.wait_ready(name)
         specs = [json.loads(path.read_text()) for path in self.carve.node.outside("/run/cdi").glob("*.json")]
@@ -167,7 +167,7 @@ class AsInstalled(InstalledTest):
 
 
 class Upgrade(InstalledTest):
-    """Both doors, a loaded card, and the next release of everything: its page ABI is one higher (tests/next)."""
+    """DRA and slots, a loaded card, and the next release of everything: its page ABI is one higher (tests/next)."""
     doors = "dra,slots"
 
     @classmethod
@@ -182,10 +182,10 @@ class Upgrade(InstalledTest):
         wait_for("slots on the node", 60, lambda: int(
             cls.kube.get("Node", "n1")["status"]["allocatable"].get(binder.SLOT, 0)) > 0)
 
-    # --- pods through both doors ------------------------------------------------------------------------------------
+    # --- pods by DRA and by slots -------------------------------------------------------------------------------------
 
     def by_record(self, card, size, cores, command):
-        """A pod whose record names its card; its name."""
+        """Creates a pod whose record names its card. Returns its name."""
         made = pod(self.name(), schedulerName=binder.SCHEDULER)
         made["spec"]["containers"] = [binder.with_slots(
             {"name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": command})]
@@ -202,20 +202,20 @@ class Upgrade(InstalledTest):
                     for d in item["spec"]["devices"] if d["name"] == device)
 
     def containers(self, names):
-        """What must not change under an upgrade: which containers run, and how often they were started."""
+        """The pods' containers and the number of their restarts, which an upgrade must not change."""
         return {name: [(s["containerID"], s["restartCount"]) for s in
                        self.kube.get("Pod", name)["status"]["containerStatuses"]] for name in names}
 
     def shares_during(self, what):
-        """Card time of each process while `what` runs: per cent, the mean of all whole seconds of that time by the
-        simulated driver's own windows. What takes less than two seconds is waited out."""
+        """Card time of each process while `what` runs: per cent, the mean of all whole seconds of that time, from the
+        simulated driver's own windows. Waits until at least two seconds have passed."""
         begun = time.monotonic_ns()
         what()
         time.sleep(max(0.0, 2.1 - (time.monotonic_ns() - begun) / 1e9))
         end = time.monotonic_ns()
         rows = [row for row in self.carve.truth("windows", "--ms", "1000", "--since", str(begun))["windows"]
                 if begun <= row["start_ns"] <= end - 10 ** 9]
-        starts = [row["start_ns"] for row in rows]      # a second in which a process got nothing has no row of it
+        starts = [row["start_ns"] for row in rows]      # a process without card time in a second has no row for it
         seconds = (max(starts) - min(starts)) / 1e9 + 1
         return {pid: sum(row["gpu_ns"] for row in rows if row["pid"] == pid) / seconds / 1e7
                 for pid in {row["pid"] for row in rows}}
@@ -226,7 +226,7 @@ class Upgrade(InstalledTest):
                 for path in self.carve.node.outside("/run/carve/arbiter/pages").iterdir()}
 
     def libraries(self):
-        """The folders of libcarve that living processes on a card have mounted, as the kernel says."""
+        """The folders of libcarve that living processes on a card have mounted, from /proc."""
         found = set()
         for process in self.carve.living():
             lines = Path(f"/proc/{process['pid']}/mountinfo").read_text().splitlines()
@@ -239,7 +239,7 @@ class Upgrade(InstalledTest):
         old = self.carve.ready("carve-arbiter")["metadata"]["name"]
         self.ring.kubectl("-n", "carve-system", "set", "image", "daemonset/carve-arbiter",
                           f"arbiter={self.next_arbiter}")
-        time.sleep(2)       # nothing happens by itself: that is what is looked at
+        time.sleep(2)       # the old arbiter must stay (OnDelete)
         self.assertEqual(self.carve.ready("carve-arbiter")["metadata"]["name"], old)
         self.kube.delete("Pod", old, "carve-system")
         wait_for("the next arbiter", 60, lambda: (self.carve.ready("carve-arbiter") or {"metadata": {"name": old}})
@@ -252,7 +252,7 @@ class Upgrade(InstalledTest):
         wait_for("the next agent alone", 60, lambda: (self.carve.ready("carve-agent") or {"metadata": {"name": old}})
                  ["metadata"]["name"] != old)
 
-    def test_arbiter_then_agent_under_running_pods(self):
+    def test_pods_keep_running_when_arbiter_and_agent_are_upgraded(self):
         spin = ["carve-sample-spin", "--seconds", "3600", "--memory", "1Gi"]
         fixed = {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed"}
         claimed = self.name()
@@ -260,7 +260,7 @@ class Upgrade(InstalledTest):
                         claims={"gpu": self.template(memory="4Gi", cores="30", config=fixed)}))
         self.wait_ready(claimed)
         card = self.card_of(claimed)
-        recorded = self.by_record(card, 4, 40, spin)    # the scheduler knows nothing of it: claims stay below 60
+        recorded = self.by_record(card, 4, 40, spin)    # unknown to the scheduler: claims stay below 60
         holding = self.fraction(cores="5")
         names = [claimed, recorded, holding]
         for name in names:
@@ -273,9 +273,9 @@ class Upgrade(InstalledTest):
         self.assertEqual(self.containers(names), before)
         for name in names:
             self.assert_limited(name)
-        between = self.fraction(cores="5")      # library N-1 with pages N
+        between = self.fraction(cores="5")      # library of release N-1 with pages of release N
         self.wait_ready(between)
-        self.acquit(self.judge([between, holding]))
+        self.assert_no_findings(self.judge([between, holding]))
         self.assertEqual({abi for slice_, abi in self.page_abis().items() if slice_ not in pages}, {2})
         self.assertEqual(self.libraries(), first_library)
 
@@ -287,15 +287,16 @@ class Upgrade(InstalledTest):
             self.assert_limited(name)
         last = self.fraction(cores="1", memory="1Gi")
         self.wait_ready(last)
-        self.acquit(self.judge([*started, last, between, holding]))
-        self.assertEqual(len(self.libraries()), 2, "the next library beside the one in use")
+        self.assert_no_findings(self.judge([*started, last, between, holding]))
+        self.assertEqual(len(self.libraries()), 2, "the next library next to the one in use")
         self.assert_old_library_goes([*names, *started], last)
 
-    def assert_old_library_goes(self, of_before, last):
-        """With the last container that has it mounted, at the agent's next start; what is published stays untouched."""
+    def assert_old_library_goes(self, earlier, last):
+        """The old library is deleted at the agent's next start after the last container that has it mounted; the CDI
+        files stay unchanged."""
         stored = self.carve.node.outside("/var/lib/carve/lib")
         self.assertEqual(len(list(stored.iterdir())), 2)
-        for name in of_before:
+        for name in earlier:
             self.kube.delete("Pod", name, grace=0)
         wait_for("their slices have ended", 60, lambda: len(self.carve.inspect()["slices"]) == 1)
         (spec,) = self.carve.node.outside("/run/cdi").glob("carve-slice-*.json")
@@ -310,15 +311,15 @@ class Upgrade(InstalledTest):
         self.assert_limited(last)
 
     def assert_shares(self, what, upgrade, busy=False):
-        """30 by a claim (fixed), 40 by a record (burst: it has all that is left), of one card: while it is upgraded as
-        in the seconds before. busy: pods start meanwhile, before it too."""
+        """30 by a claim (fixed) and 40 by a record (burst: it gets all that is left) of one card: during the upgrade as
+        in the seconds before. busy: pods start during the upgrade."""
         host, quiet_shares = stolen.Stolen(), self.shares_during(lambda: time.sleep(5))
-        before = {pid: share for pid, share in quiet_shares.items() if share >= 1}      # who computes
+        before = {pid: share for pid, share in quiet_shares.items() if share >= 1}      # the processes that compute
         taken_before, host = host.percent(), stolen.Stolen()
-        meanwhile = self.shares_during(upgrade)
+        during = self.shares_during(upgrade)
         taken, quiet = host.percent(), sorted(before.values())
-        shares = sorted(meanwhile.get(pid, 0.0) for pid in before)
-        print(f"\n{what} upgraded: shares meanwhile {', '.join(f'{share:.1f}' for share in shares)}, "
+        shares = sorted(during.get(pid, 0.0) for pid in before)
+        print(f"\n{what} upgraded: shares during it {', '.join(f'{share:.1f}' for share in shares)}, "
               f"before {', '.join(f'{share:.1f}' for share in quiet)}; the host took {taken:.1f} % of the processors", flush=True)
         self.assertEqual(len(before), 2)
         if busy:
@@ -328,19 +329,20 @@ class Upgrade(InstalledTest):
             self.assert_kept(shares, taken)
 
     def assert_kept(self, shares, taken):
-        """As everywhere, also where no arbiter answers for a while (tests/isolation): 5 points, and what the host took.
-        The record's 40 are what it is promised; how much of the rest it gets is the processors' affair too."""
+        """The bounds of tests/isolation, also while no arbiter answers: 5 points, and what the host took. The record's
+        40 are guaranteed; how much of the rest it gets also depends on the processors."""
         self.assertLessEqual(abs(shares[0] - 30), POINTS + taken, shares)
         self.assertTrue(40 - POINTS - taken <= shares[1] <= 70 + POINTS + taken, shares)
 
     def assert_proportion(self, shares, taken):
-        """Where all processors are busy (fifteen pods start on two of them) both programs launch less: the cap, half of
-        what is promised, and the proportion. A share that is not kept is 50 to 50, nothing, or above the cap."""
+        """When all processors are busy (fifteen pods start on two of them), both programs launch less. Asserted are the
+        cap, half of the guarantee, and the proportion. Without enforcement the shares would be 50 to 50, zero, or above
+        the cap."""
         self.assertTrue(15 - taken <= shares[0] <= 30 + POINTS + taken, shares)
         self.assertTrue(1.4 <= shares[1] / shares[0] <= 3.2, shares)
 
     def while_pods_start(self, upgrade):
-        """Runs it while fractions are created without pause; their names. Each is Ready in the end."""
+        """Runs it while fractions are created without pause; each must become Ready. Returns their names."""
         names, end = [], threading.Event()
 
         def create():
@@ -357,10 +359,10 @@ class Upgrade(InstalledTest):
         for name in names:
             self.wait_ready(name, 120)
         slowest = max((self.seconds_to_start(name), name) for name in names)
-        print(f"{len(names)} pods started meanwhile, the slowest took {slowest[0]:.0f} s", flush=True)
+        print(f"{len(names)} pods started during that time, the slowest took {slowest[0]:.0f} s", flush=True)
         refused = [message for name in names for kind, reason, message in
                    self.kube.events_of(self.kube.get("Pod", name)) if reason == "FailedPrepareDynamicResources"]
-        self.assertEqual(refused, [], "a kubelet that found no driver tries again after ten seconds")
+        self.assertEqual(refused, [], "a kubelet that finds no driver retries after ten seconds")
         return names
 
     def seconds_to_start(self, name):
@@ -373,28 +375,29 @@ class Upgrade(InstalledTest):
 
 
 class Uninstalled(InstalledTest):
-    """What is left on a node after the fractions have ended and `kubectl delete -f deploy/`."""
+    """What is left on a node after the fractions have ended and after `kubectl delete -f deploy/`."""
 
-    def test_nothing_but_the_journal_the_cards_and_the_libraries_stay(self):
-        others = self.cgroup()      # of a `carve up` on this machine, which is none of this test's
+    def test_only_the_journal_the_cards_and_the_libraries_stay(self):
+        others = self.cgroup()      # of another `carve up` on this machine
         before = self.things()
         name = self.fraction(command=["ring-look", "hold", "3600"])
         self.wait_ready(name)
-        self.assertTrue(self.things() - before, "a slice leaves traces while it lives, or this test sees nothing")
+        self.assertTrue(self.things() - before, "a living slice must be visible, or this test proves nothing")
         self.kube.delete("Pod", name, grace=0)
-        # Its device goes first, its pages with its last process: an agent that is gone by then cannot give them back.
+        # Its device is removed first, its pages with its last process: an agent that is gone by then cannot remove
+        # them.
         wait_for("the slice ended", 30, lambda: not self.things() - before)
         installed.uninstall(self.ring)
         try:
             wait_for("sockets, devices and pages gone", 20, lambda: not self.things() - others)
         except AssertionError as error:
             raise AssertionError(f"{error}: {sorted(self.things())}") from None
-        wait_for("the kubelet takes the ResourceSlices away", 60, lambda: not self.carve.published(), every=1)
+        wait_for("the kubelet has deleted the ResourceSlices", 60, lambda: not self.carve.published(), every=1)
         state = {path.name for path in self.carve.node.outside("/var/lib/carve").iterdir()}
         self.assertEqual(state, {"cards.json", "journal.d", "lib"})
 
     def things(self):
-        """Sockets, container devices, slices, pages and cgroups of Carve on the node, and whoever runs it."""
+        """Sockets, CDI files, slices, pages and cgroups of Carve on the node, from any Carve."""
         node, found = self.carve.node, set()
         for pattern in ("run/cdi/*", "run/carve/slices/*", "run/carve/arbiter/pages/*", "run/carve/*.sock",
                         "var/lib/kubelet/plugins/gpu.elasticgpu.io/*", "var/lib/kubelet/plugins_registry/gpu*"):

@@ -17,11 +17,11 @@
 
 #include "tests/integration/arbiter/fixture.h"
 
-// The real arbiter process, the real client of the agent, and tenants that speak the ABI by hand.
+// The real arbiter process, the real client of the agent, and tenants that speak the ABI directly.
 namespace carve::arbiter_test {
 namespace {
 
-TEST_F(ArbiterTest, AHelloIsAnsweredWithPagesThatSayTheOrder) {
+TEST_F(ArbiterTest, AHelloIsAnsweredWithPagesThatContainTheLimits) {
   put(order("one", 30, ShareClass::kBurst, 2));
   RawClient client = connect("one");
   ASSERT_EQ(client.welcome.status, abi::WelcomeStatus::kOk);
@@ -61,19 +61,19 @@ TEST_F(ArbiterTest, ATenantCannotWriteTheGrantNorResizeTheAccount) {
   EXPECT_EQ(fcntl(account, F_ADD_SEALS, F_SEAL_WRITE), -1);
 }
 
-TEST_F(ArbiterTest, NvmlReadsOnlyAndTakesNoSlot) {
+TEST_F(ArbiterTest, NvmlOnlyReadsAndTakesNoAccountEntry) {
   put(order("nvml"));
   RawClient reader = connect("nvml", abi::LibraryKind::kNvml);
   ASSERT_EQ(reader.welcome.status, abi::WelcomeStatus::kOk);
   ASSERT_EQ(reader.cards.size(), 1U);
-  EXPECT_EQ(reader.card().account, nullptr) << "its account page could be mapped for writing";
+  EXPECT_EQ(reader.card().account, nullptr) << "its account page can be mapped for writing";
   EXPECT_NE(mmap(nullptr, abi::kAccountPageBytes, PROT_READ, MAP_SHARED, reader.card().account_fd.get(), 0),
             MAP_FAILED);
   ASSERT_TRUE(listed("nvml").has_value());
   EXPECT_TRUE(listed("nvml")->processes.empty());
 }
 
-TEST_F(ArbiterTest, AnAbiFromTheFutureIsToldWhatIsSpoken) {
+TEST_F(ArbiterTest, ANewerAbiIsToldTheSupportedVersions) {
   put(order("abi"));
   const auto client = hello(runtime_, "abi", abi::LibraryKind::kCuda, 77);
   ASSERT_TRUE(client.has_value());
@@ -82,7 +82,7 @@ TEST_F(ArbiterTest, AnAbiFromTheFutureIsToldWhatIsSpoken) {
   EXPECT_TRUE(client->cards.empty());
 }
 
-TEST_F(ArbiterTest, AKilledProcessGivesItsSlotBack) {
+TEST_F(ArbiterTest, AKilledProcessFreesItsAccountEntry) {
   put(order("kill"));
   RawClient watcher = connect("kill");
   abi::AccountSlot& second = watcher.card().account->slots[1];
@@ -100,11 +100,11 @@ TEST_F(ArbiterTest, AKilledProcessGivesItsSlotBack) {
     child.kill();
     EXPECT_TRUE(eventually([&] { return second.used_bytes.load_seq_cst() == 0 && second.busy.load_seq_cst() == 0; }));
     EXPECT_TRUE(eventually([&] { return listed("kill")->processes.size() == 1; }));
-    EXPECT_EQ(listed("kill")->cards[0].busy_ns, 1000U * static_cast<unsigned>(round + 1)) << "time never goes back";
+    EXPECT_EQ(listed("kill")->cards[0].busy_ns, 1000U * static_cast<unsigned>(round + 1)) << "time never decreases";
   }
 }
 
-TEST_F(ArbiterTest, SixtyFourProcessesHaveSixtyFourSlots) {
+TEST_F(ArbiterTest, SixtyFourProcessesHaveSixtyFourAccountEntries) {
   put(order("many", 50, ShareClass::kBurst, 2));
   RawClient watcher = connect("many");
   std::vector<Child> children;
@@ -131,7 +131,7 @@ TEST_F(ArbiterTest, SixtyFourProcessesHaveSixtyFourSlots) {
   }));
 }
 
-TEST_F(ArbiterTest, AProgramReplacedByExecLosesItsSlot) {
+TEST_F(ArbiterTest, AProgramThatCallsExecLosesItsAccountEntry) {
   put(order("exec"));
   RawClient watcher = connect("exec");
   Child child([&] {
@@ -145,8 +145,8 @@ TEST_F(ArbiterTest, AProgramReplacedByExecLosesItsSlot) {
   EXPECT_EQ(listed("exec")->processes.size(), 1U);
 }
 
-/// Another program in the same process: it says hello by hand, maps the page as `kind` has it, reports through
-/// descriptor 99 that it was answered, and stays.
+/// Another program in the same process: it sends a hello, maps the page as `kind` requires, reports the reply through
+/// descriptor 99, and stays.
 void exec_client(const std::string& socket, abi::LibraryKind kind) {
   constexpr char kProgram[] =
       "import array, mmap, os, socket, struct, sys, time\n"
@@ -164,8 +164,8 @@ void exec_client(const std::string& socket, abi::LibraryKind kind) {
         std::to_string(static_cast<unsigned>(kind)).c_str(), std::to_string(abi::kPageAbi).c_str(), nullptr);
 }
 
-// What the program before held went with it: the one after finds it free at its first hello, of either library.
-TEST_F(ArbiterTest, TheProgramAfterExecFindsTheMemoryOfTheOneBeforeFree) {
+// The previous program's memory is freed at the first hello of the next program, from either library.
+TEST_F(ArbiterTest, TheProgramAfterExecFindsThePreviousMemoryFree) {
   for (const auto kind : {abi::LibraryKind::kCuda, abi::LibraryKind::kNvml}) {
     const std::string id = kind == abi::LibraryKind::kCuda ? "exec-cuda" : "exec-nvml";
     put(order(id));
@@ -194,9 +194,9 @@ TEST_F(ArbiterTest, TheProgramAfterExecFindsTheMemoryOfTheOneBeforeFree) {
   }
 }
 
-// A process may say hello as often as it likes, and map and unmap what it likes: what it announced before counts until
-// it ends or becomes another program.
-TEST_F(ArbiterTest, NothingAProcessSaysOrUnmapsFreesItsSlot) {
+// A process may send any number of hellos and map and unmap anything. What it announced before counts until it exits or
+// calls exec.
+TEST_F(ArbiterTest, NeitherAHelloNorAnUnmapFreesAnAccountEntry) {
   put(order("twice"));
   RawClient watcher = connect("twice");
   Child child([&] {
@@ -215,8 +215,8 @@ TEST_F(ArbiterTest, NothingAProcessSaysOrUnmapsFreesItsSlot) {
   EXPECT_TRUE(eventually([&] { return listed("twice")->cards[0].announced == Bytes(); }));
 }
 
-// A child that was forked has its parent's descriptors, and a driver's memory goes with the last of these.
-TEST_F(ArbiterTest, TheSlotOfADeadParentCountsAsLongAsAChildHasWhatItHad) {
+// A forked child has its parent's descriptors, and the driver's memory is freed with the last of them.
+TEST_F(ArbiterTest, ADeadParentsAccountEntryCountsWhileAChildHasItsDescriptors) {
   put(order("heirs"));
   RawClient watcher = connect("heirs");
   abi::AccountSlot& slot = watcher.card().account->slots[1];
@@ -225,13 +225,14 @@ TEST_F(ArbiterTest, TheSlotOfADeadParentCountsAsLongAsAChildHasWhatItHad) {
   Child child([&] {
     auto mine = hello(runtime_, "heirs");
     if (!mine || mine->welcome.slot != 1) _exit(1);
-    // As the library does.
+    // Like the library.
     if (mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
              static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
       _exit(2);
     }
     mine->card().slot->used_bytes.store_seq_cst(4096);
-    usleep(1'500'000);  // real time: some of the arbiter's rounds, in one of which it sees where the lifeline lies
+    // Real time: several rounds of the arbiter. In one of them it sees which process has the lifeline.
+    usleep(1'500'000);
     const pid_t heir = fork();
     if (heir == 0) {
       for (;;) pause();
@@ -244,23 +245,23 @@ TEST_F(ArbiterTest, TheSlotOfADeadParentCountsAsLongAsAChildHasWhatItHad) {
   child.kill();
   EXPECT_FALSE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }, 1'000 * kMs));
   EXPECT_EQ(listed("heirs")->cards[0].announced, Bytes(4096));
-  EXPECT_EQ(listed("heirs")->processes.size(), 1U) << "the dead is no process of the slice";
+  EXPECT_EQ(listed("heirs")->processes.size(), 1U) << "the dead process is not in the slice";
   ::kill(heir, SIGKILL);
   EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }));
   close(heir_of[0]);
   close(heir_of[1]);
 }
 
-TEST_F(ArbiterTest, WithoutADescriptorToLookWithALivingProcessKeepsItsSlot) {
+TEST_F(ArbiterTest, WithoutAFreeDescriptorARunningProcessKeepsItsAccountEntry) {
   put(order("short"));
   RawClient client = connect("short");
   client.card().slot->used_bytes.store_seq_cst(4096);
-  usleep(2'200'000);  // real time: for two seconds from its welcome no process loses its slot
+  usleep(2'200'000);  // real time: no process loses its account entry in the first two seconds
   rlimit before{};
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
-  const rlimit no_more{5, before.rlim_max};  // than it has; it polls four
+  const rlimit no_more{5, before.rlim_max};  // than it has open; it polls four
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, &no_more, nullptr), 0);
-  usleep(1'000'000);  // real time: some of the arbiter's rounds, in each of which it fails to look
+  usleep(1'000'000);  // real time: several rounds of the arbiter; each fails to check the process
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, &before, nullptr), 0);
   const auto slice = listed("short");
   ASSERT_TRUE(slice.has_value());
@@ -268,7 +269,7 @@ TEST_F(ArbiterTest, WithoutADescriptorToLookWithALivingProcessKeepsItsSlot) {
   EXPECT_EQ(slice->processes.size(), 1U);
 }
 
-TEST_F(ArbiterTest, WhereTheFileSystemIsFullASliceIsRefused) {
+TEST_F(ArbiterTest, ASliceIsRefusedWhenTheFileSystemIsFull) {
   const std::string pages = runtime_ + "/arbiter/pages";
   arbiter_->kill();
   ASSERT_EQ(umount2(pages.c_str(), MNT_DETACH), 0);
@@ -278,7 +279,7 @@ TEST_F(ArbiterTest, WhereTheFileSystemIsFullASliceIsRefused) {
   put(order("one"));
   put(order("two"));
   const auto third = agent_->put(order("three"));
-  ASSERT_FALSE(third) << "two pages of two";
+  ASSERT_FALSE(third) << "there is memory for two pages only";
   EXPECT_EQ(third.error().code, Code::kResourceExhausted) << third.error().what;
   EXPECT_TRUE(arbiter_->alive());
   ASSERT_TRUE(agent_->drop("one"));
@@ -286,7 +287,7 @@ TEST_F(ArbiterTest, WhereTheFileSystemIsFullASliceIsRefused) {
   EXPECT_EQ(connect("three").welcome.status, abi::WelcomeStatus::kOk);
 }
 
-TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
+TEST_F(ArbiterTest, LimitsChangeInPlaceAndADeletedSliceIsRevoked) {
   put(order("edit"));
   RawClient client = connect("edit");
   PageOrder other = order("edit", 20);
@@ -305,7 +306,7 @@ TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
   const std::uint32_t word = client.card().grant->lease.load_acquire();
   ASSERT_TRUE(agent_->drop("edit"));
   EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 1U);
-  EXPECT_NE(client.card().grant->lease.load_acquire(), word) << "whoever waits for a grant has to be told";
+  EXPECT_NE(client.card().grant->lease.load_acquire(), word) << "a process that waits for a grant must be notified";
   EXPECT_FALSE(connect_slice(runtime_, "edit").has_value());
   EXPECT_FALSE(std::filesystem::exists(runtime_ + "/slices/edit"));
   EXPECT_TRUE(agent_->drop("edit")) << "nothing to drop is no error";
@@ -315,22 +316,22 @@ TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
   RawClient again = connect("edit");
   EXPECT_EQ(again.card().grant->revoked.load_relaxed(), 0U);
   EXPECT_NE(again.card().grant->page_generation, client.card().grant->page_generation);
-  EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 1U) << "the old one's processes stay revoked";
+  EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 1U) << "the processes of the deleted slice stay revoked";
 }
 
-TEST_F(ArbiterTest, AListIsWholeHoweverLong) {
+TEST_F(ArbiterTest, AListIsCompleteRegardlessOfItsLength) {
   for (int i = 0; i < 100; ++i) put(order("slice-" + std::to_string(i), 1));
   const auto all = agent_->list();
   ASSERT_TRUE(all) << all.error().what;
   EXPECT_EQ(all->size(), 100U);
 }
 
-TEST_F(ArbiterTest, WhoIsNotRootHasNoSay) {
+TEST_F(ArbiterTest, ACallerThatIsNotRootIsRefused) {
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-    ArbiterClient nobody(runtime_ + "/arbiter/control");
-    _exit(nobody.list() ? 1 : 0);
+    ArbiterClient unprivileged(runtime_ + "/arbiter/control");
+    _exit(unprivileged.list() ? 1 : 0);
   }
   int status = 0;
   waitpid(child, &status, 0);

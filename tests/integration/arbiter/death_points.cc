@@ -11,7 +11,7 @@
 namespace carve::arbiter_test::death_points {
 namespace {
 
-/// Seen by the test and by the arbiter that it forks.
+/// Shared by the test and the arbiter that it forks.
 struct Shared {
   std::atomic<pid_t> victim;
   std::atomic<int> die_at;

@@ -4,15 +4,15 @@
 
 #include <string>
 
-// Death at a chosen point: the arbiter is killed just before the n-th call by which it changes what is on disk, or
-// answers. The calls are wrapped by the linker (CMakeLists.txt), in the test's own program only.
+// Death at a chosen point: the arbiter is killed just before the n-th call that changes the disk or sends a reply. The
+// linker wraps these calls (CMakeLists.txt), only in the test's own program.
 namespace carve::arbiter_test::death_points {
 
-/// From now on the calls of this process count; before the n-th one it gets SIGKILL. 0: they are only counted.
+/// Counts the calls of process `victim` from now on and kills it with SIGKILL before the n-th. 0: only counts them.
 void arm(pid_t victim, int die_at);
-/// Nobody's calls count any more. Returns how many did.
+/// Stops counting. Returns the number of counted calls.
 int disarm();
-/// What the last one counted was: "unlink".
+/// The name of the last counted call, such as "unlink".
 std::string last();
 
 }  // namespace carve::arbiter_test::death_points

@@ -17,7 +17,7 @@ namespace carve::arbiter_test {
 
 inline constexpr std::uint64_t kMs = 1'000'000;
 
-/// The real arbiter in its own process, and the agent's real client of it.
+/// The real arbiter in its own process, and the agent's real client.
 class ArbiterTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -57,7 +57,7 @@ class ArbiterTest : public ::testing::Test {
   }
   RawClient connect(const std::string& id, abi::LibraryKind kind = abi::LibraryKind::kCuda) {
     auto client = hello(runtime_, id, kind);
-    EXPECT_TRUE(client.has_value()) << "nobody answered";
+    EXPECT_TRUE(client.has_value()) << "no reply to the hello";
     return client ? std::move(*client) : RawClient{};
   }
   std::optional<PageSlice> listed(const std::string& id) {

@@ -16,7 +16,7 @@
 #include "app/arbiter/wire.h"
 #include "tests/integration/arbiter/fixture.h"
 
-// What a tenant may do with what it was handed: none of it reaches its neighbour for longer than a second.
+// What a tenant may do with its descriptors and pages: nothing affects its neighbour for longer than a second.
 namespace carve::arbiter_test {
 namespace {
 
@@ -31,14 +31,14 @@ class HostileTest : public ArbiterTest {
     good_ = connect("good");
     ASSERT_FALSE(bad_.cards.empty() || good_.cards.empty());
   }
-  /// How much of the card the neighbour has, who always has work for it, while `attack` is repeated.
+  /// The share of the card that the neighbour gets while `attack` is repeated. The neighbour always has work.
   double share_while(const std::function<void()>& attack, std::uint64_t ns = 1'000 * kMs) {
     Works works(good_.card());
     const std::uint64_t start = monotonic_ns();
     while (monotonic_ns() - start < ns) attack();
     return static_cast<double>(works.busy_ns()) / static_cast<double>(monotonic_ns() - start);
   }
-  [[nodiscard]] std::size_t open_files() const {  // of the arbiter
+  [[nodiscard]] std::size_t open_files() const {  // open files of the arbiter
     const std::filesystem::directory_iterator all("/proc/" + std::to_string(arbiter_->pid()) + "/fd");
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
@@ -46,8 +46,8 @@ class HostileTest : public ArbiterTest {
   RawClient good_;
 };
 
-TEST_F(HostileTest, ALeaseHolderThatIsStoppedIsWaitedForOnce) {
-  // It has the card, a second of work in flight and more to come; then nothing more is heard of it.
+TEST_F(HostileTest, AStoppedLeaseHolderDelaysTheOthersOnlyOnce) {
+  // It has the card, a second of work in flight and more to come. Then it stops responding.
   Child holder([&] {
     auto mine = hello(runtime_, "bad");
     if (!mine) _exit(1);
@@ -65,19 +65,19 @@ TEST_F(HostileTest, ALeaseHolderThatIsStoppedIsWaitedForOnce) {
   good_.card().slot->want.store_seq_cst(1);
   ring(good_.card());
   ASSERT_TRUE(eventually([&] { return mode_of(good_.card()) != abi::LeaseMode::kBlocked; }));
-  // A lease of 12 ms, 6 ms for its work to drain, a step of 20 ms at the worst, and this machine's own delays.
+  // A lease of 12 ms, 6 ms for its work to drain, at most 20 ms for a step, and this machine's own delays.
   EXPECT_LT(monotonic_ns() - start, 80 * kMs);
 }
 
-TEST_F(HostileTest, ASliceThatWantsAndNeverLaunchesTakesNoMoreThanItsShare) {
+TEST_F(HostileTest, ASliceThatRequestsAndNeverLaunchesTakesNoMoreThanItsShare) {
   bad_.card().slot->want.store_seq_cst(1);
   ring(bad_.card());
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
-  EXPECT_GT(share, 0.40) << "the neighbour was promised half of the card";
+  EXPECT_GT(share, 0.40) << "the neighbour's share is half of the card";
 }
 
 TEST_F(HostileTest, ASliceThatHidesItsTimeTakesNoMoreThanItsShare) {
-  // It honours its grants, is seen to work, and never says for how long.
+  // It honours its grants and shows work, but never reports for how long.
   std::atomic<bool> stop{false};
   std::thread liar([&] {
     abi::AccountSlot& slot = *bad_.card().slot;
@@ -95,11 +95,11 @@ TEST_F(HostileTest, ASliceThatHidesItsTimeTakesNoMoreThanItsShare) {
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
   stop = true;
   liar.join();
-  EXPECT_GT(share, 0.35) << "the neighbour was promised half of the card";
+  EXPECT_GT(share, 0.35) << "the neighbour's share is half of the card";
 }
 
-TEST_F(HostileTest, ASliceThatIsRescuedAgainAndAgainTakesLittleAndTheAgentSeesIt) {
-  // Work that never ends, as of a host function that does not return, and a launch that waits.
+TEST_F(HostileTest, ARepeatedlyRescuedSliceTakesLittleAndTheAgentSeesIt) {
+  // Work that never ends, such as a host function that does not return, and a launch that waits.
   abi::AccountSlot& slot = *bad_.card().slot;
   slot.anchor_ns.store_seq_cst(monotonic_ns());
   slot.inflight_ns.store_seq_cst(kMs);
@@ -107,7 +107,7 @@ TEST_F(HostileTest, ASliceThatIsRescuedAgainAndAgainTakesLittleAndTheAgentSeesIt
   slot.want.store_seq_cst(1);
   ring(bad_.card());
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
-  EXPECT_GT(share, 0.40) << "the neighbour was promised half of the card";
+  EXPECT_GT(share, 0.40) << "the neighbour's share is half of the card";
   const auto bad = listed("bad");
   ASSERT_TRUE(bad && bad->cards.size() == 1);
   EXPECT_GE(bad->cards[0].rescues, 2U);
@@ -117,7 +117,7 @@ TEST_F(HostileTest, ASliceThatIsRescuedAgainAndAgainTakesLittleAndTheAgentSeesIt
   EXPECT_EQ(good->cards[0].rescues, 0U);
 }
 
-TEST_F(HostileTest, AStormOfRingsCostsNeitherTheNeighbourNorTheNode) {
+TEST_F(HostileTest, AStormOfRingsHarmsNeitherTheNeighbourNorTheNode) {
   std::atomic<bool> stop{false};
   std::thread storm([&] {
     while (!stop) ring(bad_.card());
@@ -127,11 +127,11 @@ TEST_F(HostileTest, AStormOfRingsCostsNeitherTheNeighbourNorTheNode) {
   const std::uint64_t used = arbiter_->cpu_ns() - before;
   stop = true;
   storm.join();
-  EXPECT_GT(share, 0.5) << "two cores are shared by the storm, the worker and the arbiter";
+  EXPECT_GT(share, 0.5) << "the storm, the worker and the arbiter share two cores";
   EXPECT_LT(used, 350 * kMs) << "per second of storm";
 }
 
-TEST_F(HostileTest, NoiseInTheAccountPageStaysWithItsSlice) {
+TEST_F(HostileTest, NoiseInTheAccountPageAffectsOnlyItsSlice) {
   std::mt19937_64 random(7);
   auto* words = reinterpret_cast<std::uint64_t*>(bad_.card().account);
   const double share = share_while([&] {
@@ -140,10 +140,10 @@ TEST_F(HostileTest, NoiseInTheAccountPageStaysWithItsSlice) {
     }
     usleep(100);
   });
-  EXPECT_GT(share, 0.35) << "the noise says that its slice works all the time; half of the card is the neighbour's";
+  EXPECT_GT(share, 0.35) << "the noise claims that its slice works all the time; half of the card is the neighbour's";
   ASSERT_TRUE(arbiter_->alive());
   EXPECT_TRUE(eventually([&] { return connect("bad").welcome.status == abi::WelcomeStatus::kOk; }))
-      << "the next process of the noisy slice finds a page that is one";
+      << "the next process of the noisy slice gets a valid page";
   EXPECT_EQ(connect("bad").card().account->magic, abi::kAccountMagic);
 }
 
@@ -158,7 +158,7 @@ TEST_F(HostileTest, AnEmptiedPageIsAnEmptyPage) {
   EXPECT_EQ(connect("bad").card().account->magic, abi::kAccountMagic);
 }
 
-TEST_F(HostileTest, WhatIsNoHelloIsToldSoAndNothingElse) {
+TEST_F(HostileTest, AMessageThatIsNoHelloGetsOnlyAnError) {
   const abi::Hello right{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, abi::LibraryKind::kCuda, 0};
   std::string bytes(reinterpret_cast<const char*>(&right), sizeof right);
   for (const std::string& wrong : {bytes.substr(0, 15), bytes + "x", std::string(16, '\0'), std::string(60'000, 'x'),
@@ -173,7 +173,7 @@ TEST_F(HostileTest, WhatIsNoHelloIsToldSoAndNothingElse) {
   EXPECT_EQ(connect("bad").welcome.status, abi::WelcomeStatus::kOk);
 }
 
-TEST_F(HostileTest, WhoConnectsAndSaysNothingKeepsNobodyWaiting) {
+TEST_F(HostileTest, ASilentConnectionDelaysNoOtherProcess) {
   std::vector<Fd> silent;
   for (int i = 0; i < 600; ++i) {
     auto fd = connect_slice(runtime_, "bad");
@@ -181,10 +181,11 @@ TEST_F(HostileTest, WhoConnectsAndSaysNothingKeepsNobodyWaiting) {
     if (i % 100 != 0) continue;
     const std::uint64_t start = monotonic_ns();
     ASSERT_EQ(connect("good").welcome.status, abi::WelcomeStatus::kOk);
-    EXPECT_LT(monotonic_ns() - start, 300 * kMs) << "after " << silent.size() << " silent connections next door";
+    EXPECT_LT(monotonic_ns() - start, 300 * kMs) << "after " << silent.size() << " silent connections elsewhere";
   }
   const std::uint64_t start = monotonic_ns();
-  EXPECT_EQ(connect("bad").welcome.status, abi::WelcomeStatus::kOk) << "not even in its own slice";
+  EXPECT_EQ(connect("bad").welcome.status, abi::WelcomeStatus::kOk) 
+      << "a silent connection must not block its own slice either";
   EXPECT_LT(monotonic_ns() - start, 1'500 * kMs);
 }
 
@@ -210,10 +211,10 @@ TEST_F(HostileTest, DescriptorsInAHelloAreClosed) {
     char answer[64];
     recv(socket->get(), answer, sizeof answer, 0);
   }
-  EXPECT_TRUE(eventually([&] { return open_files() <= before; })) << open_files() << " against " << before;
+  EXPECT_TRUE(eventually([&] { return open_files() <= before; })) << open_files() << ", before: " << before;
 }
 
-/// A TCP connection whose near end takes a minute to close, as the far one reads nothing.
+/// A TCP connection whose local end takes a minute to close, because the remote end reads nothing.
 struct Lingering {
   Fd near;
   Fd far;
@@ -240,11 +241,12 @@ Lingering lingering() {
   return ends;
 }
 
-TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
-  constexpr abi::LibraryKind kNvml = abi::LibraryKind::kNvml;  // takes no slot, whose pidfd would stay open
+TEST_F(HostileTest, ADescriptorThatClosesSlowlyDelaysOnlyItsSender) {
+  constexpr abi::LibraryKind kNvml = abi::LibraryKind::kNvml;  // takes no account entry, whose pidfd would stay open
   const std::size_t before = open_files();
   std::vector<Fd> far;
-  // In the place of a hello, and behind it, where nobody reads it. The arbiter sees them when they are its own alone.
+  // In place of a hello, and behind it, where no code reads it. The arbiter handles them when it has the only
+  // references.
   kill(arbiter_->pid(), SIGSTOP);
   for (int i = 0; i < 3; ++i) {
     const auto socket = connect_slice(runtime_, "bad");
@@ -263,7 +265,7 @@ TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
     EXPECT_LT(monotonic_ns() - start, 500 * kMs);
     usleep(50'000);
   }
-  // It goes on and on: no more is taken from it than its share.
+  // It continues: the arbiter accepts no more than the sender's share.
   for (std::size_t i = 0; i < 4 * arbiter::Closer::kMost; ++i) {
     const auto socket = connect_slice(runtime_, "bad");
     if (socket) arbiter::send_packet(socket->get(), "x", 1, {STDIN_FILENO});
@@ -271,11 +273,11 @@ TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
   }
   EXPECT_EQ(connect("good", kNvml).welcome.status, abi::WelcomeStatus::kOk);
   EXPECT_LT(open_files(), before + 4 * arbiter::Closer::kMost);
-  EXPECT_TRUE(agent_->drop("bad")) << "nor does its end wait for that";
+  EXPECT_TRUE(agent_->drop("bad")) << "the slice's removal does not wait for that";
   EXPECT_TRUE(listed("good").has_value());
-  far.clear();  // the other end resets: nothing is waited for any more
-  // Also its listener, its page and its process, which were open before.
-  EXPECT_TRUE(eventually([&] { return open_files() + 3 <= before; })) << open_files() << " against " << before;
+  far.clear();  // the other end resets: no close waits any more
+  // The listener, the page and the process, which were open before, are closed too.
+  EXPECT_TRUE(eventually([&] { return open_files() + 3 <= before; })) << open_files() << ", before: " << before;
 }
 
 }  // namespace

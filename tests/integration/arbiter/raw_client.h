@@ -15,15 +15,15 @@
 #include "abi/page.h"
 #include "base/fd.h"
 
-// What libcarve does with the arbiter, and what a tenant could do instead of it, without any library between.
+// What libcarve does with the arbiter, and what a tenant could do in its place, without a library.
 namespace carve::arbiter_test {
 
-/// One card of a slice as one process has it.
+/// One card of a slice, as one process sees it.
 struct RawCard {
   Fd grant_fd;
   Fd account_fd;
   const abi::GrantPage* grant = nullptr;
-  abi::AccountPage* account = nullptr;  // null for NVML, whose descriptor is read-only
+  abi::AccountPage* account = nullptr;  // nullptr for NVML, whose descriptor is read-only
   abi::AccountSlot* slot = nullptr;
 };
 
@@ -33,19 +33,19 @@ struct RawClient {
   RawCard& card() { return cards.front(); }
 };
 
-/// Connects to the slice's socket; none when nobody listens.
+/// Connects to the slice's socket; nullopt when no process listens.
 std::optional<Fd> connect_slice(const std::string& runtime, const std::string& id);
-/// Says hello like the library; `fields` may be wrong on purpose. None: nobody answered within 2 s.
+/// Sends a hello like the library; `fields` may be intentionally wrong. nullopt: no reply within 2 s.
 std::optional<RawClient> hello(const std::string& runtime, const std::string& id,
                                abi::LibraryKind kind = abi::LibraryKind::kCuda, std::uint16_t abi_max = abi::kPageAbi,
-                               std::optional<std::uint16_t> abi_min = std::nullopt);  // without: abi_max
-/// Sends these bytes instead of a hello and returns what is answered.
+                               std::optional<std::uint16_t> abi_min = std::nullopt);  // default: abi_max
+/// Sends these bytes instead of a hello and returns the reply.
 std::optional<abi::Welcome> say(const std::string& runtime, const std::string& id, const std::string& bytes);
 
 void ring(RawCard& card);
 abi::LeaseMode mode_of(const RawCard& card);
 std::uint64_t monotonic_ns();
-/// Looks every 0.2 ms, at most so long. False: it did not come about.
+/// Polls every 0.2 ms until the time is over. False: the condition did not become true.
 bool eventually(const std::function<bool()>& condition, std::uint64_t most_ns = 3'000'000'000);
 
 /// A thread that always has work for the card, in pieces of 1 ms, and honours its grants.
@@ -55,8 +55,8 @@ class Works {
   ~Works();
   Works(const Works&) = delete;
   Works& operator=(const Works&) = delete;
-  /// How long the card was at its work so far. Not the pieces that were done: a processor that comes late to the end of
-  /// each makes them longer, and takes nothing of the card from it.
+  /// How long the card has worked for it. Not the number of pieces: a processor that notices the end of each piece late
+  /// makes them longer, but takes no card time from it.
   [[nodiscard]] std::uint64_t busy_ns() const { return card_.slot->busy_ns.load_relaxed() - before_ns_; }
 
  private:
@@ -64,20 +64,20 @@ class Works {
   RawCard& card_;
   std::uint64_t piece_ns_;
   std::atomic<bool> stop_{false};
-  std::uint64_t before_ns_;  // what its slot said already
+  std::uint64_t before_ns_;  // the value of its account entry before
   std::thread thread_;
 };
 
-/// A process of its own that runs `body` and then waits to be killed.
+/// A separate process that runs `body` and then waits to be killed.
 class Child {
  public:
   explicit Child(const std::function<void()>& body);
   ~Child() { kill(); }
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), ready_(std::move(other.ready_)) {}
   Child& operator=(Child&&) = delete;
-  /// Until `body` has returned; false when the process died in it.
+  /// Waits until `body` has returned; false when the process died in it.
   bool wait_ready();
-  void kill();  // -9, and reaps
+  void kill();  // sends SIGKILL and reaps
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
@@ -85,10 +85,10 @@ class Child {
   Fd ready_;
 };
 
-/// A folder under /tmp that no earlier test has used, and a private mount namespace: once per process.
+/// A new folder under /tmp and a private mount namespace; called once per process.
 std::string make_runtime();
 
-/// The arbiter in a process of its own.
+/// The arbiter in a separate process.
 class ArbiterChild {
  public:
   explicit ArbiterChild(std::string runtime, std::string trace = "");
@@ -96,7 +96,7 @@ class ArbiterChild {
   ArbiterChild(const ArbiterChild&) = delete;
   ArbiterChild& operator=(const ArbiterChild&) = delete;
   void start();
-  void kill();         // -9
+  void kill();         // SIGKILL
   bool stop_nicely();  // SIGTERM; true when it ended by itself
   [[nodiscard]] bool alive() const;
   [[nodiscard]] pid_t pid() const { return pid_; }

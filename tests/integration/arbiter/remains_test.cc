@@ -4,8 +4,8 @@
 #include "tests/integration/arbiter/death_points.h"
 #include "tests/integration/arbiter/fixture.h"
 
-// The arbiter dies at each step by which it makes or removes a slice's files, with and without its agent: when both are
-// back, a slice that the journal holds has all of its files, and of any other one nothing is left.
+// The arbiter dies at each step that creates or removes a slice's files, with and without its agent. When both are
+// back, a slice in the journal has all of its files, and nothing is left of any other slice.
 namespace carve::arbiter_test {
 namespace {
 
@@ -32,7 +32,7 @@ std::set<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// The real agent and its real client of the real arbiter; the rest of the machine is in memory and survives both.
+/// The real agent and its real client of the real arbiter. The rest of the machine is in memory and survives both.
 class RemainsTest : public ArbiterTest {
  protected:
   void TearDown() override {
@@ -50,7 +50,7 @@ class RemainsTest : public ArbiterTest {
                            machine_.processes, machine_.clock, machine_.log, {}, &machine_.containers});
     ASSERT_TRUE(agent_over_->restore());
   }
-  /// An arbiter again; and another agent, if the one before has died too.
+  /// Starts an arbiter again, and another agent if the previous one died too.
   void go_on(bool agent_died) {
     arbiter_->kill();
     arbiter_->start();
@@ -62,7 +62,7 @@ class RemainsTest : public ArbiterTest {
     }));
     agent_over_->watch();
   }
-  /// The arbiter dies before the n-th step of `what`; 0: it lives. Returns the steps it took.
+  /// The arbiter dies before the n-th step of `what`; 0: it survives. Returns the number of steps.
   int dying_at(int n, const std::function<void()>& what) {
     death_points::arm(arbiter_->pid(), n);
     what();
@@ -90,7 +90,7 @@ class RemainsTest : public ArbiterTest {
   std::string where_;  // the last death
 };
 
-TEST_F(RemainsTest, OfASliceWhoseMakingWasCutOffNothingIsLeft) {
+TEST_F(RemainsTest, NothingIsLeftOfASliceWhoseCreationWasInterrupted) {
   start_agent();
   const int steps = dying_at(0, [&] { ASSERT_TRUE(agent_over_->prepare(on_both_cards())); });
   EXPECT_GE(steps, 10) << "two cards' pages, folder, socket, answer";
@@ -103,7 +103,7 @@ TEST_F(RemainsTest, OfASliceWhoseMakingWasCutOffNothingIsLeft) {
       EXPECT_FALSE(prepared) << where_;
       go_on(agent_died);
       expect_nothing(where_ + (agent_died ? ", with its agent" : ""));
-      // And the same once more, undisturbed.
+      // The same again, without a death.
       const auto again = agent_over_->prepare(on_both_cards());
       ASSERT_TRUE(again) << where_ << ": " << again.error().what;
       expect_all(*again, where_);
@@ -114,7 +114,7 @@ TEST_F(RemainsTest, OfASliceWhoseMakingWasCutOffNothingIsLeft) {
   }
 }
 
-TEST_F(RemainsTest, OfASliceWhoseRemovalWasCutOffNothingIsLeft) {
+TEST_F(RemainsTest, NothingIsLeftOfASliceWhoseRemovalWasInterrupted) {
   start_agent();
   ASSERT_TRUE(agent_over_->prepare(on_both_cards()));
   const int steps = dying_at(0, [&] { ASSERT_TRUE(agent_over_->unprepare(kClaim)); });
@@ -131,7 +131,7 @@ TEST_F(RemainsTest, OfASliceWhoseRemovalWasCutOffNothingIsLeft) {
   }
 }
 
-TEST_F(RemainsTest, OfASliceThatEndedWhileNoArbiterWasThereNothingIsLeft) {
+TEST_F(RemainsTest, NothingIsLeftOfASliceThatEndedWithoutAnArbiter) {
   for (const bool agent_died : {false, true}) {
     start_agent();
     ASSERT_TRUE(agent_over_->prepare(on_both_cards()));
@@ -142,19 +142,19 @@ TEST_F(RemainsTest, OfASliceThatEndedWhileNoArbiterWasThereNothingIsLeft) {
   }
 }
 
-TEST_F(RemainsTest, ASliceThatLivesIsMadeAnewFromItsRemains) {
+TEST_F(RemainsTest, ARunningSliceIsRestoredFromItsRemains) {
   start_agent();
   const auto prepared = agent_over_->prepare(on_both_cards());
   ASSERT_TRUE(prepared);
   arbiter_->kill();
-  agent_.reset();  // and with it what it kept for the next arbiter
+  agent_.reset();  // and with it the descriptors that it kept for the next arbiter
   go_on(true);
-  expect_all(*prepared, "both died, and no process was there");
+  expect_all(*prepared, "both died, and the slice had no process");
   ASSERT_TRUE(agent_over_->unprepare(kClaim));
   expect_nothing("at the end");
 }
 
-TEST_F(RemainsTest, WhoStillMapsAPageOfWhatIsRemovedIsRevokedWhereverTheArbiterDied) {
+TEST_F(RemainsTest, AProcessThatMapsARemovedPageIsRevokedAtEveryDeathPoint) {
   put(order("a", 50, ShareClass::kBurst, 2));
   const int steps = dying_at(0, [&] { ASSERT_TRUE(agent_->drop("a")); });
   ASSERT_GE(steps, 3) << "two pages, answer";

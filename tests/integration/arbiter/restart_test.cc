@@ -10,7 +10,7 @@
 
 #include "tests/integration/arbiter/fixture.h"
 
-// The arbiter dies at any moment; what runs goes on, and the next one takes it over.
+// The arbiter dies at any time. Running slices continue, and the next arbiter takes them over.
 namespace carve::arbiter_test {
 namespace {
 
@@ -20,20 +20,20 @@ class RestartTest : public ArbiterTest {
     arbiter_->kill();
     arbiter_->start();
   }
-  /// The grants of this page are being looked after now.
+  /// True when an arbiter renews the grants of this page now.
   bool beats(const RawCard& card) {
     const std::uint64_t start = monotonic_ns();
     return eventually([&] { return card.grant->heartbeat_ns.load_relaxed() > start + 30 * kMs; });
   }
 };
 
-TEST_F(RestartTest, WhatTheAgentKeepsComesBack) {
+TEST_F(RestartTest, TheDescriptorsThatTheAgentKeepsAreRestored) {
   put(order("a", 50, ShareClass::kBurst, 2));
   RawClient client = connect("a");
   client.cards[0].slot->used_bytes.store_seq_cst(12345);
   client.cards[1].slot->used_bytes.store_seq_cst(54321);
   restart();
-  // The client finds the connection broken, hands back what it keeps, asks again.
+  // The client finds the connection broken, returns the descriptors that it keeps, and retries.
   ASSERT_TRUE(eventually([&] { return listed("a").has_value(); }));
   const auto slice = listed("a");
   EXPECT_EQ(slice->cards[0].announced, Bytes(12345));
@@ -43,13 +43,13 @@ TEST_F(RestartTest, WhatTheAgentKeepsComesBack) {
   EXPECT_TRUE(beats(client.cards[0]));
   EXPECT_TRUE(beats(client.cards[1]));
   RawClient late = connect("a");
-  EXPECT_NE(late.welcome.slot, client.welcome.slot) << "a slot that is taken was given away";
+  EXPECT_NE(late.welcome.slot, client.welcome.slot) << "an account entry in use was assigned again";
   EXPECT_EQ(late.cards[0].account->slots[client.welcome.slot].used_bytes.load_relaxed(), 12345U)
-      << "it was given another page";
+      << "it got another page";
 }
 
-// Its parent dies while no arbiter runs. The next one finds the child by what it inherited.
-TEST_F(RestartTest, WhatAChildOfTheDeadHasStaysCharged) {
+// The parent dies while no arbiter runs. The next arbiter finds the child through the descriptors that it inherited.
+TEST_F(RestartTest, MemoryOfAChildOfADeadProcessStaysCharged) {
   put(order("heirs"));
   RawClient watcher = connect("heirs");
   abi::AccountSlot& slot = watcher.card().account->slots[1];
@@ -88,38 +88,38 @@ unsigned rights_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 0777U : 0;
 }
 
-TEST_F(RestartTest, WhatLiesBehindAGateStaysThere) {
+TEST_F(RestartTest, PagesInAGatedFolderStayThere) {
   PageOrder gated = order("g");
   gated.gated = true;
   put(gated);
   const std::string gate = runtime_ + "/slices/g";
-  EXPECT_EQ(rights_of(gate), 0700U) << "root's alone";
-  EXPECT_EQ(rights_of(gate + "/g"), 0755U) << "a container mounts it, of any user";
+  EXPECT_EQ(rights_of(gate), 0700U) << "only for root";
+  EXPECT_EQ(rights_of(gate + "/g"), 0755U) << "a container of any user mounts it";
   RawClient client = connect("g/g");
   EXPECT_FALSE(connect_slice(runtime_, "g").has_value());
   agent_.reset();
   restart();
   EXPECT_TRUE(beats(client.card()));
-  EXPECT_TRUE(eventually([&] { return connect_slice(runtime_, "g/g").has_value(); })) << "the pages come first";
+  EXPECT_TRUE(eventually([&] { return connect_slice(runtime_, "g/g").has_value(); })) << "the pages are restored first";
   EXPECT_EQ(rights_of(gate), 0700U);
   agent_.emplace(runtime_ + "/arbiter/control");
   ASSERT_TRUE(agent_->drop("g"));
   EXPECT_FALSE(std::filesystem::exists(gate));
 
   put(gated);
-  restart();  // nobody lives there, and no agent wants it any more
+  restart();  // it has no process, and no agent needs it any more
   agent_.emplace(runtime_ + "/arbiter/control");
   ASSERT_TRUE(eventually([&] { return agent_->drop("g").has_value(); }));
   EXPECT_FALSE(std::filesystem::exists(gate));
 }
 
-TEST_F(RestartTest, WithoutAnyAgentTheProcessesThemselvesLeadToTheirPages) {
+TEST_F(RestartTest, WithoutAnAgentTheProcessesLeadToTheirPages) {
   put(order("b", 30, ShareClass::kFixed));
   RawClient client = connect("b");
   client.card().slot->used_bytes.store_seq_cst(777);
   agent_.reset();
   restart();
-  EXPECT_TRUE(beats(client.card())) << "nobody handed anything back, yet its pages are ruled again";
+  EXPECT_TRUE(beats(client.card())) << "no agent returned descriptors, but the arbiter must serve its pages again";
   agent_.emplace(runtime_ + "/arbiter/control");
   const auto slice = listed("b");
   ASSERT_TRUE(slice.has_value());
@@ -129,17 +129,17 @@ TEST_F(RestartTest, WithoutAnyAgentTheProcessesThemselvesLeadToTheirPages) {
   EXPECT_EQ(late.card().account->slots[client.welcome.slot].used_bytes.load_relaxed(), 777U);
 }
 
-TEST_F(RestartTest, ASliceWithoutProcessesKeepsItsSocketAndTakesNewOnes) {
+TEST_F(RestartTest, ASliceWithoutProcessesKeepsItsSocketAndAcceptsNewProcesses) {
   put(order("c"));
   arbiter_->kill();
   auto early = connect_slice(runtime_, "c");
-  EXPECT_TRUE(early.has_value()) << "the agent keeps the socket open: who connects now waits in its queue";
+  EXPECT_TRUE(early.has_value()) << "the agent keeps the socket open: a process that connects now waits in its queue";
   arbiter_->start();
   ASSERT_TRUE(eventually([&] { return listed("c").has_value(); }));
   EXPECT_EQ(connect("c").welcome.status, abi::WelcomeStatus::kOk);
 }
 
-TEST_F(RestartTest, AgainAndAgain) {
+TEST_F(RestartTest, RepeatedRestartsLoseNothing) {
   put(order("d"));
   RawClient client = connect("d");
   client.card().slot->used_bytes.store_seq_cst(99);
@@ -151,12 +151,12 @@ TEST_F(RestartTest, AgainAndAgain) {
     EXPECT_EQ(listed("d")->cards[0].announced, Bytes(99));
     ASSERT_EQ(connect("d").welcome.status, abi::WelcomeStatus::kOk) << "restart " << i;
     const std::uint32_t now = client.card().grant->lease.load_acquire() >> 2;
-    EXPECT_GT(now, epoch) << "epochs never go back";
+    EXPECT_GT(now, epoch) << "epochs never decrease";
     epoch = now;
   }
 }
 
-TEST_F(RestartTest, TimeOfBeforeIsNotChargedAgain) {
+TEST_F(RestartTest, TimeBeforeTheRestartIsNotChargedAgain) {
   put(order("e"));
   RawClient client = connect("e");
   client.card().slot->busy_ns.store_seq_cst(500'000 * kMs);
@@ -168,7 +168,8 @@ TEST_F(RestartTest, TimeOfBeforeIsNotChargedAgain) {
   client.card().slot->want.store_seq_cst(1);
   ring(client.card());
   ASSERT_TRUE(eventually([&] { return mode_of(client.card()) != abi::LeaseMode::kBlocked; }));
-  // A neighbour works all the time from now on. Were the first one's past charged again, it would wait for minutes.
+  // From now on the neighbour works all the time. If the first slice's past were charged again, it would wait for
+  // minutes.
   client.card().slot->want.store_seq_cst(0);
   other.card().slot->want.store_seq_cst(1);
   Works worker(other.card());
@@ -196,9 +197,9 @@ TEST_F(RestartTest, AProcessThatDiedMeanwhileIsForgotten) {
   }));
 }
 
-TEST_F(RestartTest, WhileSlotsAreTakenOverNoneIsLeftOutOfTheSums) {
+TEST_F(RestartTest, NoAccountEntryIsLeftOutOfTheSumsDuringATakeover) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the arbiter is forked beside a thread that looks on, which ThreadSanitizer does not go along with";
+  GTEST_SKIP() << "the arbiter is forked while another thread observes it, which ThreadSanitizer does not support";
 #endif
   put(order("l"));
   Child first([&] {
@@ -221,14 +222,14 @@ TEST_F(RestartTest, WhileSlotsAreTakenOverNoneIsLeftOutOfTheSums) {
   }));
   stop = true;
   neighbour.join();
-  EXPECT_EQ(least, 2U) << "for a moment the living process's bytes did not count against the limit";
+  EXPECT_EQ(least, 2U) << "for a moment the running process's bytes did not count against the limit";
 }
 
-TEST_F(RestartTest, ANamesakeOfAnAccountPageIsNotTakenForIt) {
+TEST_F(RestartTest, AForgedAccountPageIsNotMistakenForTheRealOne) {
   put(order("h"));
   RawClient client = connect("h");
   client.card().slot->used_bytes.store_seq_cst(4242);
-  // Other processes, with smaller and larger numbers, map forgeries of the right name, size and seals.
+  // Other processes, with lower and higher PIDs, map forged pages with the right name, size and seals.
   std::vector<Child> forgers;
   for (int i = 0; i < 2; ++i) {
     forgers.emplace_back([] {
@@ -239,7 +240,7 @@ TEST_F(RestartTest, ANamesakeOfAnAccountPageIsNotTakenForIt) {
     });
     ASSERT_TRUE(forgers.back().wait_ready());
   }
-  Child own([&] {  // the only honest one, and younger than the forgers
+  Child own([&] {  // the only genuine one, started after the forgers
     auto mine = hello(runtime_, "h");
     if (!mine) _exit(1);
     mine->card().slot->used_bytes.store_seq_cst(1000);
@@ -251,7 +252,7 @@ TEST_F(RestartTest, ANamesakeOfAnAccountPageIsNotTakenForIt) {
   restart();
   agent_.emplace(runtime_ + "/arbiter/control");
   ASSERT_TRUE(eventually([&] { return listed("h").has_value(); }));
-  EXPECT_EQ(listed("h")->cards[0].announced, Bytes(1000)) << "ours went with its mapping; the child's has to stay";
+  EXPECT_EQ(listed("h")->cards[0].announced, Bytes(1000)) << "our bytes left with the mapping; the child's must stay";
 }
 
 TEST_F(RestartTest, AStoppedArbiterIsADeadlineNotAHang) {

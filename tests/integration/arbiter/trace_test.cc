@@ -4,7 +4,7 @@
 
 #include "tests/integration/arbiter/fixture.h"
 
-// What was decided in real time is decided again from the recorded inputs; other inputs decide otherwise.
+// Decisions made in real time are made again from the recorded inputs; other inputs lead to other decisions.
 namespace carve::arbiter_test {
 namespace {
 
@@ -12,11 +12,11 @@ class TraceTest : public ArbiterTest {
  protected:
   std::string trace() override { return runtime_ + "/trace"; }
   std::string file() { return runtime_ + "/trace.GPU-0"; }
-  /// Waits until the card was at its work for so long in all.
+  /// Waits until the card has worked this long in total.
   static bool works_for(const Works& works, std::uint64_t ns) {
     return eventually([&] { return works.busy_ns() >= ns; }, 20'000 * kMs);
   }
-  /// Three slices work against each other, one comes and goes.
+  /// Three slices compete; one is created and deleted meanwhile.
   void live() {
     put(order("a", 50));
     put(order("b", 30));
@@ -34,11 +34,11 @@ class TraceTest : public ArbiterTest {
     }
     ASSERT_TRUE(agent_->drop("b"));
     ASSERT_TRUE(eventually([&] { return !listed("b"); }));
-    arbiter_->stop_nicely();  // the trace is whole
+    arbiter_->stop_nicely();  // the trace is complete
   }
 };
 
-TEST_F(TraceTest, ReplayedItDecidesTheSame) {
+TEST_F(TraceTest, AReplayMakesTheSameDecisions) {
   live();
   const auto same = arbiter::replay(file());
   ASSERT_TRUE(same) << same.error().what;
@@ -48,9 +48,9 @@ TEST_F(TraceTest, ReplayedItDecidesTheSame) {
   EXPECT_EQ(same->differ, 0U);
 }
 
-TEST_F(TraceTest, WithOneInputChangedItDoesNot) {
+TEST_F(TraceTest, AReplayWithOneChangedInputDiffers) {
   live();
-  // A moment that nobody waited for may decide nothing; of twenty, some do.
+  // A step at a time that no slice waits for may make no decision; of twenty, several do.
   std::uint64_t differ = 0;
   for (std::int64_t step = 20; step < 220; step += 10) {
     const auto other = arbiter::replay(file(), step);
@@ -60,7 +60,7 @@ TEST_F(TraceTest, WithOneInputChangedItDoesNot) {
   EXPECT_GT(differ, 0U);
 }
 
-TEST_F(TraceTest, ATraceThatIsNoneIsRefusedAndACutOneReadAsFarAsItGoes) {
+TEST_F(TraceTest, AnInvalidTraceIsRefusedAndATruncatedOneIsReadToItsEnd) {
   live();
   std::ifstream in(file(), std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`carve doctor --node` on hosts that are broken on purpose: each case is a small tree of files, as the field reports
-have them, which the doctor enters as its /. cases.py --bin DIR [case]; exit code 77: skipped (needs root)."""
+"""`carve doctor --node` on intentionally broken hosts. Each case is a small tree of files, as reported from the field,
+that the doctor uses as its root. cases.py --bin DIR [case]; exit code 77: skipped (needs root)."""
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ ALWAYS = {"agent-away", "no-cgroup2"}  # a tree of files has no processes and no
 
 
 class Host:
-    """A host's files below a folder of its own."""
+    """A host's files below a private folder."""
 
     def __init__(self):
         self.root = tempfile.mkdtemp(prefix="carve-host-")
@@ -52,8 +52,8 @@ class Host:
             os.chdir(here)
 
     def doctor(self):
-        """Its findings, without notes and those that every tree has: a tree is no living node, so the exit code is
-        always 1 here; that of a healthy one is seen in the cluster's scenario."""
+        """The findings of the doctor, except notes and those that every tree has. A tree is no running node, so the
+        exit code is always 1 here; the cluster scenario checks the exit code of a healthy node."""
         done = subprocess.run([BIN + "/carve", "doctor", "--node", "--host-root", self.root, "-o", "json"],
                               capture_output=True, text=True, timeout=30)
         assert done.returncode == 1, done
@@ -72,7 +72,7 @@ class Broken(unittest.TestCase):
         self.addCleanup(self.host.close)
 
     def only(self, wanted, *words):
-        """The doctor finds this and nothing else, with these words."""
+        """The doctor finds only this, and the finding contains these words."""
         found = self.host.doctor()
         self.assertEqual([f["id"] for f in found], [wanted], found)
         for word in words:
@@ -81,7 +81,7 @@ class Broken(unittest.TestCase):
     def fine(self):
         self.assertEqual(self.host.doctor(), [])
 
-    def test_a_bare_host_has_nothing_but_no_agent(self):
+    def test_a_bare_host_only_lacks_the_agent(self):
         self.fine()
 
     # -- the driver (R2-1: 3, 4, 5; rows 20, 22) ---------------------------------------------------------
@@ -119,18 +119,18 @@ class Broken(unittest.TestCase):
         self.host.folder("/var/lib/dkms/nvidia-open/550.54.15")
         self.only("kernel-headers", "missing")
 
-    def test_device_nodes_that_nobody_made(self):
+    def test_device_nodes_that_do_not_exist(self):
         self.loaded()
         self.host.device("/dev/nvidiactl", 195, 255)
         self.only("device-node-missing", "/dev/nvidia-uvm", "nvidia-modprobe")
 
-    def test_a_file_in_a_device_nodes_place_is_none(self):
+    def test_a_regular_file_in_place_of_a_device_node(self):
         self.loaded()
         self.host.device("/dev/nvidiactl", 195, 255)
         self.host.file("/dev/nvidia-uvm")
         self.only("device-node-missing", "/dev/nvidia-uvm")
 
-    def test_a_cards_own_node_that_nobody_made(self):
+    def test_a_cards_device_node_that_does_not_exist(self):
         self.loaded()
         self.host.device("/dev/nvidiactl", 195, 255)
         self.host.device("/dev/nvidia-uvm", 510, 0)
@@ -158,7 +158,7 @@ class Broken(unittest.TestCase):
         self.docker(runtimes={"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}})
         self.only("docker-no-driver", "could not load NVML library", "features")
 
-    def test_docker_with_container_devices_is_fine(self):
+    def test_docker_with_cdi_is_fine(self):
         self.docker(runtimes={"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}}, features={"cdi": True})
         self.fine()
 
@@ -171,13 +171,13 @@ class Broken(unittest.TestCase):
                        '[plugins."io.containerd.grpc.v1.cri".containerd]\n  default_runtime_name = "nvidia"\n')
         self.only("everybody-sees-all", "containerd")
 
-    def test_a_default_that_does_not_believe_the_environment_is_fine(self):
+    def test_a_default_runtime_that_ignores_the_environment_is_fine(self):
         self.host.file("/etc/containerd/config.toml", 'default_runtime_name = "nvidia"\n')
         self.host.file("/etc/nvidia-container-runtime/config.toml",
                        "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n")
         self.fine()
 
-    def test_a_docker_file_that_is_none(self):
+    def test_an_invalid_docker_file(self):
         self.host.file("/etc/docker/daemon.json", "{,}")
         self.only("docker-config")
 
@@ -188,7 +188,7 @@ class Broken(unittest.TestCase):
                        "Package: docker-ce\nStatus: install ok installed\nVersion: 5:18.03.1~ce-0~debian\n")
         self.only("docker-package", "18.09.0", "18.03.1")
 
-    def test_containerd_that_ignores_container_devices(self):
+    def test_containerd_that_ignores_cdi(self):
         self.host.file("/etc/containerd/config.toml", "[plugins.cri]\n  enable_cdi = false\n")
         self.only("containerd-cdi-off", "enable_cdi = true")
 
@@ -201,27 +201,27 @@ class Broken(unittest.TestCase):
         self.host.file("/var/lib/dpkg/status", f"Package: containerd\nStatus: install ok installed\nVersion: {version}\n")
         self.host.file("/etc/containerd/config.toml", config)
 
-    def test_an_older_containerd_that_was_not_told(self):
+    def test_an_older_containerd_without_the_setting(self):
         self.installed_containerd("1.7.22~ds1-1", "version = 2\n")
         self.only("containerd-cdi-off", "containerd 1.7")
 
-    def test_an_older_containerd_that_was_told_and_a_newer_one_are_fine(self):
+    def test_an_older_containerd_with_the_setting_and_a_newer_one_are_fine(self):
         self.installed_containerd("1.7.22~ds1-1", "version = 2\nenable_cdi = true\n")
         self.fine()
         self.installed_containerd("2.1.0-1", "version = 3\n")
         self.fine()
 
-    def test_crio_whose_default_shows_all_cards_and_that_looks_elsewhere(self):
+    def test_crio_whose_default_shows_all_cards_and_that_reads_other_cdi_folders(self):
         self.host.file("/etc/crio/crio.conf.d/10-nvidia.conf", '[crio.runtime]\ndefault_runtime = "nvidia"\n')
         self.only("everybody-sees-all", "CRI-O")
         self.host.file("/etc/crio/crio.conf.d/10-nvidia.conf", 'cdi_spec_dirs = ["/etc/cdi"]\n')
         self.only("cdi-folders", "CRI-O")
 
-    def test_containerd_that_looks_elsewhere(self):
+    def test_containerd_that_reads_other_cdi_folders(self):
         self.host.file("/etc/containerd/config.toml", 'cdi_spec_dirs = ["/etc/cdi"]\n')
         self.only("cdi-folders", "/var/run/cdi")
 
-    def test_a_reload_of_systemd_takes_cards_away(self):
+    def test_a_systemd_reload_that_removes_cards(self):
         self.loaded()
         self.nodes()
         self.host.file("/etc/containerd/config.toml", "SystemdCgroup = true\n")
@@ -233,7 +233,7 @@ class Broken(unittest.TestCase):
         self.only("char-links", "/dev/char/195:0", "NVML: Unknown Error")
 
     # -- the kubelet (R2-2, row 19, a foreign plugin) ----------------------------------------------------
-    def test_a_gate_that_is_long_gone(self):
+    def test_a_removed_feature_gate(self):
         self.host.file("/var/lib/kubelet/kubeadm-flags.env", 'KUBELET_KUBEADM_ARGS="--feature-gates=Accelerators=true"\n')
         self.only("kubelet-gate-accelerators", "kubeadm-flags.env")
 
@@ -246,7 +246,7 @@ class Broken(unittest.TestCase):
                            "smarter-devices/fuse": ["f"]})
         self.only("conflicting-plugin", "nvidia.com/gpu", "aliyun.com/gpu-mem")
 
-    def test_a_plugin_that_left_is_no_conflict(self):
+    def test_an_unregistered_plugin_is_no_conflict(self):
         self.checkpoint(**{"nvidia.com/gpu": None})
         self.fine()
 
@@ -266,13 +266,13 @@ class Broken(unittest.TestCase):
         self.device_file("/var/run/cdi", "b.json")
         self.only("cdi-conflict", "nvidia.com/gpu=0", "a.json", "b.json")
 
-    def test_the_later_folder_may_name_it_again(self):
+    def test_the_later_folder_may_redefine_it(self):
         self.host.file("/usr/bin/nvidia-smi")
         self.device_file("/etc/cdi", "a.json")
         self.device_file("/var/run/cdi", "b.json")
         self.fine()
 
-    def test_a_device_file_that_is_none(self):
+    def test_an_invalid_device_file(self):
         self.host.file("/var/run/cdi/half.yaml", "kind: [\n")
         self.only("cdi-unreadable", "half.yaml")
 
@@ -281,12 +281,12 @@ class Broken(unittest.TestCase):
         shutil.rmtree(self.host.path("/proc"))
         self.only("host-not-seen", "--host-root")
 
-    def test_a_path_that_cannot_be_looked_at_is_not_called_missing(self):
+    def test_a_path_that_cannot_be_checked_is_not_called_missing(self):
         self.device_file("/etc/cdi", "nvidia.json", host_path="/" + "x" * 300)
         self.only("not-looked-at", "too long")
 
-    def test_what_cannot_be_read_is_said(self):
-        self.host.folder("/etc/docker/daemon.json")  # a folder in a file's place: reading fails, it is not absent
+    def test_a_file_that_cannot_be_read_is_reported(self):
+        self.host.folder("/etc/docker/daemon.json")  # a folder in place of a file: reading fails, but it is not absent
         self.only("not-looked-at", "/etc/docker/daemon.json")
 
 

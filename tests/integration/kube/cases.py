@@ -1,6 +1,6 @@
-"""The API server's client before a server and a proxy that misbehave.
+"""The API server's client with a server and a proxy that misbehave.
 
-Usage: cases.py KUBE_PROBE [unittest's own words]
+Usage: cases.py KUBE_PROBE [arguments of unittest]
 """
 import json
 import sys
@@ -56,7 +56,7 @@ class Case(unittest.TestCase):
         self.assertEqual(self.probe.opened.get("ok"), "open", self.probe.opened)
 
     def _end(self):
-        self.server.close()     # whatever hangs, hangs no longer
+        self.server.close()     # unblocks everything that hangs
         self.assertEqual(self.probe.close(), 0)
         self.assertNotIn(TOKEN, "".join(self.probe.log))
 
@@ -74,7 +74,7 @@ class Case(unittest.TestCase):
 
 
 class Calls(Case):
-    def test_every_verb_says_what_it_means(self):
+    def test_every_verb_sends_the_right_request(self):
         self.start(lambda request, out: out.json(pod("one", 1)))
         self.probe.call("get", POD, query=[["fieldManager", "a b&c"]])
         self.probe.call("create", PODS, body='{"a": 1}')
@@ -98,7 +98,7 @@ class Calls(Case):
         for request in self.server.requests:
             self.assertEqual(request.headers["authorization"], "Bearer " + TOKEN)
             self.assertEqual(request.headers["accept"], "application/json")
-        self.assertEqual(self.server.connections, 1, "one connection is kept for all of them")
+        self.assertEqual(self.server.connections, 1, "all requests use one connection")
 
     def test_a_list_is_read_page_by_page(self):
         pages = {"": (["a", "b"], "p2"), "p2": (["c"], "p3"), "p3": (["d"], "")}
@@ -111,7 +111,7 @@ class Calls(Case):
         self.assertEqual([item["metadata"]["name"] for item in items], ["a", "b", "c", "d"])
         self.assertEqual({item["kind"] for item in items}, {"Pod"})
 
-    def test_a_list_whose_pages_are_forgotten_begins_again(self):
+    def test_a_list_whose_continue_token_expired_starts_again(self):
         def answer(request, out):
             if "continue" in request.query:
                 out.status(410)
@@ -147,16 +147,16 @@ class Calls(Case):
         self.assertGreaterEqual(seconds, 0.95)
         refused, seconds = self.probe.timed("get", "/never")
         self.failed(refused, "resource exhausted")
-        self.assertLess(seconds, 5, "a wait beyond the call's deadline is not begun")
+        self.assertLess(seconds, 5, "the client must not start a wait beyond the call's deadline")
 
     def test_the_clients_own_rate_is_kept(self):
         self.start(lambda request, out: out.json(pod("one", 1)))
         began = time.monotonic()
         for _ in range(60):
             self.assertIn("ok", self.probe.call("get", POD))
-        self.assertGreaterEqual(time.monotonic() - began, 0.8, "40 at once, then 20 a second")
+        self.assertGreaterEqual(time.monotonic() - began, 0.8, "a burst of 40, then 20 per second")
 
-    def test_a_server_that_stalls_costs_the_deadline_and_no_more(self):
+    def test_a_server_that_stalls_costs_no_more_than_the_deadline(self):
         self.start(lambda request, out: out.json(pod("one", 1)), proxy=True)
         self.assertIn("ok", self.probe.call("get", POD))
         self.proxy.set("stall")
@@ -167,7 +167,7 @@ class Calls(Case):
         self.proxy.set("pass")
         self.assertIn("ok", self.probe.call("get", POD))
 
-    def test_a_kept_connection_that_ended_is_not_noticed_by_the_caller(self):
+    def test_the_end_of_a_kept_connection_is_invisible_to_the_caller(self):
         self.start(lambda request, out: out.json(pod("one", 1)), proxy=True)
         self.assertIn("ok", self.probe.call("get", POD))
         self.proxy.cut()
@@ -183,13 +183,13 @@ class Calls(Case):
                 return out.reset()
         self.start(answer)
         for verb in ("create", "replace", "patch", "remove"):
-            self.assertIn("ok", self.probe.call("get", POD))    # so that the write meets a kept connection
+            self.assertIn("ok", self.probe.call("get", POD))    # so that the write uses a kept connection
             answer = self.failed(self.probe.call(verb, POD, body="{}"), "deadline exceeded")  # it may have been done
             self.assertIn("not known", answer["what"])
         self.assertEqual([r.method for r in self.server.requests if r.method != "GET"],
                          ["POST", "PUT", "PATCH", "DELETE"])
 
-    def test_answers_that_are_none(self):
+    def test_invalid_answers(self):
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         bad = {
             "/reset": lambda out: (out.raw(head + b"Content-Length: 100\r\n\r\n{\"half\":"), out.reset()),
@@ -230,7 +230,7 @@ class Calls(Case):
 
 class Trust(Case):
     def answer(self, request, out):
-        out.json({"who": dict(part[0] for part in request.peer["subject"]) if request.peer else None})
+        out.json({"subject": dict(part[0] for part in request.peer["subject"]) if request.peer else None})
 
     def test_the_servers_name_is_verified_and_sent(self):
         self.start(self.answer, host="localhost")
@@ -251,11 +251,11 @@ class Trust(Case):
         other = scripted.Authority(self.folder, "two")
         self.start(self.answer, certificate=other.issue("server", "IP:127.0.0.1"))
         self.assertIn("certificate", self.failed(self.probe.call("get", POD), "unavailable")["what"])
-        self.assertEqual(self.server.requests, [], "no token is sent to whom we do not trust")
+        self.assertEqual(self.server.requests, [], "no token is sent to an untrusted server")
 
     def test_an_expired_certificate_is_refused(self):
         self.start(self.answer, certificate=self.authority.issue("old", "IP:127.0.0.1", days=0))
-        time.sleep(1.1)     # real time: it ends with the second in which it was made
+        time.sleep(1.1)     # real time: it expires in the second in which it was created
         self.assertIn("expired", self.failed(self.probe.call("get", POD), "unavailable")["what"])
 
     def test_a_new_token_in_the_file_is_used(self):
@@ -266,9 +266,9 @@ class Trust(Case):
         good[0] = "second"
         self.failed(self.probe.call("get", POD), "permission denied")
         self.token_file.write_text("second\n")
-        self.eventually("the new token is taken", lambda: "ok" in self.probe.call("get", POD))
+        self.eventually("the new token is used", lambda: "ok" in self.probe.call("get", POD))
         self.token_file.unlink()
-        self.assertIn("ok", self.probe.call("get", POD), "the last one stays in use")
+        self.assertIn("ok", self.probe.call("get", POD), "the last token stays in use")
 
     def test_a_new_authority_in_the_file_is_used(self):
         self.start(self.answer)
@@ -278,7 +278,7 @@ class Trust(Case):
         self.server.hang_up()
         self.failed(self.probe.call("get", POD), "unavailable")
         self.authority.certificate.write_text(other.certificate.read_text())
-        self.eventually("the new authority is taken", lambda: "ok" in self.probe.call("get", POD))
+        self.eventually("the new authority is used", lambda: "ok" in self.probe.call("get", POD))
 
     def test_a_new_client_certificate_in_the_file_is_shown(self):
         first = self.authority.issue("first")
@@ -288,8 +288,8 @@ class Trust(Case):
         accepted = ["first"]
 
         def answer(request, out):
-            who = dict(part[0] for part in request.peer["subject"])["commonName"] if request.peer else ""
-            out.json({}) if who == accepted[0] else out.status(401, who)
+            name = dict(part[0] for part in request.peer["subject"])["commonName"] if request.peer else ""
+            out.json({}) if name == accepted[0] else out.status(401, name)
         self.start(answer, user=f'client-certificate: "{shown[0]}", client-key: "{shown[1]}"',
                    client_authority=self.authority.certificate)
         self.assertIn("ok", self.probe.call("get", POD))
@@ -301,7 +301,7 @@ class Trust(Case):
 
 
 class Watches(Case):
-    """The list says version 5; what each watch request gets is the next of `streams`, a function of (request, out)."""
+    """The list has version 5. Each watch request gets the next of `streams`, a function of (request, out)."""
 
     def watch(self, *streams, proxy=False):
         self.streams, self.lists, self.asked, self.hold = list(streams), 0, [], threading.Event()
@@ -338,10 +338,10 @@ class Watches(Case):
     def end(self):
         began = time.monotonic()
         self.probe.stop(self.id)
-        self.assertEqual(self.probe.answer(self.id), {"id": self.id, "ended": True}, "nothing was left unsaid")
+        self.assertEqual(self.probe.answer(self.id), {"id": self.id, "ended": True}, "no event was left")
         self.assertLess(time.monotonic() - began, 1.0)
 
-    def test_changes_come_in_order_and_bookmarks_do_not(self):
+    def test_changes_arrive_in_order_and_bookmarks_are_hidden(self):
         def stream(self, request, out):
             out.begin_stream()
             out.event("ADDED", pod("a", 6))
@@ -354,7 +354,7 @@ class Watches(Case):
         self.expect("put", "a")
         self.expect("put", "a")
         self.expect("deleted", "a")
-        self.eventually("it goes on", lambda: len(self.asked) >= 2)
+        self.eventually("it watches again", lambda: len(self.asked) >= 2)
         self.assertEqual(self.asked[:2], ["5", "12"], "from the list, then from the last bookmark")
         self.assertEqual(self.lists, 1)
         watch = [r for r in self.server.requests if "watch" in r.query][0]
@@ -362,23 +362,23 @@ class Watches(Case):
         self.assertEqual(watch.query["fieldSelector"], "spec.nodeName%3Dn1")
         self.end()
 
-    def test_forgotten_in_the_stream_lists_again(self):
+    def test_410_in_the_stream_lists_again(self):
         def stream(self, request, out):
             out.begin_stream()
             out.event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
             out.end_stream()
         self.watch(stream)
         self.expect_list("list2")
-        self.eventually("it goes on", lambda: len(self.asked) >= 2)
+        self.eventually("it watches again", lambda: len(self.asked) >= 2)
         self.assertEqual(self.asked, ["5", "10"])
         self.end()
 
-    def test_forgotten_as_a_status_lists_again(self):
+    def test_410_as_a_status_lists_again(self):
         self.watch(lambda self, request, out: out.status(410))
         self.expect_list("list2")
         self.end()
 
-    def test_cut_in_the_middle_of_a_line_nothing_is_lost_or_repeated(self):
+    def test_a_cut_in_the_middle_of_a_line_loses_and_repeats_nothing(self):
         heard = threading.Event()
 
         def broken(self, request, out):
@@ -390,7 +390,7 @@ class Watches(Case):
         def reset(self, request, out):
             out.begin_stream()
             out.event("ADDED", pod("b", 7))
-            heard.wait(scripted.LIMIT)     # what is on its way would be thrown away by the reset
+            heard.wait(scripted.LIMIT)     # the reset would discard data in flight
             return out.reset()
 
         def good(self, request, out):
@@ -409,7 +409,7 @@ class Watches(Case):
         self.assertEqual(self.lists, 1)
         self.end()
 
-    def test_lines_that_are_none_list_again(self):
+    def test_invalid_lines_list_again(self):
         def garbage(self, request, out):
             out.begin_stream()
             out.chunk(b"}}}} not json\n")
@@ -442,14 +442,14 @@ class Watches(Case):
         self.expect("put", "a")
         self.end()
 
-    def test_silence_makes_a_new_connection_and_no_trouble(self):
+    def test_silence_leads_to_a_new_connection_without_trouble(self):
         self.watch()
-        self.eventually("it asks again", lambda: len(self.asked) >= 3)
+        self.eventually("it watches again", lambda: len(self.asked) >= 3)
         self.assertEqual(set(self.asked), {"5"})
         self.assertEqual(self.lists, 1)
         self.end()
 
-    def test_a_server_that_is_away_is_trouble_once_and_backed_off_from(self):
+    def test_an_unreachable_server_is_trouble_once_and_retried_with_back_off(self):
         self.watch(proxy=True)
         self.eventually("it watches", lambda: self.asked)
         self.proxy.set("refuse")
@@ -457,12 +457,12 @@ class Watches(Case):
         self.expect("trouble")
         began = time.monotonic()
         self.eventually("it tries again", lambda: self.proxy.refused >= 12)
-        self.assertGreater(time.monotonic() - began, 0.5, "without back-off it takes some milliseconds")
+        self.assertGreater(time.monotonic() - began, 0.5, "without back-off it takes a few milliseconds")
         self.proxy.set("pass")
-        self.expect_list("list2")      # away for long: where we were is doubted
+        self.expect_list("list2")      # unreachable for long: the last version is no longer trusted
         self.end()
 
-    def test_a_stalled_server_is_left_at_once_when_told_to_stop(self):
+    def test_a_stop_ends_a_watch_of_a_stalled_server_immediately(self):
         self.watch(proxy=True)
         self.eventually("it watches", lambda: self.asked)
         self.proxy.set("stall")
@@ -476,7 +476,7 @@ class Watches(Case):
             self.assertIn("replace", self.probe.answer(other))
         self.eventually("all watch", lambda: len(self.asked) >= 10)
         before = self.probe.call("usage")["ok"]
-        time.sleep(3)       # the measurement: three seconds, in which each is silent and asks again thrice
+        time.sleep(3)       # the measurement: in three seconds each watch is silent and reconnects three times
         after = self.probe.call("usage")["ok"]
         cpu = (after["cpu_us"] - before["cpu_us"]) / 1000
         print(f"ten idle watches: {after['resident_kib']} KiB resident, {cpu:.1f} ms of CPU in 3 s "

@@ -1,6 +1,6 @@
-"""The API server's client before the real one: kube-apiserver and etcd of the ring that `tests/cluster/up` started.
+"""The API server's client with the real API server: kube-apiserver and etcd of a ring that `tests/cluster/up` started.
 
-Usage: cluster_cases.py KUBE_PROBE [unittest's own words]
+Usage: cluster_cases.py KUBE_PROBE [arguments of unittest]
 """
 import itertools
 import json
@@ -43,7 +43,7 @@ class RealServer(unittest.TestCase):
             self.kube.delete(kind, name, grace=0 if kind == "Pod" else None)
 
     def probe(self, config=None, short=False):
-        """Production's own times, unless `short`."""
+        """A probe with the production timeouts, unless `short`."""
         probe = scripted.Probe(PROGRAM, config or self.ring.kubeconfig, short)
         self.addCleanup(lambda: self.assertEqual(probe.close(), 0))
         self.assertEqual(probe.opened.get("ok"), "open", probe.opened)
@@ -72,14 +72,14 @@ class RealServer(unittest.TestCase):
         self.assertEqual(answer.get("code"), code, answer)
 
     def watch(self, probe):
-        """A watch on this test's ConfigMaps: (id, what it has said first)."""
+        """Starts a watch on this test's ConfigMaps: (id, the first list)."""
         number = probe.start("watch", MAPS, query=[["labelSelector", "of=" + self.label]])
         said = probe.answer(number)
         self.assertIn("replace", said)
         return number, said["replace"]
 
     def follow(self, probe, number, enough, seconds=60):
-        """Applies what the watch says until `enough(known, said)`: (known objects by name, all words in order)."""
+        """Applies the watch's messages until `enough(known, said)`: (objects by name, message kinds in order)."""
         known, words = {}, []
         deadline = time.monotonic() + seconds
         while not enough(known, words):
@@ -99,7 +99,7 @@ class RealServer(unittest.TestCase):
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def test_objects_are_made_read_changed_and_removed(self):
+    def test_objects_are_created_read_changed_and_deleted(self):
         probe = self.probe()
         wanted = self.config_map(a="1")
         path = f"{MAPS}/{wanted['metadata']['name']}"
@@ -163,7 +163,7 @@ class RealServer(unittest.TestCase):
         self.assertIn("ok", probe.call("create", path + "/eviction", body=json.dumps(eviction)))
         self.assertIsNone(self.kube.get("Pod", self.label))
 
-    def test_a_lease_has_one_holder(self):
+    def test_a_coordination_lease_has_one_holder(self):
         one, two = self.probe(), self.probe()
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self.label},
                 "spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}
@@ -171,9 +171,9 @@ class RealServer(unittest.TestCase):
         try:
             self.ok(one.call("create", LEASES, body=json.dumps(body)))
             seen = self.ok(two.call("get", path))
-            # (a write that changes nothing is no write: the API server would let it pass)
+            # (A write that changes nothing is no write: the API server would accept it.)
             seen["spec"]["holderIdentity"] = "two"
-            # both saw the same version; who comes second has lost
+            # Both saw the same version; the second write must lose.
             third = dict(seen, spec=dict(seen["spec"], holderIdentity="three"))
             first = one.start("replace", path, body=json.dumps(third))
             second = two.start("replace", path, body=json.dumps(seen))
@@ -183,7 +183,7 @@ class RealServer(unittest.TestCase):
         finally:
             one.call("remove", path)
 
-    def test_what_rbac_forbids_is_denied_by_name(self):
+    def test_a_call_that_rbac_forbids_is_denied_with_the_account_name(self):
         config = scripted.kubeconfig(
             self.folder / "nobody", re.search(r"https://\S+", self.ring.kubeconfig.read_text()).group(0),
             self.ring.certificates.file("ca.crt"), "token: " + self._token("default"))
@@ -197,7 +197,7 @@ class RealServer(unittest.TestCase):
                                                 "spec": {"expirationSeconds": 600}})
         return made["status"]["token"]
 
-    def test_a_token_that_no_longer_counts_is_replaced_from_its_file(self):
+    def test_an_invalid_token_is_replaced_from_its_file(self):
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.label}}
         self.created.append(("ServiceAccount", self.label))
         self.kube.create(account)
@@ -209,21 +209,21 @@ class RealServer(unittest.TestCase):
         probe = self.probe(config)
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
-        def who():
+        def user():
             answer = probe.call("create", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=json.dumps(review))
             return json.loads(answer["ok"])["status"]["userInfo"] if "ok" in answer else answer["code"]
-        first = who()
+        first = user()
         self.assertEqual(first["username"], f"system:serviceaccount:default:{self.label}")
         self.kube.delete("ServiceAccount", self.label)
-        wait_for("the old token is refused", 30, lambda: who() == "permission denied", every=0.5)
+        wait_for("the old token is refused", 30, lambda: user() == "permission denied", every=0.5)
         self.kube.create(account)
         token.write_text(self._token(self.label))
-        second = wait_for("the new token is taken", 10, lambda: isinstance(now := who(), dict) and now, every=0.2)
+        second = wait_for("the new token is used", 10, lambda: isinstance(now := user(), dict) and now, every=0.2)
         self.assertNotEqual(second["uid"], first["uid"])
 
     # --- watches -------------------------------------------------------------------------------------------------
 
-    def test_a_watch_sees_what_happens_and_nothing_else(self):
+    def test_a_watch_sees_only_its_objects(self):
         probe = self.probe()
         self.kube.create(self.config_map("-old"))
         number, first = self.watch(probe)
@@ -246,11 +246,11 @@ class RealServer(unittest.TestCase):
             if step % 6 == 3:
                 next(ends)()
         known, words = self.follow(probe, number, lambda known, said: len(known) == 30)
-        self.assertNotIn("replace", words, "a cut is no reason to list again")
-        self.assertEqual(words.count("put"), 30, "nor to hear anything twice")
+        self.assertNotIn("replace", words, "a cut must not cause a new list")
+        self.assertEqual(words.count("put"), 30, "nor repeat an event")
 
-    def test_a_way_that_stalls_is_given_up_in_time_and_taken_again(self):
-        """Connections stay, and nothing comes through them; the server itself is well."""
+    def test_a_stalled_connection_is_given_up_in_time_and_used_again(self):
+        """Connections stay open but transfer nothing; the server itself works."""
         proxy, probe = self.proxied(short=True)
         number, _ = self.watch(probe)
         proxy.set("stall")
@@ -264,7 +264,7 @@ class RealServer(unittest.TestCase):
         self.assertEqual(known, {self.label: {"a": "1"}})
         self.code("not found", probe.call("get", MAPS + "/none"))
 
-    def test_the_api_server_restarted(self):
+    def test_the_api_server_restarts(self):
         probe = self.probe()
         number, _ = self.watch(probe)
         self.ring.stop_api_server()
@@ -281,7 +281,7 @@ class RealServer(unittest.TestCase):
         self.assertEqual(words.count("trouble"), 1)
         self.code("not found", probe.call("get", MAPS + "/none"))
 
-    def test_the_api_server_stopped_in_the_middle(self):
+    def test_the_api_server_is_unreachable_during_a_watch(self):
         probe = self.probe(short=True)
         number, _ = self.watch(probe)
         with api_server_away(self.ring):
@@ -303,7 +303,7 @@ class RealServer(unittest.TestCase):
         self.kube.delete("ConfigMap", self.label + "-lost")
         self.kube.create(self.config_map("-new"))
         self._compact()
-        self.ring.stop_api_server()     # its watch cache begins anew, after what the client knows
+        self.ring.stop_api_server()     # its watch cache restarts, after the version that the client knows
         self.ring.start_api_server()
         self.ring.wait_api_server()
         proxy.set("pass")
@@ -311,7 +311,7 @@ class RealServer(unittest.TestCase):
         self.assertEqual(set(known), {self.label + "-kept", self.label + "-new"})
 
     def _compact(self):
-        """Makes etcd forget all that is past, over its HTTP gateway."""
+        """Makes etcd forget all old revisions, through its HTTP gateway."""
         version = int(self.kube.get("ConfigMap", self.label + "-new")["metadata"]["resourceVersion"])
         file = self.ring.certificates.file
         script = ("import http.client, json, ssl, sys\n"

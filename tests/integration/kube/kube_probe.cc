@@ -1,9 +1,9 @@
-// The client of the API server as a program, so that a test in another language can drive it: one call per line.
+// The client of the API server as a program that a test in another language can drive: one call per line.
 //   {"id": 1, "do": "get", "path": "/api/v1/nodes/a", "query": [["k", "v"]], "body": "…", "kind": "merge"}
 //   {"id": 2, "do": "watch", "path": "/api/v1/pods", "query": []}      {"id": 2, "do": "stop"}
 //   {"id": 3, "do": "usage"}    resident KiB and the process's CPU in microseconds
-// Answers carry the id: {"id", "ok": …} or {"id", "code", "what"}; a watch says replace, put, deleted, trouble,
-// and ended. Calls run each on a thread of its own.
+// Answers carry the id: {"id", "ok": …} or {"id", "code", "what"}. A watch sends replace, put, deleted, trouble and
+// ended. Each call runs on its own thread.
 
 #include <sys/resource.h>
 
@@ -98,7 +98,7 @@ void run_call(KubeApi& api, Output& out, const json& call) {
   out.say({{"id", call["id"]}, {"ok", ""}});
 }
 
-/// So short that a test of them does not wait: a second and a half at most.
+/// Limits so short that a test need not wait: a second and a half at most.
 kube::Limits short_limits() {
   using std::chrono::milliseconds;
   return {.call = milliseconds(1500),

@@ -1,4 +1,4 @@
-"""An HTTPS server that does what the test says, a proxy in front of it that misbehaves, and the client as a process."""
+"""An HTTPS server that does what the test specifies, a misbehaving proxy in front of it, and the client as a process."""
 import contextlib
 import ctypes
 import json
@@ -11,11 +11,11 @@ import threading
 import time
 from pathlib import Path
 
-LIMIT = 20.0        # seconds until a test gives up on something that should come at once
+LIMIT = 20.0        # seconds until a test stops waiting for something that should happen immediately
 
 
 class Authority:
-    """A certificate authority and what it signs, made with openssl."""
+    """A certificate authority and the certificates that it signs, created with openssl."""
 
     def __init__(self, folder: Path, name: str):
         self.folder, self.name = folder, name
@@ -50,13 +50,13 @@ class Request:
 
 
 class Server:
-    """`answer(request, out)` is called for each request; `out` has the words below. It returns False to hang up."""
+    """`answer(request, out)` is called for each request; `out` is an Answer. False closes the connection."""
 
     def __init__(self, certificate, key, answer, client_authority=None):
         self.answer = answer
         self.requests = []
         self.connections = 0
-        self.names = []         # what clients sent as SNI
+        self.names = []         # the SNI values that clients sent
         self._open = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -65,7 +65,7 @@ class Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def show(self, certificate, key):
-        """From the next connection on."""
+        """Uses this certificate from the next connection on."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(str(certificate), str(key))
         context.sni_callback = lambda _, name, __: self.names.append(name)
@@ -117,7 +117,7 @@ class Server:
 
 
 class Answer:
-    """What a server can say, well or badly."""
+    """The well-formed and malformed answers that a server can send."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -147,13 +147,13 @@ class Answer:
         self.raw(b"0\r\n\r\n")
 
     def reset(self):
-        """RST instead of a clean end, once `answer` returns this False."""
+        """Sends RST instead of a clean end, once `answer` returns this False."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
 
 
 class Proxy:
-    """Between client and server, on bytes. `mode`: pass, stall (nothing goes on, nothing ends), refuse."""
+    """A byte-level proxy between client and server. `mode`: pass, stall (no transfer, no end), refuse."""
 
     def __init__(self, port):
         self.target, self.mode, self.refused = port, "pass", 0
@@ -169,17 +169,17 @@ class Proxy:
             self._go.notify_all()
 
     def cut(self):
-        """Ends every connection, on both sides, before it returns."""
+        """Closes every connection on both sides before it returns."""
         pairs, self._pairs = self._pairs, []
         for side in (side for pair in pairs for side in pair):
             with contextlib.suppress(OSError):
                 side.shutdown(socket.SHUT_RDWR)
 
     def reset(self):
-        """The same with a RST, as of a middle box that has forgotten them."""
+        """The same with a RST, like a middle box that has lost its state."""
         pairs, self._pairs = self._pairs, []
         for side in (side for pair in pairs for side in pair):
-            # A close() would wait for whoever is in recv(). "Disconnect" is a word that Python's sockets do not have.
+            # close() would wait for a thread in recv(). Python's sockets have no call for "disconnect".
             ctypes.CDLL(None).connect(side.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16)
 
     def close(self):
@@ -257,7 +257,7 @@ class Probe:
         self.process.stdin.flush()
 
     def close(self):
-        """Its exit status: the client ends with all its threads when nobody speaks to it any more."""
+        """Returns the exit status: the client ends with all its threads when its stdin is closed."""
         self.process.stdin.close()
         try:
             status = self.process.wait(LIMIT)

@@ -19,7 +19,7 @@
 
 namespace carve::test {
 
-/// Real time, and on top of it what the test adds: 20 s of patience need not be sat out.
+/// Real time plus the time that the test adds: a test need not wait 20 s of patience.
 class JumpingClock final : public Clock {
  public:
   [[nodiscard]] Time now() const override { return real_.now() + jumped(); }
@@ -35,7 +35,7 @@ class JumpingClock final : public Clock {
   std::atomic<Duration::rep> jumped_{0};
 };
 
-/// A node whose doors are the real ones, wired as the agent wires them.
+/// A node with the real doors, wired as in the agent.
 class DoorsTest : public testing::Test {
  protected:
   explicit DoorsTest(int cards = 16)
@@ -59,7 +59,7 @@ class DoorsTest : public testing::Test {
     options.kubelet_dir = folder_;
     options.device_plugins = kubelet.device_plugins();
     options.unique = unique;
-    options.leaves_within = {};  // an agent that ends here is one that was killed
+    options.leaves_within = {};  // an agent that ends here was killed
     return options;
   }
   [[nodiscard]] std::jthread run_agent(const cmd::DoorOptions& with) {
@@ -76,7 +76,7 @@ class DoorsTest : public testing::Test {
     kubelet.list_after_start();
   }
 
-  // Pods as the API server has them.
+  // Pods as the API server returns them.
   static std::string pod_object(const ScriptedKubelet::Pod& pod, const std::string& record,
                                 bool ended = false) {
     std::string escaped;
@@ -87,7 +87,7 @@ class DoorsTest : public testing::Test {
                        record.empty() ? "" : fmt::format(R"("carve.elasticgpu.io/record":"{}")", escaped),
                        ended ? "Failed" : "Pending");
   }
-  /// A record that gives container i the card `cards[i]`.
+  /// A record that assigns the card `cards[i]` to container i.
   [[nodiscard]] std::string record(const ScriptedKubelet::Pod& pod, const std::vector<int>& cards,
                                    Bytes memory = Bytes::gib(2), const std::string& uid = "",
                                    const std::string& dialect = "native") const {
@@ -129,7 +129,7 @@ class DoorsTest : public testing::Test {
     }
     return pod;
   }
-  /// The card that whoever resolves this container's CDI name would find there; empty: nothing resolves.
+  /// The card behind this container's CDI name; empty: the name resolves to nothing.
   [[nodiscard]] CardId behind(const ScriptedKubelet::Container& container) const {
     const auto found = slices.behind(container.cdi);
     return found.size() == 1 ? found[0].card : CardId();
@@ -142,13 +142,13 @@ class DoorsTest : public testing::Test {
     }
     return true;
   }
-  /// Whether the agent has logged a line with these words.
+  /// True when the agent has logged a line that contains these words.
   [[nodiscard]] bool logged(std::string_view words) const {
     const std::lock_guard lock(log_mutex_);
     return log_lines_.find(words) != std::string::npos;
   }
-  /// As eventually(), while the agent's clock runs far ahead: what it is patient about may begin at any moment (an
-  /// agent that was just started has not heard of the pods yet), so one jump ahead may come too early.
+  /// Like eventually(), while the agent's clock runs far ahead. The agent's wait may begin at any time (a new agent has
+  /// not received the pods yet), so a single jump may come too early.
   [[nodiscard]] bool in_the_long_run(const std::function<bool()>& good) {
     return eventually([&] {
       clock.jump(std::chrono::seconds(1));

@@ -50,7 +50,7 @@ TEST_F(Dra, RegistersAsTheKubeletExpects) {
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
-TEST_F(Dra, PreparesAndEndsOverARestart) {
+TEST_F(Dra, PreparesAndUnpreparesAcrossARestart) {
   start_agent();
   auto driver = kubelet.find_drivers(1).at(0);
   api_has_claim("u-1", 2, "4Gi");
@@ -60,7 +60,7 @@ TEST_F(Dra, PreparesAndEndsOverARestart) {
   EXPECT_EQ(first.devices(0).share_id(), "s-u-1");
   EXPECT_EQ(slices.behind(first.devices(0).cdi_device_ids(0)).at(0).card, card(2));
   stop_agent();
-  EXPECT_FALSE(fs::exists(driver.registration_socket));  // the kubelet hears of it
+  EXPECT_FALSE(fs::exists(driver.registration_socket));  // the kubelet notices that
   start_agent();
   driver = kubelet.find_drivers(1).at(0);
   const auto again = ScriptedKubelet::prepare(driver, "ml", "c", "u-1");
@@ -72,10 +72,10 @@ TEST_F(Dra, PreparesAndEndsOverARestart) {
   EXPECT_TRUE(slices.held().empty());
 }
 
-TEST_F(Dra, TheOlderInterfaceToo) {
+TEST_F(Dra, TheOlderInterfaceIsServedToo) {
   start_agent();
   const auto driver = kubelet.find_drivers(1).at(0);
-  // Same messages but for share_id: the method's path is what differs.
+  // The same messages except for share_id: only the method's path differs.
   grpc::ClientContext context;
   const auto channel = driver.channel;
   api_has_claim("u-1", 1, "4Gi");
@@ -97,7 +97,7 @@ TEST_F(Dra, TheOlderInterfaceToo) {
   EXPECT_FALSE(response.claims().at("u-1").devices(0).has_share_id());
 }
 
-TEST_F(Dra, AHundredClaimsAtOnceAndNoneOverTheCard) {
+TEST_F(Dra, AHundredConcurrentClaimsNeverExceedTheCard) {
   start_agent();
   const auto driver = kubelet.find_drivers(1).at(0);
   std::vector<std::jthread> threads;
@@ -121,12 +121,12 @@ TEST_F(Dra, AHundredClaimsAtOnceAndNoneOverTheCard) {
   EXPECT_EQ(refused, 20);
 }
 
-TEST_F(Dra, FiveHundredClaimsAtOnceEachGetsItsOwn) {
+TEST_F(Dra, EachOfFiveHundredConcurrentClaimsGetsItsOwnSlice) {
   start_agent();
   const auto driver = kubelet.find_drivers(1).at(0);
   constexpr int kClaims = 500;
   const auto uid = [](int i) { return fmt::format("u-{}", i); };
-  // Those on one card differ in size (125 of them on 80 GiB).
+  // Claims on the same card differ in size (125 of them on 80 GiB).
   const auto size_of = [](int i) { return Bytes::mib(256U + static_cast<unsigned>(i)); };
   for (int i = 0; i < kClaims; ++i)
     api_has_claim(uid(i), i % 4, fmt::format("{}Mi", 256 + i), fmt::format("c{}", i));
@@ -152,17 +152,17 @@ TEST_F(Dra, FiveHundredClaimsAtOnceEachGetsItsOwn) {
   EXPECT_EQ(std::set<std::string>(devices.begin(), devices.end()).size(), devices.size());
 }
 
-TEST_F(Dra, ARefusedRegistrationIsTriedWithANewSocket) {
+TEST_F(Dra, ARefusedRegistrationIsRetriedWithANewSocket) {
   start_agent();
   const auto refused = kubelet.find_drivers(1, false).at(0);
   EXPECT_TRUE(eventually([&] { return !fs::exists(refused.registration_socket); }));
-  // Not at once: a kubelet that goes on refusing is not to be kept busy.
+  // Not immediately: a kubelet that keeps refusing must not be kept busy.
   const auto again = kubelet.find_drivers(1).at(0);
   EXPECT_GE(again.made - refused.made, 900'000'000U);
   EXPECT_EQ(again.registration_socket, refused.registration_socket);
 }
 
-TEST_F(Dra, WipedSocketsComeBack) {
+TEST_F(Dra, WipedSocketsAreRecreated) {
   start_agent();
   const auto driver = kubelet.find_drivers(1).at(0);
   fs::remove(driver.registration_socket);
@@ -171,7 +171,7 @@ TEST_F(Dra, WipedSocketsComeBack) {
   EXPECT_TRUE(eventually([&] { return fs::exists(driver.info.endpoint()); }));
 }
 
-/// A socket file as a process leaves it that was killed after its bind; it answers while what is returned is held.
+/// A socket file that a killed process left after its bind. It answers while the returned descriptor is open.
 Fd socket_file(const std::string& path, bool listens) {
   Fd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
@@ -182,7 +182,7 @@ Fd socket_file(const std::string& path, bool listens) {
   return made;
 }
 
-TEST_F(Dra, WhatAKilledAgentLeftBeforeItsSocketsHadTheirNamesIsRemoved) {
+TEST_F(Dra, UnnamedSocketsOfAKilledAgentAreRemoved) {
   const std::string plugins = kubelet.folder() + "/plugins/gpu.elasticgpu.io";
   const std::string registry = kubelet.folder() + "/plugins_registry";
   std::vector<std::string> dead;
@@ -191,14 +191,14 @@ TEST_F(Dra, WhatAKilledAgentLeftBeforeItsSocketsHadTheirNamesIsRemoved) {
     dead.push_back(folder + "/.carve-0badcafe");
     socket_file(dead.back(), false);
   }
-  const auto another = socket_file(registry + "/.carve-0badbeef", true);  // somebody's who is about to name it
+  const auto another = socket_file(registry + "/.carve-0badbeef", true);  // of another agent that is about to name it
   start_agent();
   ASSERT_EQ(kubelet.find_drivers(1).size(), 1U);
   for (const auto& path : dead) EXPECT_TRUE(eventually([&] { return !fs::exists(path); })) << path;
   EXPECT_TRUE(fs::exists(registry + "/.carve-0badbeef"));
 }
 
-TEST_F(Dra, TwoAgentsSideBySideWhileOneReplacesTheOther) {
+TEST_F(Dra, TwoAgentsServeWhileOneReplacesTheOther) {
   start_agent();
   auto with = options("uid-2");
   with.slots = false;
@@ -213,7 +213,7 @@ TEST_F(Dra, TwoAgentsSideBySideWhileOneReplacesTheOther) {
   EXPECT_EQ(ScriptedKubelet::prepare(left[0], "ml", "c", "u-1").error(), "");
 }
 
-TEST_F(Dra, HealthIsStreamedAndEveryChangeSent) {
+TEST_F(Dra, HealthIsStreamedWithEveryChange) {
   start_agent();
   const auto driver = kubelet.find_drivers(1).at(0);
   grpc::ClientContext context;
@@ -246,7 +246,7 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
   }));
 }
 
-/// A node whose cards the scheduler gives to claims and control to records.
+/// A node whose cards are assigned to claims by the scheduler and to records by control.
 struct BothDoors : Dra {
   /// The newest ResourceSlice, or "".
   std::string last_written() {
@@ -270,13 +270,13 @@ struct BothDoors : Dra {
   }
 };
 
-TEST_F(BothDoors, ACardOfARecordIsOfferedToNoClaimUntilItsPodIsOver) {
+TEST_F(BothDoors, ACardWithARecordIsOfferedToNoClaimUntilItsPodIsOver) {
   start_all();
   const auto driver = kubelet.find_drivers(1).at(0);
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
   EXPECT_TRUE(eventually([&] { return tainted() == std::set{doors::device_name(card(2))}; }))
-      << "before it is admitted";
+      << "before the pod is admitted";
   kubelet.admit(&a);
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
   EXPECT_EQ(tainted(), std::set{doors::device_name(card(2))});
@@ -284,7 +284,7 @@ TEST_F(BothDoors, ACardOfARecordIsOfferedToNoClaimUntilItsPodIsOver) {
   EXPECT_TRUE(in_the_long_run([&] { return tainted().empty(); }));
 }
 
-TEST_F(BothDoors, CardsThatAreSharedAreOfferedWhoeverUsesThem) {
+TEST_F(BothDoors, SharedCardsAreOfferedRegardlessOfTheirUse) {
   auto with = options();
   ASSERT_TRUE(cmd::parse_doors("dra,slots,shared", &with));
   kubelet.start();
@@ -297,17 +297,18 @@ TEST_F(BothDoors, CardsThatAreSharedAreOfferedWhoeverUsesThem) {
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
   api_has_claim("u-1", 2, "50Gi");
   EXPECT_EQ(ScriptedKubelet::prepare(driver, "ml", "c", "u-1").error(), "");
-  // One write tells of all that is true at its time: that of another card's health comes after all of the above.
+  // One write contains everything that is true at its time: the one with another card's health comes after all of the
+  // above.
   slices.set_health(3, {false, "XID 79"});
   ASSERT_TRUE(eventually([&] { return last_written().find("xid-79") != std::string::npos; }));
   EXPECT_EQ(tainted(), std::set<std::string>());
   cmd::DoorOptions apart;
   ASSERT_TRUE(cmd::parse_doors("dra,slots", &apart));
-  EXPECT_FALSE(apart.shares_cards) << "who means them to be shared says so";
+  EXPECT_FALSE(apart.shares_cards) << "cards are shared only when the operator configures it";
 }
 
-/// The scheduler and control do not know of each other at once; the node decides: src/app/doors/README.md.
-TEST_F(Dra, OfTwoPromisesOfOneRoomTheSecondWaitsForTheFirst) {
+/// The scheduler and control learn of each other late, so the node decides: src/app/doors/README.md.
+TEST_F(Dra, TheSecondOfTwoAssignmentsOfTheSameCapacityWaits) {
   start_all();
   const auto driver = kubelet.find_drivers(1).at(0);
   api_has_claim("u-1", 2, "50Gi");
@@ -321,9 +322,9 @@ TEST_F(Dra, OfTwoPromisesOfOneRoomTheSecondWaitsForTheFirst) {
   EXPECT_THAT(starting.get().error_message(), HasSubstr("the card is full"));
   EXPECT_TRUE(slices.behind(a.containers[0].cdi).empty());
   ASSERT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
-  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok()) << "the kubelet asks again, and there is room";
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok()) << "the kubelet retries, and there is room";
   EXPECT_EQ(behind(a.containers[0]), card(2));
-  // And the other way round.
+  // The same in the other order.
   api_has_claim("u-2", 2, "50Gi", "d");
   const auto second = ScriptedKubelet::prepare(driver, "ml", "d", "u-2");
   EXPECT_THAT(second.error(), HasSubstr("the card is full"));

@@ -1,5 +1,5 @@
-// Slots behind a keeper: the kubelet talks to one process while agents come and go. The keeper's end of it is the real
-// one (src/cmd/keep_agent), before the scripted kubelet; the agents are the doors as the agent wires them.
+// Slots with a keeper: the kubelet talks to one process while agents start and end. The keeper's part is the real one
+// (src/cmd/keep_agent), with the scripted kubelet; the agents are the doors as the agent wires them.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -49,8 +49,8 @@ struct Kept : DoorsTest {
   static bool all_well(const Healthy& list) {
     return list.size() == 256 && std::all_of(list.begin(), list.end(), [](const auto& one) { return one.second; });
   }
-  /// Since start_kept() the kubelet has taken all slots for healthy, all the time. A bad card comes last, and the
-  /// kubelet hears of it after all that was said before.
+  /// Since start_kept() the kubelet has seen all slots as healthy, all the time. A bad card comes last, and the kubelet
+  /// receives it after everything that was sent before.
   void expect_all_was_well() {
     const auto of_one_card = [](const Healthy& list) {
       return std::count_if(list.begin(), list.end(), [](const auto& one) { return !one.second; }) == 64;
@@ -62,7 +62,7 @@ struct Kept : DoorsTest {
       EXPECT_TRUE(all_well(lists[at]) || of_one_card(lists[at])) << "list " << at << " of " << lists.size();
     }
   }
-  /// The agent has died and the next one is held, so this waits.
+  /// The agent has died and the next one is held back, so the admission waits.
   std::future<void> admission_between_agents(ScriptedKubelet::Pod* pod) {
     agent.held = true;
     agent.kill();
@@ -77,7 +77,7 @@ struct Kept : DoorsTest {
   static bool waits(const std::future<T>& answer, milliseconds time = milliseconds(150)) {
     return answer.wait_for(time) == std::future_status::timeout;
   }
-  /// A kubelet's checkpoint has 256 slots: pods that are over give theirs back.
+  /// A kubelet's checkpoint has 256 slots: pods that are over release theirs.
   void over(const ScriptedKubelet::Pod& one) {
     api_deletes(one);
     kubelet.forget(one);
@@ -93,7 +93,7 @@ struct Kept : DoorsTest {
 
  private:
   Fd stop_;
-  std::size_t heard_ = 0;  // how many lists there were when all was well first
+  std::size_t heard_ = 0;  // number of lists when all slots were first healthy
   std::future<int> keeper_;
   int code_ = -1;
 };
@@ -127,15 +127,15 @@ TEST_F(Kept, ACrashIsNotSeenByTheKubelet) {
   EXPECT_EQ(agent.starts(), 2);
 }
 
-TEST_F(Kept, AnAgentThatHasNotAskedItsCardsYetTakesNoSlotsAway) {
+TEST_F(Kept, AnAgentThatHasNotQueriedItsCardsYetRemovesNoSlots) {
   start_kept();
   slices.set_gpu(GpuState::kStarting);
   for (std::size_t one = 0; one < 4; ++one) slices.set_health(one, {false, "not asked yet"});
-  agent.kill();  // its last look may tell of that, so it must be gone first
+  agent.kill();  // its last check may report that, so it must be dead first
   ASSERT_TRUE(eventually([&] { return agent.starts() == 2; }));
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
-  ASSERT_NO_THROW(kubelet.admit(&a)) << "the agent answers, so it has told its list";
+  ASSERT_NO_THROW(kubelet.admit(&a)) << "the agent answers, so it has sent its list";
   slices.set_gpu(GpuState::kOk);
   for (std::size_t one = 0; one < 4; ++one) slices.set_health(one, {});
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
@@ -153,7 +153,7 @@ TEST_F(Kept, AllocateWaitsForTheNextAgent) {
   EXPECT_EQ(behind(a.containers[0]), card(2));
 }
 
-TEST_F(Kept, WhoWaitsForItsRecordWaitsOnAtTheNextAgent) {
+TEST_F(Kept, APodThatWaitsForItsRecordKeepsWaitingAtTheNextAgent) {
   start_kept();
   auto a = pod("a", "u-a");
   kubelet.admit(&a);
@@ -166,7 +166,7 @@ TEST_F(Kept, WhoWaitsForItsRecordWaitsOnAtTheNextAgent) {
   EXPECT_EQ(behind(a.containers[0]), card(3));
 }
 
-TEST_F(Kept, OneContainersAnswerByEachOfTwoAgents) {
+TEST_F(Kept, TwoAgentsAnswerForTheContainersOfOnePod) {
   start_kept();
   auto a = pod("a", "u-a", {"main", "side"});
   api_has(a, record(a, {1, 2}));
@@ -180,7 +180,7 @@ TEST_F(Kept, OneContainersAnswerByEachOfTwoAgents) {
   EXPECT_EQ(behind(a.containers[1]), card(2));
 }
 
-TEST_F(Kept, AKubeletThatStartsWhileTheAgentIsAwayHasTheListAtOnce) {
+TEST_F(Kept, AKubeletThatStartsWithoutAnAgentGetsTheListImmediately) {
   start_kept();
   agent.held = true;
   agent.kill();
@@ -197,39 +197,39 @@ TEST_F(Kept, PatienceIsBounded) {
   auto admitted = admission_between_agents(&a);
   clock.jump(keeper::KeptDoor::kAwayFor + seconds(1));
   EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !list.empty() && !list.begin()->second; }))
-      << "nobody is sent to a node whose agent stays away";
+      << "no pod is sent to a node whose agent does not come back";
   clock.jump(keeper::KeptDoor::kAllocateWithin);
   EXPECT_THROW(admitted.get(), std::runtime_error);
   agent.held = false;
-  EXPECT_TRUE(kubelet.wait_list(all_well)) << "and it heals";
+  EXPECT_TRUE(kubelet.wait_list(all_well)) << "and it recovers";
 }
 
-TEST_F(Kept, ToldToEndBetweenTwoAgents) {
+TEST_F(Kept, TheKeeperStopsBetweenTwoAgents) {
   start_kept();
   auto a = pod("a", "u-a");
   auto admitted = admission_between_agents(&a);
   EXPECT_EQ(end(), 0);
-  ASSERT_FALSE(waits(admitted, seconds(10))) << "nobody is left to answer";
+  ASSERT_FALSE(waits(admitted, seconds(10))) << "no process is left to answer";
   EXPECT_THROW(admitted.get(), std::runtime_error);
   EXPECT_FALSE(fs::exists(kubelet.device_plugins() + "/carve-slots.sock"));
 }
 
-TEST_F(Kept, ToldToEndWhileTheNextAgentBegins) {
+TEST_F(Kept, TheKeeperStopsWhileTheNextAgentStarts) {
   start_kept();
   auto a = pod("a", "u-a");
   auto admitted = admission_between_agents(&a);
   agent.held = false;
   EXPECT_EQ(end(), 0);
-  ASSERT_FALSE(waits(admitted, seconds(10))) << "nobody is left to answer";
+  ASSERT_FALSE(waits(admitted, seconds(10))) << "no process is left to answer";
   try {
-    admitted.get();  // it served before it was told
+    admitted.get();  // it served the call before the stop
     EXPECT_FALSE(a.containers[0].cdi.empty());
-  } catch (const std::runtime_error&) {  // it was told before it served
+  } catch (const std::runtime_error&) {  // it was stopped before it served the call
   }
   EXPECT_FALSE(fs::exists(kubelet.device_plugins() + "/carve-slots.sock"));
 }
 
-TEST_F(Kept, WhatNeverServedEndsItsKeeper) {
+TEST_F(Kept, AnAgentThatNeverServedEndsItsKeeper) {
   kubelet.start();
   agent.held = true;
   start_keeper();
@@ -239,7 +239,7 @@ TEST_F(Kept, WhatNeverServedEndsItsKeeper) {
   EXPECT_EQ(agent.starts(), 1);
 }
 
-TEST_F(Kept, TwentyFiveCrashesUnderPodsThatStart) {
+TEST_F(Kept, TwentyFiveCrashesWhilePodsStart) {
   start_kept();
   const auto seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,6 +1,6 @@
-// The identity races that every design has to pass, replayed by a scripted kubelet. Where an older design's
-// Allocate refused, PreStartContainer refuses here. Truth is what stands behind the CDI name that the kubelet
-// was given for the container, against the card that the test wrote into that pod's record.
+// The identity races that every design must survive, replayed with a scripted kubelet. Where an older design's Allocate
+// refused, PreStartContainer refuses here. The truth is the card behind the CDI name that the kubelet got for the
+// container, compared with the card that the test wrote into that pod's record.
 #include <gmock/gmock.h>
 
 #include <future>
@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 struct Races : DoorsTest {
-  /// PreStartContainer that is still being answered.
+  /// A PreStartContainer call that is still in progress.
   std::future<grpc::Status> starting(const ScriptedKubelet::Container& container) {
     return std::async(std::launch::async, [this, container] { return kubelet.pre_start(container); });
   }
@@ -22,7 +22,7 @@ struct Races : DoorsTest {
   }
 };
 
-TEST_F(Races, Ra1_EqualPodsAllocatedInTheOtherOrder) {
+TEST_F(Races, Ra1_EqualPodsAreAllocatedInTheOtherOrder) {
   start_all();
   auto a = pod("a", "u-a");
   auto b = pod("b", "u-b");
@@ -38,7 +38,7 @@ TEST_F(Races, Ra1_EqualPodsAllocatedInTheOtherOrder) {
   EXPECT_EQ(behind(b.containers[0]), card(2));
 }
 
-TEST_F(Races, Ra2_DeletedWhilePendingThenOneOfTheSameSize) {
+TEST_F(Races, Ra2_APendingPodIsDeletedThenOneOfTheSameSizeArrives) {
   start_all();
   auto a = pod("a", "u-a");
   api_has(a, record(a, {1}));
@@ -51,10 +51,10 @@ TEST_F(Races, Ra2_DeletedWhilePendingThenOneOfTheSameSize) {
   EXPECT_EQ(slices.held().size(), 1U);
 }
 
-TEST_F(Races, Ra4_AgentDiesAfterItsAnswerThenAnotherAllocates) {
+TEST_F(Races, Ra4_TheAgentDiesAfterItsAnswerThenAnotherAllocates) {
   start_all();
   auto a = pod("a", "u-a");
-  kubelet.admit(&a);  // the server has not told about it: nothing can be bound yet
+  kubelet.admit(&a);  // the server has not reported it: nothing can be bound yet
   stop_agent();
   EXPECT_TRUE(slices.held().empty());
   auto b = pod("b", "u-b");
@@ -69,7 +69,7 @@ TEST_F(Races, Ra4_AgentDiesAfterItsAnswerThenAnotherAllocates) {
   EXPECT_EQ(behind(b.containers[0]), card(2));
 }
 
-TEST_F(Races, Ra5_PlacedByNobodyIsRefusedAndTheCauseNamed) {
+TEST_F(Races, Ra5_AnUnplacedPodIsRefusedWithTheCause) {
   start_all();
   auto other = pod("other", "u-o");
   api_has(other, record(other, {3}));
@@ -84,7 +84,7 @@ TEST_F(Races, Ra5_PlacedByNobodyIsRefusedAndTheCauseNamed) {
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.error_message(), HasSubstr("pod ml/foreign has no record (carve.elasticgpu.io/record)"));
   EXPECT_TRUE(slices.behind(foreign.containers[0].cdi).empty());
-  // Control places it by a patch: the next try of the kubelet succeeds.
+  // Control places it with a patch: the kubelet's next attempt succeeds.
   api_has(foreign, record(foreign, {4}));
   EXPECT_TRUE(kubelet.pre_start(foreign.containers[0]).ok());
   EXPECT_EQ(behind(foreign.containers[0]), card(4));
@@ -101,11 +101,11 @@ TEST_F(Races, Ra6_TheWatchIsBehind) {
   EXPECT_EQ(behind(a.containers[0]), card(6));
 }
 
-TEST_F(Races, Ra6_TheWatchNeverTellsAndTheServerIsAskedOnce) {
+TEST_F(Races, Ra6_WithoutAWatchEventTheServerIsQueriedOnce) {
   start_all();
   auto a = pod("a", "u-a");
   const auto object = pod_object(a, record(a, {6}));
-  kube.put("/api/v1/pods/a", object);  // listed, but no watch event ever comes
+  kube.put("/api/v1/pods/a", object);  // listed, but no watch event is ever sent
   kubelet.admit(&a);
   auto answer = starting(a.containers[0]);
   ASSERT_TRUE(waits(answer));
@@ -119,7 +119,7 @@ TEST_F(Races, Ra7_InitAndTwoContainersOfEqualSizeShareASlot) {
   auto a = pod("a", "u-a", {"init", "one", "two"});
   api_has(a, record(a, {1, 1, 2}));
   kubelet.admit(&a);
-  ASSERT_EQ(a.containers[0].ids, a.containers[1].ids);  // handed on
+  ASSERT_EQ(a.containers[0].ids, a.containers[1].ids);  // IDs that the init container handed on
   ASSERT_NE(a.containers[0].cdi, a.containers[1].cdi);
   for (const auto& container : a.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
   EXPECT_EQ(behind(a.containers[0]), card(1));
@@ -163,14 +163,14 @@ TEST_F(Races, Ra8_CallsOfTwoPodsInterleaved) {
   EXPECT_EQ(behind(b.containers[1]), card(4));
 }
 
-TEST_F(Races, Ra9_AgentRestartsBetweenAllocateAndTheStart) {
+TEST_F(Races, Ra9_TheAgentRestartsBetweenAllocateAndTheStart) {
   start_all();
   auto a = pod("a", "u-a");
   api_has(a, record(a, {1}));
   kubelet.admit(&a);
   ASSERT_TRUE(eventually([&] { return behind(a.containers[0]) == card(1); }));
   stop_agent();
-  kube.set_away(true);  // what stands needs nobody
+  kube.set_away(true);  // a prepared container needs no API server
   start_agent();
   ASSERT_TRUE(kubelet.wait_list([](const auto& list) { return !list.empty() && list.begin()->second; }));
   EXPECT_TRUE(kubelet.pre_start(a.containers[0]).ok());
@@ -184,14 +184,14 @@ TEST_F(Races, Ra10_TheSameNameAgainWithAnotherUid) {
   kubelet.admit(&old);
   ASSERT_TRUE(kubelet.pre_start(old.containers[0]).ok());
   kubelet.forget(old);
-  // The new one is there for the kubelet; the watch still shows the old one, with the old one's record.
+  // The kubelet has the new pod; the watch still shows the old one, with the old one's record.
   auto fresh = pod("a", "u-2");
   kubelet.admit(&fresh);
   auto answer = starting(fresh.containers[0]);
   ASSERT_TRUE(waits(answer));
   EXPECT_TRUE(slices.behind(fresh.containers[0].cdi).empty());
   api_deletes(old);
-  // A copied annotation that names the old UID is nobody's.
+  // A copied annotation that names the old UID belongs to no pod.
   api_has(fresh, record(fresh, {1}, Bytes::gib(2), "u-1"));
   ASSERT_TRUE(waits(answer));
   api_has(fresh, record(fresh, {5}));
@@ -205,7 +205,7 @@ TEST_F(Races, Ra10_ByPodResourcesTheNameAloneIsNotEnough) {
   auto old = pod("a", "u-1");
   auto fresh = pod("a", "u-2");
   api_has(old, record(old, {1}));
-  api_has(fresh, record(fresh, {5}));  // both are known for a moment: who is it?
+  api_has(fresh, record(fresh, {5}));  // both pods are known for a moment: which one is it?
   kubelet.admit(&fresh);
   auto answer = starting(fresh.containers[0]);
   ASSERT_TRUE(waits(answer));
@@ -214,16 +214,16 @@ TEST_F(Races, Ra10_ByPodResourcesTheNameAloneIsNotEnough) {
   EXPECT_EQ(behind(fresh.containers[0]), card(5));
 }
 
-TEST_F(Races, Ra11_FiveHundredPodsAtOnce) {
+TEST_F(Races, Ra11_FiveHundredPodsStartConcurrently) {
   start_all();
   std::vector<ScriptedKubelet::Pod> pods;
   std::vector<int> cards;
-  // Those on one card (some 31 of them) differ in size: another's slice is seen by that where not by its card.
+  // Pods on the same card (about 31 of them) differ in size: a foreign slice shows by its size when not by its card.
   const auto size_of = [](std::size_t i) { return Bytes::mib(1024 + i); };
   for (std::size_t i = 0; i < 500; ++i) {
     pods.push_back(pod(fmt::format("p{}", i), fmt::format("u-{}", i)));
     cards.push_back(static_cast<int>((i * 7 + i / 16) % 16));
-    // Every third record comes after the kubelet's Allocate.
+    // Every third record arrives after the kubelet's Allocate.
     if (i % 3 != 0) api_has(pods.back(), record(pods.back(), {cards.back()}, size_of(i)));
   }
   std::vector<std::future<grpc::Status>> answers;

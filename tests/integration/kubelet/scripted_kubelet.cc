@@ -45,7 +45,7 @@ class ScriptedKubelet::Registration final : public v1beta1::Registration::Servic
     if (request->version() != "v1beta1") return {grpc::StatusCode::INVALID_ARGUMENT, "version"};
     if (request->resource_name() != "elasticgpu.io/slot")
       return {grpc::StatusCode::INVALID_ARGUMENT, "resource"};
-    // As the kubelet does: dial back and ask for the options, before this call returns.
+    // Like the kubelet: dial back and query the options before this call returns.
     const auto channel = dial(owner_.device_plugins() + "/" + request->endpoint());
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
@@ -54,7 +54,7 @@ class ScriptedKubelet::Registration final : public v1beta1::Registration::Servic
         v1beta1::DevicePlugin::NewStub(channel)->GetDevicePluginOptions(&context, {}, &options);
     if (!status.ok()) return status;
     if (!options.pre_start_required())
-      return {grpc::StatusCode::INVALID_ARGUMENT, "PreStartContainer is not asked for"};
+      return {grpc::StatusCode::INVALID_ARGUMENT, "PreStartContainer is not requested"};
     owner_.listen(request->endpoint());
     return grpc::Status::OK;
   }
@@ -69,7 +69,7 @@ class ScriptedKubelet::Resources final : public v1::PodResourcesLister::Service 
   grpc::Status List(grpc::ServerContext*, const v1::ListPodResourcesRequest*,
                     v1::ListPodResourcesResponse* response) override {
     const std::lock_guard lock(owner_.mutex_);
-    if (!owner_.serve_pod_resources) return {grpc::StatusCode::UNAVAILABLE, "told so"};
+    if (!owner_.serve_pod_resources) return {grpc::StatusCode::UNAVAILABLE, "as the test configures"};
     for (const auto& [uid, pod] : owner_.pods_) {
       if (owner_.hides.contains(uid)) continue;
       auto* to = response->add_pod_resources();
@@ -79,7 +79,7 @@ class ScriptedKubelet::Resources final : public v1::PodResourcesLister::Service 
         if (container.init) continue;
         auto* one = to->add_containers();
         one->set_name(container.name);
-        for (const auto& id : container.ids) {  // one entry per ID, as the real one
+        for (const auto& id : container.ids) {  // one entry per ID, like the real kubelet
           auto* device = one->add_devices();
           device->set_resource_name("elasticgpu.io/slot");
           device->add_device_ids(id);
@@ -202,7 +202,7 @@ std::size_t ScriptedKubelet::list_bytes() const {
 void ScriptedKubelet::allocate(Pod* pod, Container* container) {
   {
     const std::lock_guard lock(mutex_);
-    // What ordinary init containers hold is used up first.
+    // IDs held by ordinary init containers are reused first.
     for (const auto& other : pod->containers) {
       if (!other.init || container->init) continue;
       for (const auto& id : other.ids) {
@@ -228,7 +228,7 @@ void ScriptedKubelet::allocate(Pod* pod, Container* container) {
   }
   v1beta1::AllocateRequest request;
   for (const auto& id : container->ids) request.add_container_requests()->add_devices_ids(id);
-  // One container request with all IDs: the loop above made one per ID.
+  // One container request with all IDs: the loop above created one per ID.
   request.clear_container_requests();
   auto* one = request.add_container_requests();
   for (const auto& id : container->ids) one->add_devices_ids(id);
@@ -298,7 +298,7 @@ std::vector<ScriptedKubelet::Driver> ScriptedKubelet::find_drivers(std::size_t c
   while (drivers.size() < count && Clock::now() < limit) {
     drivers.clear();
     for (const auto& entry : fs::directory_iterator(folder_ + "/plugins_registry")) {
-      // As the plugin watcher: hidden names are passed over, anything else has to answer.
+      // Like the plugin watcher: hidden names are ignored, any other name must answer.
       if (entry.path().filename().string().starts_with(".") || !entry.is_socket()) continue;
       Driver driver;
       driver.registration_socket = entry.path();
@@ -313,7 +313,7 @@ std::vector<ScriptedKubelet::Driver> ScriptedKubelet::find_drivers(std::size_t c
       grpc::ClientContext notify;
       pluginregistration::RegistrationStatus status;
       status.set_plugin_registered(accept);
-      if (!accept) status.set_error("told to refuse");
+      if (!accept) status.set_error("refused by the test");
       pluginregistration::RegistrationStatusResponse nothing;
       stub->NotifyRegistrationStatus(&notify, status, &nothing);
       driver.channel = dial(driver.info.endpoint());

@@ -22,18 +22,18 @@ namespace carve::test {
 
 namespace dra = k8s::io::kubelet::pkg::apis::dra::v1;
 
-/// What the kubelet does with device plugins and DRA drivers, as far as a plugin can tell: order of calls,
-/// socket wipe at its start, dialling back inside Register, random choice of IDs, IDs of init containers
-/// handed on, its checkpoint file and PodResources. A script, not a kubelet: the test says what happens when.
+/// What the kubelet does with device plugins and DRA drivers, as far as a plugin can see it: the order of calls, the
+/// socket wipe at its start, dialling back inside Register, the random choice of IDs, IDs that init containers hand on,
+/// its checkpoint file and PodResources. It is a script, not a kubelet: the test decides what happens when.
 class ScriptedKubelet {
  public:
   using Millis = std::chrono::duration<double, std::milli>;
   struct Container {
     std::string name;
     std::size_t slots = 1;
-    bool init = false;             // an ordinary one: hands its IDs on, unknown to PodResources
-    std::vector<std::string> ids;  // as allocated
-    std::string cdi;               // as answered
+    bool init = false;             // an ordinary init container: hands its IDs on and is unknown to PodResources
+    std::vector<std::string> ids;  // allocated slot IDs
+    std::string cdi;               // the CDI name that Allocate returned
   };
   struct Pod {
     std::string space = "ml";
@@ -49,39 +49,39 @@ class ScriptedKubelet {
   [[nodiscard]] std::string device_plugins() const { return folder_ + "/device-plugins"; }
 
   // Device plugins.
-  void start();  // wipes sockets in device-plugins, makes kubelet.sock, PodResources
+  void start();  // wipes sockets in device-plugins, creates kubelet.sock and PodResources
   void stop();
-  /// From the creation of kubelet.sock to the first list since; waits for it.
+  /// The time from the creation of kubelet.sock to the first list after it; waits for that list.
   Millis list_after_start();
-  /// Waits until the newest list says so.
+  /// Waits until the newest list satisfies `good`.
   bool wait_list(const std::function<bool(const std::map<std::string, bool>& healthy)>& good,
                  std::chrono::milliseconds limit = std::chrono::seconds(10));
-  /// What it took of each slot after every list, and after every end of the stream; oldest first.
+  /// The health of each slot after every list, and after every end of the stream; oldest first.
   [[nodiscard]] std::vector<std::map<std::string, bool>> lists() const;
   [[nodiscard]] std::size_t list_bytes() const;
-  /// All containers of the pod, in order, as at admission; then the checkpoint is written.
+  /// Allocates for all containers of the pod, in order, as at admission. Then writes the checkpoint.
   void admit(Pod* pod);
-  /// One container of it, for scripts that interleave.
+  /// Allocates for one container of the pod, for scripts that interleave.
   void allocate(Pod* pod, Container* container);
-  void remember(const Pod& pod);  // checkpoint and PodResources know it from now on
+  void remember(const Pod& pod);  // checkpoint and PodResources contain the pod from now on
   grpc::Status pre_start(const Container& container);
-  void forget(const Pod& pod);  // its IDs are free again
+  void forget(const Pod& pod);  // frees its IDs
   bool write_checkpoint = true;
   bool serve_pod_resources = true;
-  std::set<std::string> hides;  // UIDs of pods that are over: PodResources does not tell them any more
+  std::set<std::string> hides;  // UIDs of pods that are over: PodResources no longer lists them
 
   // DRA.
   struct Driver {
     pluginregistration::PluginInfo info;
     std::shared_ptr<grpc::Channel> channel;
     std::string registration_socket;
-    std::uint64_t made = 0;  // when the socket was
+    std::uint64_t made = 0;  // creation time of the socket
   };
-  /// Looks into plugins_registry until `count` drivers answer; tells each that it is registered (or refused).
+  /// Scans plugins_registry until `count` drivers answer; tells each that it is registered (or refused).
   std::vector<Driver> find_drivers(std::size_t count, bool accept = true);
   static dra::NodePrepareResourceResponse prepare(const Driver& driver, const std::string& space,
                                                   const std::string& name, const std::string& uid);
-  static std::string unprepare(const Driver& driver, const std::string& uid);  // the error, or nothing
+  static std::string unprepare(const Driver& driver, const std::string& uid);  // the error, or ""
 
   [[nodiscard]] static std::shared_ptr<grpc::Channel> dial(const std::string& socket);
 

@@ -20,11 +20,11 @@
 
 namespace carve::test {
 
-/// An agent that its keeper has as a child, as a thread of the test. Killed, it can say nothing any more from that
-/// moment on; what it does with the node until its thread has ended is done by a dead one, and must do no harm.
+/// An agent as a thread of the test, in place of its keeper's child process. After a kill it cannot send anything any
+/// more; what it does to the node until its thread ends is the work of a dead agent and must do no harm.
 class ThreadAgent final : public KeptAgent {
  public:
-  /// Until its stop; takes the line.
+  /// Runs until its stop; takes the line.
   using Life = std::function<void(int line, std::uint64_t crashes, const std::stop_token& stop)>;
   explicit ThreadAgent(Life life) : life_(std::move(life)), told_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~ThreadAgent() override { kill(); }
@@ -71,7 +71,7 @@ class ThreadAgent final : public KeptAgent {
     return {told_.get(), line_.get()};
   }
 
-  /// At once, wherever it is. Any thread but the agent's own.
+  /// Ends the agent immediately, wherever it is. Called from any thread except the agent's own.
   void kill() {
     std::jthread dead;
     {
@@ -86,10 +86,10 @@ class ThreadAgent final : public KeptAgent {
     const std::lock_guard lock(mutex_);
     return starts_;
   }
-  std::atomic<bool> held = false;  // one that is started does not begin yet
+  std::atomic<bool> held = false;  // a started agent does not begin yet
 
  private:
-  void end(const ProcessEnd& how) {  // under the lock
+  void end(const ProcessEnd& how) {  // needs the lock
     lives_ = false;
     end_ = how;
     const std::uint64_t one = 1;

@@ -1,4 +1,4 @@
-"""What a user of `carve up` and `carve run` relies on. One method is one test; run as root:
+"""The behaviour that a user of `carve up` and `carve run` relies on. One method is one test; run as root:
 cases.py --bin <build>/bin test_name. Exit code 77: skipped, with the reason."""
 import ctypes
 import errno
@@ -19,7 +19,7 @@ from stolen import Stolen  # noqa: E402
 from machine import Machine, cgroup2_mount, enter_private_namespace, sh, until  # noqa: E402
 
 GIB = 1 << 30
-# What a process says first to the socket of a slice (abi/hello.h), and what it is told.
+# The first message of a process to the socket of a slice (abi/hello.h), and the status in the reply.
 HELLO = ("import socket, struct, sys\n"
          "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
          "s.connect(sys.argv[1])\n"
@@ -28,8 +28,8 @@ HELLO = ("import socket, struct, sys\n"
 
 
 def hello_as(uid, path, mounts="", engine=None):
-    """What the socket at `path` tells a process of this user, or the error on its way there; in a container, which
-    `engine` made, where its folder is mounted at /mnt. Forked: others may not start this interpreter."""
+    """The reply of the socket at `path` to a process of this user, or the error on the way to it. With `engine`: in a
+    container of that user, with the socket's folder at /mnt. Forked: other users may not start this interpreter."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def must(result):
@@ -74,9 +74,9 @@ class Cases:
     def __init__(self, machine):
         self.m = machine
 
-    # -- the way of a slice ------------------------------------------------------------------------------
+    # -- life of a slice ---------------------------------------------------------------------------------
 
-    def test_up_says_ready_and_shows_the_cards(self):
+    def test_up_prints_ready_and_shows_the_cards(self):
         line = self.m.up()
         assert "2 × NVIDIA H200 (SIMULATED)" in line, line
         code, out, err = self.m.carve("inspect")
@@ -95,9 +95,9 @@ class Cases:
         assert seen["total"] == 4 * GIB, out
         until("the slice is freed", 3, lambda: not self.m.slices())
 
-    def test_a_slice_ends_when_its_last_process_does(self):
+    def test_a_slice_ends_with_its_last_process(self):
         self.m.up()
-        # The command goes away at once, its child stays: so does the slice.
+        # The command exits immediately, its child stays, and so does the slice.
         self.m.carve("run", "--memory", "1Gi", "--", "sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $! > %s/pid" % self.m.folder)
         assert len(self.m.slices()) == 1
         os.kill(int(open(self.m.folder + "/pid").read()), signal.SIGKILL)
@@ -149,7 +149,7 @@ class Cases:
             assert code == 0, (ask, out, err)
             assert out.splitlines() == ["triton /usr/lib/x86_64-linux-gnu", "ctypes libcuda.so.1",
                                         "ctypes libnvidia-ml.so.1", "loaded 0", "others libc.so.6"], (ask, out)
-        assert open("/etc/ld.so.cache", "rb").read() == before, "the machine's own is as it was"
+        assert open("/etc/ld.so.cache", "rb").read() == before, "the machine's own cache is unchanged"
 
     def test_whole_cards_get_no_library(self):
         self.m.up()
@@ -173,7 +173,7 @@ class Cases:
         assert "No such device or address" in err, err
 
     def test_a_slice_is_joined_from_its_own_cgroup_only(self):
-        """Its socket can be reached by whoever knows its name: a hello (abi/hello.h) from elsewhere is not welcome."""
+        """A process that knows the socket's name can reach it: a hello (abi/hello.h) from another cgroup is refused."""
         self.m.up()
         child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
         until("running", 5, lambda: [s for s in self.m.slices().values() if s["state"] == "running"])
@@ -187,11 +187,11 @@ class Cases:
         child.kill()
 
     def test_an_engines_slice_is_reached_by_its_mount_only(self):
-        """No cgroup says who is in a container: whoever reaches its socket gets pages that he can write."""
+        """No cgroup identifies a process in a container: any process that reaches the socket gets writable pages."""
         with open(self.m.folder + "/carve.conf", "w", encoding="utf-8") as file:
             file.write("allow = user:nobody\n")
         self.m.up("--config", self.m.folder + "/carve.conf")
-        sh(f"cp {self.m.program('carve')} {self.m.folder}/carve")  # the build may lie where only root can go
+        sh(f"cp {self.m.program('carve')} {self.m.folder}/carve")  # only root may enter the build folder
         self.m.bin, real = self.m.folder, self.m.bin
         try:
             code, out, err = self.m.carve("slice", "create", "--memory", "1Gi", "-o", "id", user=65534, group=65534,
@@ -209,12 +209,12 @@ class Cases:
             assert hello_as(1, path) == "EACCES", path
         assert hello_as(1, "/mnt/s", mounts=source, engine=1) == "EACCES"
         assert hello_as(4711, "/mnt/s", mounts=source, engine=0) == "status 0"  # a container of any user
-        assert hello_as(65534, "/mnt/s", mounts=source, engine=65534) == "status 0"  # without root, whose slice it is
+        assert hello_as(65534, "/mnt/s", mounts=source, engine=65534) == "status 0"  # the owner, without root
         code, _, err = self.m.carve("slice", "delete", slice_id)
         assert code == 0 and os.listdir("/run/carve/slices") == [], err
 
     def test_a_run_killed_before_it_joined_leaves_nothing(self):
-        """Its slice was granted and it was killed before it said that it is in: what it was given is free at once."""
+        """The slice was granted and the run killed before it reported that it joined: the slice is freed immediately."""
         self.m.up()
         asked = json.dumps({"v": 1, "op": "allocate", "allocate": {
             "count": 1, "compute": 30, "whole": False, "model": "", "cards": [], "exclusive": False, "share": "burst",
@@ -259,7 +259,7 @@ class Cases:
         out, err = waiting.communicate(timeout=20)
         assert out == "ran\n" and "waiting:" in err, (out, err)
 
-    # -- who may ------------------------------------------------------------------------------------------
+    # -- permissions --------------------------------------------------------------------------------------
 
     def test_an_ordinary_user_needs_a_row_and_then_gets_the_same(self):
         with open(self.m.folder + "/carve.conf", "w", encoding="utf-8") as file:
@@ -272,7 +272,7 @@ class Cases:
         def daemon(*args):
             return self.m.carve(*args, user=1, group=1, extra_groups=[], cwd="/")
 
-        # The build may lie where only root can go: the program to be run must not.
+        # The build may be in a folder that only root can enter, but the program must be accessible.
         program = self.m.folder + "/alloc"
         sh(f"cp {self.m.program('carve-sample-alloc')} {program}")
         carve = self.m.folder + "/carve"
@@ -295,7 +295,7 @@ class Cases:
         with open(self.m.folder + "/carve.conf", "w", encoding="utf-8") as file:
             file.write("allow = user:nobody\nallow = user:daemon\n")
         self.m.up("--config", self.m.folder + "/carve.conf")
-        sh(f"cp {self.m.program('carve')} {self.m.folder}/carve")  # the build may lie where only root can go
+        sh(f"cp {self.m.program('carve')} {self.m.folder}/carve")  # only root may enter the build folder
         child = self.m.start("run", "--memory", "1Gi", "--", "/bin/sh", "-c", "sleep 1000 # --token secret")
         until("running", 5, lambda: [s for s in self.m.slices().values() if s["state"] == "running"])
         for form in (["slice", "list"], ["slice", "list", "-o", "json"], ["inspect"], ["inspect", "-o", "json"],
@@ -317,11 +317,11 @@ class Cases:
                 done = subprocess.run([self.m.bin + "/carve", *words.split(), *flags], stdout=full,
                                       stderr=subprocess.PIPE, text=True, timeout=60)
             assert done.returncode == 1 and "standard output: " in done.stderr, (words, done)
-        assert not self.m.slices(), "what nobody learned of is given back"
+        assert not self.m.slices(), "a slice whose ID was never printed is freed"
         assert self.m.carve("run", "--memory", "1Gi", "--", "sh", "-c", "exit 7")[0] == 7
 
     def standing(self):
-        """All that an order could change: what is promised and waiting, and what stands on the disk and in the kernel."""
+        """All state that a command could change: slices, the queue, and the state on disk and in the kernel."""
         view = self.m.view()
         files = {}
         for root, folders, names in os.walk(self.m.state):
@@ -378,7 +378,7 @@ class Cases:
         change("on-memory-breach = report\n")
         sh(f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {folder}/key.pem "
            f"-out {folder}/ca.pem -days 2 -subj /CN=nobody 2>/dev/null")
-        with open(folder + "/kubeconfig", "w", encoding="utf-8") as file:      # nobody is there
+        with open(folder + "/kubeconfig", "w", encoding="utf-8") as file:      # no server listens there
             json.dump({"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
                        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1",
                                                               "certificate-authority": folder + "/ca.pem"}}],
@@ -389,21 +389,23 @@ class Cases:
                                       "--kubelet-dir", folder + "/kubelet", *self.m.host], stderr=err)
         self.m.children.append(agent)
         until("the agent serves", 20, lambda: said("agent serves"))
-        for word in ("explode", "shout"):       # that it reads the second shows that it does not end for the first
+        for word in ("explode", "shout"):       # reading the second proves that it did not end for the first
             change(f"on-memory-breach = {word}\n")
             until(f"it says what is wrong with {word}", 20, lambda word=word: said(word))
-            assert agent.poll() is None, "it ended, and would not start again"
+            assert agent.poll() is None, "it ended and would not start again"
+            code, _, err = self.m.carve("probe", "agent", "--config", conf)
+            assert code == 0 and f'"{word}"' in err, f"a pod's probe needs no configuration: {code}, {err}"
         assert said("carve.conf:1: on-memory-breach: ")
         change("on-memory-breach = kill\n")
         assert agent.wait(timeout=40) == 0      # the DaemonSet starts it again
-        assert said("the settings are others now")
+        assert said("the settings changed")
 
     def test_a_bad_profile_is_refused(self):
         code, _, err = self.m.carve("up", "--simulate", "gtx9x2", *self.m.host)
         assert code == 2 and "gtx9" in err and "h200" in err, err
         assert not os.path.exists("/run/carve/agent.sock")
 
-    # -- what dies ----------------------------------------------------------------------------------------
+    # -- deaths -------------------------------------------------------------------------------------------
 
     def spin(self, cores, *flags):
         child = self.m.start("run", "--memory", "2Gi", "--cores", str(cores), *flags, "--",
@@ -419,7 +421,7 @@ class Cases:
         raise AssertionError(f"it ended with {child.returncode}: {out}{err}")
 
     def shares(self, pids, seconds):
-        """Delivered per cent of each process over the next so many seconds, by the driver's own account."""
+        """The delivered percentage of each process over the next seconds, from the driver's own account."""
         def gpu_ns():
             by_pid = {p["pid"]: p["gpu_ns"] for p in self.m.truth("account")["processes"]}
             return [by_pid[pid] for pid in pids], time.monotonic_ns()
@@ -435,7 +437,7 @@ class Cases:
         print(text)
         assert all(abs(g - w) <= points + taken for g, w in zip(got, wanted)), text
 
-    # A program that takes what it can get, gives all back, and begins anew, for ever; it writes down each refusal.
+    # A program that allocates all it can, frees everything and repeats, for ever. It records each refusal.
     GRABBER = """
 import ctypes, os, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -461,7 +463,7 @@ while True:
 """
 
     def grab(self, gibibytes):
-        """Starts it in a slice of memory alone; returns what looks, at any moment, whether the limit held so far."""
+        """Starts it in a slice with memory only. Returns a function that checks whether the limit has held so far."""
         path = f"{self.m.folder}/refusals"
         child = self.m.start("run", "--memory", f"{gibibytes}Gi", "--", sys.executable, "-c", self.GRABBER, path)
 
@@ -471,7 +473,7 @@ while True:
             return int(open(path, encoding="utf-8").read() or 0) if os.path.exists(path) else 0
 
         def look(when):
-            """It was refused again since it was last looked at, and never had more than its slice has room for."""
+            """It was refused since the last check, and never had more than the slice's limit."""
             more = refusals() + 1
             until(f"{when}: a refusal", 10, lambda: refusals() >= more)
             (own,) = [p for p in self.m.truth("account")["processes"] if p["pid"] == child.pid and p["contexts"]]
@@ -481,7 +483,7 @@ while True:
         return child, look
 
     def worker(self):
-        """The agent's child that talks to the driver; None while there is none."""
+        """The agent's child process that talks to the driver; None while there is none."""
         agent = self.m.pid_of("agent")
         for pid in os.listdir("/proc"):
             try:
@@ -492,8 +494,8 @@ while True:
         return None
 
     def assert_delivered_as_shown(self, wanted):
-        """What `carve top` says each slice was given, against the driver's own account of the same seconds."""
-        for _ in range(3):  # a second that begins while another is looked at may differ: not three times
+        """Compares the shares in `carve top` with the driver's own account of the same seconds."""
+        for _ in range(3):  # a second that begins during the check may differ, but not three times
             since = time.monotonic_ns()
             time.sleep(1.5)  # top shows the last second
             code, out, err = self.m.carve("top", "--once", "-o", "json")
@@ -513,7 +515,7 @@ while True:
         self.m.up()
         pids = [self.spin(30), self.spin(70)]
         grabber, limit_held = self.grab(2)
-        time.sleep(1)  # real time, here and below: shares are judged when they have had a second to settle
+        time.sleep(1)  # real time, here and below: shares are judged after one second
         self.assert_shares("all alive", pids, (30, 70), 5)
         self.assert_delivered_as_shown(pids)
         limit_held("all alive")
@@ -522,7 +524,7 @@ while True:
         self.assert_shares("worker killed", pids, (30, 70), 5)
         limit_held("worker killed")
         second = until("another worker", 10, lambda: self.worker() not in (None, first) and self.worker())
-        until("healed", 15, lambda: self.m.view()["gpu_state"] == "ok")
+        until("recovered", 15, lambda: self.m.view()["gpu_state"] == "ok")
         os.kill(second, signal.SIGSTOP)
         self.assert_shares("worker stopped", pids, (30, 70), 5)
         limit_held("worker stopped")
@@ -543,23 +545,23 @@ while True:
         time.sleep(0.5)
         got = self.shares(pids, 2)
         print("arbiter stopped: delivered", [round(x, 1) for x in got])
-        # Each by itself at its last rate at most. They overlap on the card then, which switches between them: two
-        # thirds of it at least.
+        # Each slice continues on its own, at most at its last rate. They overlap on the card, which switches between
+        # them: each gets at least two thirds of its rate.
         assert 30 * 2 / 3 <= got[0] <= 35 and 70 * 2 / 3 <= got[1] <= 75, got
         limit_held("arbiter stopped")
         os.kill(arbiter, signal.SIGCONT)
         time.sleep(1)
-        self.assert_shares("arbiter goes on, after 1 s", pids, (30, 70), 5)
+        self.assert_shares("arbiter continues, after 1 s", pids, (30, 70), 5)
         os.kill(arbiter, signal.SIGKILL)
         limit_held("arbiter killed")
         until("another arbiter", 10, lambda: self.m.pid_of("arbiter") != arbiter)
         time.sleep(1)
-        self.assert_shares("arbiter killed, 1 s after the next one", pids, (30, 70), 5)
+        self.assert_shares("1 s after the arbiter was replaced", pids, (30, 70), 5)
         agent, arbiter = self.m.pid_of("agent"), self.m.pid_of("arbiter")
         os.kill(arbiter, signal.SIGKILL)
         os.kill(agent, signal.SIGKILL)
         limit_held("both killed")
-        until("both again", 10, lambda: self.m.pid_of("arbiter") != arbiter and self.m.pid_of("agent") != agent
+        until("both back", 10, lambda: self.m.pid_of("arbiter") != arbiter and self.m.pid_of("agent") != agent
               and self.m.carve("inspect")[0] == 0)
         time.sleep(1)
         self.assert_shares("both killed, 1 s after they are back", pids, (30, 70), 5)
@@ -571,10 +573,10 @@ while True:
         os.kill(pids[1], signal.SIGKILL)
         until("freed", 3, lambda: not self.m.slices())
 
-    def test_the_second_line_catches_a_driver_beside_the_library(self):
+    def test_the_second_line_catches_another_driver_library(self):
         self.m.up()
         copy = os.path.join(os.path.dirname(self.m.bin), "sim", "lib")
-        time.sleep(1.2)  # an arbiter's word on who is registered counts from its second second on
+        time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
         start = time.monotonic()
         child = self.m.start("run", "--memory", "1Gi", "--", "env", "LD_LIBRARY_PATH=" + copy,
                              self.m.program("carve-sample-alloc"), "--step", "64Mi", "--target", "3Gi", "--hold", "60")
@@ -584,7 +586,7 @@ while True:
         events = [e for e in self.m.view()["events"] if e["kind"] == "breach-unregistered"]
         assert events and f"process {child.pid}" in events[0]["text"], events
         print(f"caught {took * 1000:.0f} ms after its start")
-        assert took < 1.5, took  # with the start of the program; two rounds of the watchdog
+        assert took < 1.5, took  # includes the start of the program and two rounds of the watchdog
         code, out, _ = self.m.carve("doctor", *self.m.host)
         assert code == 1 and "second line acted" in out, out
 
@@ -609,7 +611,8 @@ while True:
         self.m.children.append(child)
         until("shown", 5, lambda: [p for c in self.m.view()["cards"] for p in c["foreign"] if p["pid"] == child.pid])
         assert "foreign" in self.m.carve("top", "--once")[1]
-        # The second line ends a process that goes past the library in a slice, and in the same rounds leaves this one alone.
+        # The second line ends a process that bypasses the library in a slice, and leaves this one alone in the same
+        # rounds.
         copy = os.path.join(os.path.dirname(self.m.bin), "sim", "lib")
         in_slice = self.m.start("run", "--memory", "1Gi", "--", "env", "LD_LIBRARY_PATH=" + copy,
                                 self.m.program("carve-sample-alloc"), "--target", "3Gi", "--hold", "60")
@@ -658,7 +661,7 @@ while True:
         goes.kill()
         goes.wait()
         until("another agent", 10, lambda: self.m.pid_of("agent") != agent and self.m.carve("inspect")[0] == 0)
-        until("only the living one", 5, lambda: len(self.m.slices()) == 1)
+        until("only the running one", 5, lambda: len(self.m.slices()) == 1)
         (left,) = self.m.slices()
         assert before[left]["cards"][0]["limit_bytes"] == self.m.slices()[left]["cards"][0]["limit_bytes"] == 3 * GIB
         stays.kill()
@@ -677,18 +680,18 @@ while True:
         self.m.up_process.wait(timeout=20)
         begin = time.monotonic()
         code, _, err = self.m.carve("inspect")
-        assert code == 1 and "start it with `carve up`" in err and time.monotonic() - begin < 3, "nobody starts it"
+        assert code == 1 and "start it with `carve up`" in err and time.monotonic() - begin < 3, "nothing starts the agent"
 
-    def test_doctor_asks_the_instance_that_runs(self):
-        """It was started with folders of its own, which the command that looks for faults was not told."""
+    def test_doctor_reads_the_settings_of_the_running_instance(self):
+        """The instance was started with its own folders, which the doctor command does not get."""
         self.m.up()
         assert not os.path.isdir("/var/lib/carve/journal.d"), "this machine has an instance in the usual place"
         code, out, err = self.m.carve("doctor")
         assert code == 0 and "nothing is wrong" in out and "/var/lib/carve" not in out, out + err
         code, out, err = self.m.carve("slice", "create", "--memory", "1Gi", "-o", "docker")
-        assert code == 0 and "--mount=" in out, err  # by the file in its folder of container devices
+        assert code == 0 and "--mount=" in out, err  # through the file in its CDI folder
 
-    def test_a_damaged_journal_says_what_helps(self):
+    def test_a_damaged_journal_names_the_remedy(self):
         folder = self.m.state + "/journal.d"
         self.m.up()
         child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
@@ -701,17 +704,17 @@ while True:
             file.write(b"damage")
         before = open(folder + "/journal", "rb").read()
         code, _, err = self.m.carve("up", "--simulate", self.m.profile, *self.m.host)
-        assert code == 1 and "journal" in err and "What helps: `mv " in err, err
+        assert code == 1 and "journal" in err and "To recover: `mv " in err, err
         assert open(folder + "/journal", "rb").read() == before, "nothing was changed"
         code, out, _ = self.m.carve("doctor", *self.m.host)
         assert code == 1 and "journal-damaged" in out, out
-        remedy = err.split("What helps: `")[1].split("`")[0]
+        remedy = err.split("To recover: `")[1].split("`")[0]
         sh(remedy)
         self.m.up()
-        assert child.wait(timeout=10) == -signal.SIGKILL and not self.m.slices(), "as it says"
+        assert child.wait(timeout=10) == -signal.SIGKILL and not self.m.slices(), "as the remedy says"
         assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
 
-    def test_doctor_knows_a_cgroup2_that_is_mounted_read_only(self):
+    def test_doctor_recognises_a_read_only_cgroup2_mount(self):
         mount = cgroup2_mount()
         sh(f"mount --bind {mount} {mount} && mount -o remount,bind,ro {mount}")
         try:
@@ -730,11 +733,11 @@ while True:
         first = until("a worker", 5, self.worker)
         os.kill(first, signal.SIGKILL)
         second = until("another worker", 10, lambda: self.worker() not in (None, first) and self.worker())
-        # A worker that initialises cards has 15 s; one that is asked for their use has 1 s.
-        until("healed", 15, lambda: self.m.view()["gpu_state"] == "ok")
+        # A worker that initialises cards has 15 s; a worker that is queried for their use has 1 s.
+        until("recovered", 15, lambda: self.m.view()["gpu_state"] == "ok")
         os.kill(second, signal.SIGSTOP)
         until("named", 10, lambda: any(e["kind"] == "driver-hanging" for e in self.m.view()["events"]))
-        until("healed", 15, lambda: self.m.view()["gpu_state"] == "ok" and self.worker() not in (None, second))
+        until("recovered", 15, lambda: self.m.view()["gpu_state"] == "ok" and self.worker() not in (None, second))
 
     def test_arbiter_stopped_is_named_and_refuses_new_slices(self):
         self.m.up()
@@ -748,7 +751,7 @@ while True:
             assert code == 125, err
         finally:
             os.kill(arbiter, signal.SIGCONT)
-        until("healed", 10, lambda: self.m.view()["arbiter_state"] == "ok")
+        until("recovered", 10, lambda: self.m.view()["arbiter_state"] == "ok")
         assert not self.m.slices()
         assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
 
@@ -770,7 +773,7 @@ while True:
         child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
         until("running", 5, self.m.slices)
         subprocess.run(f"dd if=/dev/zero of={self.m.state}/fill bs=4k", shell=True, capture_output=True)
-        # The journal's last block has some room left; then it is over.
+        # The journal's last block has some space left; after that the disk is full.
         for _ in range(40):
             code, _, err = self.m.carve("run", "--memory", "1Gi", "--", "true")
             if code != 0:
@@ -779,9 +782,9 @@ while True:
         code, out, _ = self.m.carve("doctor", *self.m.host)
         assert code == 1 and "full" in out, out
         assert child.poll() is None, child.communicate()
-        until("only the one that runs", 3, lambda: len(self.m.slices()) == 1)
+        until("only the running one", 3, lambda: len(self.m.slices()) == 1)
         child.kill()
-        until("freed nevertheless", 3, lambda: not self.m.slices())
+        until("freed on a full disk", 3, lambda: not self.m.slices())
         os.unlink(self.m.state + "/fill")
         assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
 
@@ -792,7 +795,7 @@ while True:
         assert code == 1 and "Read-only" in err, err
 
     def test_another_journal_version_is_a_clear_error_and_kept(self):
-        # A later one: an older one than version 1 there never was (tests/fixtures/journal has what each wrote).
+        # A later version: there never was one before version 1 (tests/fixtures/journal has a journal of each).
         folder = self.m.state + "/journal.d"
         os.makedirs(folder)
         with open(folder + "/journal", "w", encoding="utf-8") as file:
@@ -825,7 +828,7 @@ while True:
             assert self.m.carve("slice", "create", "--memory", "1Gi")[0] == 0
             until("running", 5, lambda: [one["state"] for one in self.m.slices().values()].count("running") == 4)
             down = self.m.start("down", "--force", "--cgroup-root", self.m.cgroup)
-            time.sleep(milliseconds / 1000)  # which step it dies in is what differs
+            time.sleep(milliseconds / 1000)  # the time decides in which step it dies
             down.kill()
             down.wait()
             code, out, err = self.m.carve("down", "--force", "--cgroup-root", self.m.cgroup)
@@ -862,14 +865,14 @@ while True:
         journal = root + "/var/lib/carve/journal.d"
         os.makedirs(journal)
         with open(journal + "/lock", "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)        # as a stopped agent does, whose socket nobody serves
+            fcntl.flock(lock, fcntl.LOCK_EX)        # like a stopped agent, whose socket is not served
             down = self.m.start("down", "--node-name", "n1", "--host-root", root, "--kubeconfig", root + "/none")
-            time.sleep(2)  # real time: it looks once a second, and nobody sees that
+            time.sleep(2)  # real time: it checks once a second, which is not visible
             assert down.poll() is None and os.path.isdir(journal), down.communicate()
-        _, err = down.communicate(timeout=10)       # the agent has ended: on to the API server, which is not there
+        _, err = down.communicate(timeout=10)       # the agent has ended: next is the API server, which does not exist
         assert down.returncode != 0 and "none" in err and "another carve agent" not in err, err
 
-    # -- words --------------------------------------------------------------------------------------------
+    # -- texts --------------------------------------------------------------------------------------------
 
     def test_every_command_has_help_with_an_example(self):
         for command in ("", "up", "down", "agent", "arbiter", "run", "slice create", "slice delete", "slice list",
@@ -909,8 +912,8 @@ while True:
         code, out, err = self.m.carve("top", "--once", "-o", "json")
         assert code == 0 and len(json.loads(out)["cards"]) == 2, err
 
-    def test_top_ends_at_once_while_it_waits_for_an_answer(self):
-        """Of an agent, or of a cluster's API server, that accepts and says nothing."""
+    def test_top_ends_immediately_while_it_waits_for_an_answer(self):
+        """An agent, or a cluster's API server, accepts the connection and does not answer."""
         os.makedirs("/run/carve", exist_ok=True)
         agent = socket.socket(socket.AF_UNIX)
         agent.bind("/run/carve/agent.sock")
@@ -934,7 +937,7 @@ while True:
                 took = time.monotonic() - begin
                 text = os.read(main, 65536)
                 assert text.startswith(b"\x1b[?1049h") and text.endswith(b"\x1b[?1049l"), (words, sent, text)
-                assert took < 1, (words, sent, took)  # in all of an answer's time: 10 s
+                assert took < 1, (words, sent, took)  # the timeout of an answer is 10 s
                 asking.close()
                 os.close(main)
 
@@ -974,7 +977,7 @@ while True:
             assert seen["total"] == 4 * GIB and seen["out_of_memory"] and seen["bytes"] <= 4 * GIB, run.stdout
             held = [p for p in self.m.truth("account")["processes"] if p["name"].startswith("alloc")]
             assert held and held[-1]["explicit_high_bytes"] <= 4 * GIB, held
-            # What stands in the container besides: the kernel's own tables say it, of devices and of mounts.
+            # The other contents of the container, from the kernel's own tables of devices and mounts.
             look = subprocess.run([*container, *device, "-v", f"{self.busybox()}:/bin/busybox:ro", "carve-test",
                                    "/bin/busybox", "sh", "-c",
                                    "/bin/busybox ls -1 /dev | /bin/busybox grep nvidia; /bin/busybox echo $NVIDIA_VISIBLE_DEVICES;"
@@ -982,7 +985,7 @@ while True:
                                   capture_output=True, text=True, timeout=120)
             assert look.returncode == 0, look.stderr
             shown[form] = look.stdout.replace(slice_id, "SLICE")
-            assert list(self.m.slices()) == [slice_id], "it outlives its containers"
+            assert list(self.m.slices()) == [slice_id], "the slice outlives its containers"
             code, _, err = self.m.carve("slice", "delete", slice_id)
             assert code == 0, err
         for what in ("nvidia", "void", "libcuda.so.1", "/run/carve/slices/SLICE"):

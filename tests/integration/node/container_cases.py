@@ -1,5 +1,5 @@
-"""How programs in a container find the driver: by the loader's cache, which the hook of a container device brings up to
-date. container_cases.py --bin <build>/bin test_name."""
+"""How programs in a container find the driver: through the loader's cache, which the hook of a CDI device updates.
+container_cases.py --bin <build>/bin test_name."""
 import json
 import os
 import subprocess
@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 
 def needed_by(program):
-    """The libraries that a program is linked with, by the loader's word."""
+    """The libraries that a program is linked with, according to the loader."""
     out = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return [word for word in out.split() if word.startswith("/")]
 
@@ -36,7 +36,7 @@ class ContainerCases:
         self.slice = out.strip()
 
     def tree(self, name):
-        """The root of an image that has nothing yet."""
+        """The root of an empty image."""
         root = f"{self.m.folder}/{name}"
         for path in ("/bin", "/sbin", USUAL, "/lib64", "/tmp", "/run", "/dev", "/proc", "/sys", "/etc"):
             os.makedirs(root + path)
@@ -45,13 +45,13 @@ class ContainerCases:
 
     @staticmethod
     def install(root, program, inside, *libraries):
-        """A program with what it is linked with, and libraries that it opens by name."""
+        """Installs a program with its linked libraries, and libraries that it opens by name."""
         sh(f"cp -L {program} {root}{inside}")
         for path in [*needed_by(program), *libraries]:
             sh(f"cp -L {path} {root}{'/lib64' if 'ld-linux' in path else USUAL}/")
 
     def glibc_image(self, name):
-        """An image of the usual kind: python, a tool that lists its libraries, a cache that was made with it."""
+        """An ordinary image: python, ldconfig, and a cache that ldconfig created."""
         root = self.tree(name)
         plain = [f"/lib/x86_64-linux-gnu/{lib}" for lib in ("librt.so.1", "libdl.so.2", "libpthread.so.0", "libffi.so.8")]
         self.install(root, os.path.realpath(sys.executable), "/bin/python3", *plain)
@@ -81,21 +81,21 @@ class ContainerCases:
             assert said == [f"triton {USUAL}", "ctypes libcuda.so.1", "ctypes libnvidia-ml.so.1", "loaded 0",
                             "others libc.so.6"], (flags, said, done.stderr)
             assert "carve-hook" not in done.stderr, done.stderr
-        # The links stand there, and `ldconfig` of a package manager goes on working and keeps them listed.
+        # The links exist, and the `ldconfig` of a package manager still works and keeps them listed.
         done = self.python("usual", "-c", "import os, subprocess; print(*sorted(n for n in os.listdir('%s') if "
                            "'cuda' in n)); subprocess.run(['/sbin/ldconfig'], check=True); "
                            "print(subprocess.check_output(['/sbin/ldconfig', '-p'], text=True))" % USUAL)
         assert done.returncode == 0, done.stdout + done.stderr
         names, _, listed = done.stdout.partition("\n")
         assert {"libcuda.so", "libcuda.so.1"} <= set(names.split()) and "libcuda.so.1 (libc6,x86-64)" in listed, done.stdout
-        # The image's own is as it was: the next container without a card finds no driver.
+        # The image's own cache is unchanged: the next container without a card finds no driver.
         bare = subprocess.run([*self.podman, "run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024",
                                "--ulimit", "nproc=1000:1000", "usual", "/sbin/ldconfig", "-p"], capture_output=True,
                               text=True, timeout=120)
         assert bare.returncode == 0 and "libc.so.6" in bare.stdout and "libcuda" not in bare.stdout, bare.stdout
 
     def test_container_an_image_with_its_own_libcuda_gets_the_slice(self):
-        """NVIDIA's images of forward compatibility name a libcuda.so.1 of their own in the loader's cache."""
+        """NVIDIA's forward-compatibility images list their own libcuda.so.1 in the loader's cache."""
         root = self.tree("compat")
         self.install(root, self.m.program("carve-sample-alloc"), "/bin/alloc")
         for lib in ("librt.so.1", "libdl.so.2", "libpthread.so.0"):
@@ -113,7 +113,7 @@ class ContainerCases:
         assert json.loads(done.stdout)["total"] == 4 * GIB, done.stdout
 
     def test_container_a_distroless_image_starts_and_names_the_driver(self):
-        """No ldconfig, no shell, no cache; a tool that is mounted into it finds one."""
+        """No ldconfig, no shell, no cache; a tool that is mounted into the image finds a cache."""
         root = self.tree("distroless")
         self.install(root, self.m.program("carve-sample-alloc"), "/bin/alloc")
         for lib in ("librt.so.1", "libdl.so.2", "libpthread.so.0"):
@@ -137,7 +137,7 @@ class ContainerCases:
         sh(f"musl-gcc -o {root}/bin/hello {source} && cp -L /lib/ld-musl-x86_64.so.1 {root}/usr/lib/")
         sh(f"musl-gcc -static -o {root}/bin/static {source}")
         self.pack(root, "musl")
-        os.rename(root + "/etc", root + "/none")  # and one that has no /etc at all, but what the engine makes
+        os.rename(root + "/etc", root + "/none")  # and an image without /etc, except what the engine creates
         self.pack(root, "bare")
         for image in ("musl", "bare"):
             for program in ("/bin/hello", "/bin/static"):

@@ -1,5 +1,5 @@
-"""The cards' device files, where they belong to Carve (own-devices = on): processes outside slices do not open them,
-those of slices do. device_cases.py --bin <build>/bin test_name."""
+"""The cards' device files, where they belong to Carve (own-devices = on): processes outside slices cannot open them,
+processes of slices can. device_cases.py --bin <build>/bin test_name."""
 import errno
 import json
 import os
@@ -16,7 +16,7 @@ GIB = 1 << 30
 NOBODY = 65534
 DAEMON = 1
 CARD = "/dev/nvidia0"
-# Opens each file that is named and prints the name of the error, or "open".
+# Opens each file in the arguments and prints the name of the error, or "open".
 OPEN = ("import errno, os, sys\n"
         "for path in sys.argv[1:]:\n"
         "    try: os.close(os.open(path, os.O_RDWR)); print('open')\n"
@@ -24,8 +24,8 @@ OPEN = ("import errno, os, sys\n"
 
 
 def opened_by(uid, path):
-    """What open() says to a process of this user in no slice: "open", or the error's name. Forked, because other users
-    may not be able to execute this interpreter."""
+    """The result of open() for a process of this user outside slices: "open", or the error's name. It forks, because
+    other users may not be able to execute this interpreter."""
     answer, far = os.pipe()
     child = os.fork()
     if child == 0:
@@ -52,7 +52,7 @@ def rights(path):
 
 
 def make_card(n, mode, uid=0, gid=0):
-    """A device file that the simulated driver finds and leaves when it ends: not with /dev/null's numbers."""
+    """Creates a device file that the simulated driver finds and does not remove: not with /dev/null's numbers."""
     path = f"/dev/nvidia{n}"
     os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
     os.chown(path, uid, gid)
@@ -84,7 +84,7 @@ class DeviceCases:
         assert code in (0, 1), err
         return {one["id"]: one for one in json.loads(out)}
 
-    def test_without_own_devices_every_user_opens_the_cards_and_doctor_says_so(self):
+    def test_without_own_devices_every_user_opens_the_cards_and_doctor_reports_it(self):
         self.up()
         assert opened_by(DAEMON, CARD) == "open"
         note = self.findings()["devices-open"]
@@ -117,7 +117,7 @@ class DeviceCases:
         assert [rights(f"/dev/nvidia{n}") for n in (0, 1)] == before
         assert not os.path.exists("/dev/carve") and not os.path.exists(self.m.state + "/card-files")
 
-    def test_while_a_slice_lives_its_node_is_its_users_and_in_its_namespace(self):
+    def test_a_running_slices_node_is_only_for_its_user_and_namespace(self):
         self.up("own-devices = on")
         child = subprocess.Popen([self.m.folder + "/carve", "run", "--memory", "1Gi", "--", "sleep", "1000"], cwd="/",
                                  user=NOBODY, group=NOBODY, extra_groups=[])
@@ -128,7 +128,7 @@ class DeviceCases:
         assert opened_by(DAEMON, node) == "EACCES", "another user, who knows the name"
         for n in (0, 1):
             assert opened_by(NOBODY, f"/dev/nvidia{n}") == "EACCES", "its own user, outside it"
-        # Root's slice, in which a program gives up being root.
+        # A slice of root, in which a program drops root's rights.
         done = subprocess.run([self.m.bin + "/carve", "run", "--memory", "1Gi", "--", "setpriv", "--reuid=65534",
                                "--regid=65534", "--clear-groups", "sh", "-c", "for n in 0 1; do true < /dev/nvidia$n && "
                                "echo open; done; ls -A /dev/carve"], capture_output=True, text=True, timeout=60)
@@ -156,7 +156,7 @@ class DeviceCases:
         assert self.m.carve("slice", "delete", slice_id)[0] == 0
         assert not os.path.exists(node)
 
-    def test_a_group_may_open_them_too(self):
+    def test_members_of_the_group_can_open_the_cards(self):
         self.up("own-devices = on", "own-devices-group = daemon")
         assert rights(CARD) == (0o660, 0, 1)
         assert opened_by(DAEMON, CARD) == "open" and opened_by(NOBODY, CARD) == "EACCES"
@@ -173,7 +173,7 @@ class DeviceCases:
         self.m.kill_agent()
         assert opened_by(NOBODY, CARD) == "EACCES", "while no agent runs"
         until("the next agent answers", 10, lambda: self.m.carve("inspect")[0] == 0)
-        # Everything dies at once; then a second `up`, then `down` in the same state.
+        # Supervisor and agent are killed together. Then a second `up`, then `down` with the same state folder.
         for _ in range(2):
             agent = self.m.pid_of("agent")
             os.kill(self.m.up_process.pid, signal.SIGKILL)
@@ -187,12 +187,12 @@ class DeviceCases:
         self.down("--state-dir", self.m.state)
         assert rights(CARD) == (0o644, DAEMON, 6)
 
-    def test_off_at_the_next_start_gives_them_back(self):
+    def test_off_at_the_next_start_restores_the_files(self):
         make_card(0, 0o644, DAEMON, 6)
         self.up("own-devices = on")
         self.m.up_process.terminate()
         assert self.m.up_process.wait(timeout=30) == 0
-        assert rights(CARD) == (0o644, DAEMON, 6), "the supervisor's own end is as good as down"
+        assert rights(CARD) == (0o644, DAEMON, 6), "the end of the supervisor restores like down"
         self.up("own-devices = on")
         agent = self.m.pid_of("agent")
         os.kill(self.m.up_process.pid, signal.SIGKILL)
@@ -202,25 +202,25 @@ class DeviceCases:
         assert rights(CARD) == (0o644, DAEMON, 6)
         assert "devices-open" in self.findings()
 
-    def test_what_opens_a_file_again_is_told_and_undone(self):
+    def test_a_file_that_is_opened_again_is_reported_and_closed(self):
         make_card(0, 0o666)
         self.up("own-devices = on")
         os.chmod(CARD, 0o666)
         until("closed again", 3, lambda: rights(CARD) == (0o600, 0, 0))
-        until("told", 3, lambda: any(e["kind"] == "device-file" and CARD in e["text"] for e in self.m.view()["events"]))
+        until("reported", 3, lambda: any(e["kind"] == "device-file" and CARD in e["text"] for e in self.m.view()["events"]))
         agent = self.m.pid_of("agent")
         os.kill(agent, signal.SIGSTOP)
         os.chmod(CARD, 0o666)
         os.kill(agent, signal.SIGCONT)
         until("closed again", 3, lambda: rights(CARD) == (0o600, 0, 0))
-        # A link in its place: neither it nor what it leads to is touched, and somebody is told.
+        # A link replaces the file: neither the link nor its target is changed, and doctor reports it.
         shadow = self.m.folder + "/shadow"
         with open(shadow, "w", encoding="utf-8") as file:
             file.write("secret")
         os.chmod(shadow, 0o640)
         os.unlink(CARD)
         os.symlink(shadow, CARD)
-        until("doctor says so", 5, lambda: "own-devices" in self.findings())
+        until("doctor reports it", 5, lambda: "own-devices" in self.findings())
         assert CARD in self.findings()["own-devices"]["cause"], self.findings()
         err = self.down()
         assert os.path.islink(CARD) and rights(shadow)[0] == 0o640, err

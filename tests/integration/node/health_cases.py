@@ -1,4 +1,4 @@
-"""What breaks under `carve up`: injected into the simulated driver by carve-simctl, seen through `carve inspect`.
+"""Faults under `carve up`: injected into the simulated driver with carve-simctl, observed with `carve inspect`.
 health_cases.py --bin <build>/bin test_name."""
 import os
 import signal
@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import main  # noqa: E402
 from machine import until  # noqa: E402
 
-SECONDS = 10  # within which a broken card has to be known
+SECONDS = 10  # within which a broken card must be detected
 
 
 class HealthCases:
@@ -32,14 +32,14 @@ class HealthCases:
         return self.card(index)["healthy"]
 
     def spin_on(self, index=0):
-        """A program that keeps the card busy and ends at once when its context dies; which card it got is checked."""
+        """A program that keeps the card busy and exits as soon as its context dies; also checks which card it got."""
         child = self.m.start("run", "--memory", "1Gi", "--cores", "30", "--", self.m.program("carve-sample-spin"),
                              "--seconds", "100", "--sync")
         until("it runs", 10, lambda: any(p["alive"] and p["gpu_ns"] > 0 and p["card"] == index
                                          for p in self.m.truth("account")["processes"]))
         return child
 
-    def test_health_an_xid_refuses_new_slices_and_heals_by_itself(self):
+    def test_health_an_xid_refuses_new_slices_until_the_card_returns(self):
         self.up()
         child = self.spin_on(0)
         begun = time.monotonic()
@@ -50,42 +50,43 @@ class HealthCases:
         assert self.card(1)["healthy"]
         code, _, err = self.m.carve("run", "--cards", "2", "--memory", "1Gi", "--", "true")
         assert code == 125 and "unhealthy: XID 64" in err, err
-        beside = self.m.start("run", "--memory", "1Gi", "--", "sleep", "100")
-        # Running: of one whose process has not come yet the next agent would find an empty cgroup, and end it.
-        until("beside it", 10, lambda: any(c["card"] == self.cards[1] and s["state"] == "running"
+        other = self.m.start("run", "--memory", "1Gi", "--", "sleep", "100")
+        # Wait until it runs: if its process had not joined yet, the next agent would find an empty cgroup and end the
+        # slice.
+        until("a slice on the other card", 10, lambda: any(c["card"] == self.cards[1] and s["state"] == "running"
                                            for s in self.m.slices().values() for c in s["cards"]))
         assert child.poll() is None
         assert any("card unhealthy" in s["state"] for s in self.m.slices().values())
-        # It wants a reset after a restart of the agent too.
+        # The card still needs a reset after a restart of the agent.
         agent = self.m.pid_of("agent")
         os.kill(agent, signal.SIGKILL)
         until("another agent", 10, lambda: self.m.pid_of("agent") != agent and self.m.carve("inspect")[0] == 0)
         assert "XID 64" in self.card(0)["health_reason"]
         self.simctl("return", 0)
-        until("healed", 20, self.well)
-        assert child.poll() is None and beside.poll() is None
+        until("recovered", 20, self.well)
+        assert child.poll() is None and other.poll() is None
         assert self.m.carve("run", "--cards", "2", "--memory", "1Gi", "--", "true")[0] == 0
 
     def test_health_a_programs_error_ends_that_program_only(self):
         self.up()
-        guilty, beside = self.spin_on(0), self.spin_on(0)
+        guilty, other = self.spin_on(0), self.spin_on(0)
         pids = [p["pid"] for p in self.m.truth("account")["processes"] if p["alive"]]
         self.simctl("xid", 0, 31, "--pid", pids[0])
-        until("one has ended", 10, lambda: (guilty.poll() is None) != (beside.poll() is None))
+        until("one has ended", 10, lambda: (guilty.poll() is None) != (other.poll() is None))
         until("counted", SECONDS, lambda: "31 (1)" in self.card(0)["remark"])
         assert self.well() and any(e["kind"] == "xid" for e in self.m.view()["events"])
 
-    def test_health_a_lost_card_is_told_and_back(self):
+    def test_health_a_lost_card_is_reported_and_recovers(self):
         self.up()
         child = self.spin_on(0)
         self.simctl("lose", 0)
         until("known", SECONDS, lambda: not self.well())
         assert len(self.m.view()["cards"]) == 2 and self.card(1)["healthy"]
-        assert child.wait(timeout=20) != 0, "its context died"
+        assert child.wait(timeout=20) != 0, "its context must die"
         until("its slice is freed", 5, lambda: not self.m.slices())
         code, _, err = self.m.carve("run", "--cards", "2", "--memory", "1Gi", "--", "true")
         assert code == 125 and "XID 79: fallen off the bus" in err, err
-        # An agent that never saw it well knows it all the same, with its size.
+        # An agent that never saw the card healthy knows it nevertheless, with its size.
         size = self.card(0)["memory_bytes"]
         agent = self.m.pid_of("agent")
         os.kill(agent, signal.SIGKILL)
@@ -106,13 +107,13 @@ class HealthCases:
         assert code == 125 and "the driver is hanging" in err, err
         assert child.poll() is None
         self.simctl("hang", "off")
-        until("healed", 20, lambda: self.well(0) and self.well(1))
+        until("recovered", 20, lambda: self.well(0) and self.well(1))
         assert child.poll() is None
         assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
         self.simctl("xid", 1, 58)
         until("it is watched again", SECONDS, lambda: not self.well(1))
 
-    def test_health_a_driver_that_is_gone_keeps_what_runs_and_the_totals(self):
+    def test_health_a_gone_driver_keeps_running_programs_and_the_totals(self):
         self.up()
         child = self.spin_on(0)
         before = {c["uuid"]: c["memory_bytes"] for c in self.m.view()["cards"]}
@@ -139,11 +140,11 @@ class HealthCases:
         self.simctl("xid", 1, 31)
         until("known", SECONDS, lambda: not self.well(1))
         assert self.card(1)["health_reason"] == "XID 31: we send these back", self.card(1)
-        until("healed", 20, lambda: self.well(1))
+        until("recovered", 20, lambda: self.well(1))
         with open(policy, "w", encoding="utf-8") as file:
             file.write("xid 31 broken\n")
         code, _, err = self.m.carve("agent", "--standalone", *self.m.host, "--health-policy", policy)
-        assert code == 2 and "policy:1: action: \"broken\" is none; legal are ignore, application" in err, err
+        assert code == 2 and "policy:1: action: \"broken\" is unknown; legal: ignore, application" in err, err
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-// Preloaded into `carve up` by journal_kills.py: whoever writes to a journal can be killed there. Every write, sync,
-// rename, truncation and creation below a folder journal.d passes here before and after, a write also with half of
-// it done. The control file that CARVE_FAULT_FILE names is mapped by all processes; what is passed is told in
-// CARVE_FAULT_FILE.log. It knows nothing of Carve but the folder's name.
+// Preloaded into `carve up` by journal_kills.py: a process that writes to a journal can be killed there. Every write,
+// sync, rename, truncation and creation below a folder journal.d passes a point here before and after, a write also in
+// the middle. All processes map the control file that CARVE_FAULT_FILE names; the passed points are appended to
+// CARVE_FAULT_FILE.log. This file knows only the folder's name of Carve.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,9 +19,9 @@ namespace {
 
 struct Control {
   std::uint64_t passed;          // points so far, of all processes
-  std::uint64_t kill_at;         // the process that passes this point dies of SIGKILL; 0: nobody
+  std::uint64_t kill_at;         // the process that passes this point gets SIGKILL; 0: none
   std::uint64_t fail_next_sync;  // the next fdatasync fails with this errno
-  std::uint64_t fail_all;        // while not 0, whatever would change a journal fails with this errno
+  std::uint64_t fail_all;        // while not 0, every change of a journal fails with this errno
 };
 
 Control* control() {
@@ -40,7 +40,7 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-/// Is `fd` (a file or a folder) in a journal's folder?
+/// True when `fd` (a file or a folder) is in a journal's folder.
 bool is_journal(int fd) {
   const int saved = errno;
   char link[64];
@@ -51,7 +51,7 @@ bool is_journal(int fd) {
   return length > 0 && memmem(path, static_cast<std::size_t>(length), "/journal.d", 10) != nullptr;
 }
 
-/// True while nothing of a journal may be changed; errno says why.
+/// True while no journal may be changed; errno gives the reason.
 bool refused() {
   const std::uint64_t error = __atomic_load_n(&control()->fail_all, __ATOMIC_SEQ_CST);
   if (error != 0) errno = static_cast<int>(error);

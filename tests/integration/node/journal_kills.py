@@ -1,6 +1,6 @@
-"""The agent is killed at every write to its journal, in a real `carve up` on simulated cards: what `carve inspect` says
-afterwards is what really runs. What runs is known from the kernel (cgroups, processes), from the simulated driver's
-account and from the answers that the commands gave; the faults come from journal_fault.cc, preloaded. Run as root:
+"""The agent is killed at every write to its journal, in a real `carve up` on simulated cards. Afterwards `carve
+inspect` must show what really runs. That is known from the kernel (cgroups, processes), from the simulated driver's
+account and from the answers of the commands. The faults come from journal_fault.cc, preloaded. Run as root:
 journal_kills.py --bin <build>/bin --fault <journal_fault.so> [--at N]"""
 import errno
 import json
@@ -28,12 +28,12 @@ class Fault:
             self.map = mmap.mmap(file.fileno(), 4096)
         os.environ["LD_PRELOAD"] = library
         os.environ["CARVE_FAULT_FILE"] = self.path
-        # A sanitizer's runtime would come second now and says so.
+        # A sanitizer's runtime is not loaded first then and would report that.
         os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
 
     @staticmethod
     def release():
-        """Commands that are started from here on are as a user starts them."""
+        """Commands started from here on run without the fault library, as a user's would."""
         for name in ("LD_PRELOAD", "CARVE_FAULT_FILE"):
             os.environ.pop(name, None)
 
@@ -47,7 +47,7 @@ class Fault:
         struct.pack_into("<Q", self.map, 16, errno.EIO)
 
     def fail_all(self, error):
-        """Whatever would change the journal fails with this errno, as on a file system that became read-only; 0: no more."""
+        """Every change of the journal fails with this errno, as on a read-only file system; 0 ends that."""
         struct.pack_into("<Q", self.map, 24, error)
 
     def points(self):
@@ -56,7 +56,7 @@ class Fault:
 
 
 class History:
-    """What happens on a machine, with what each command said; `agent` may die at any moment in it."""
+    """A sequence of commands on a machine, with the answer of each; the agent may die at any time during it."""
 
     def __init__(self, machine, fault):
         self.m = machine
@@ -64,7 +64,7 @@ class History:
         self.runs = {}      # limit → process
         self.made = {}      # id → limit, answered
         self.gone = set()   # ids, answered
-        self.unanswered = 0  # creations without an answer: made or not made, both are right
+        self.unanswered = 0  # creations without an answer: both outcomes are correct
 
     def answers(self):
         return self.m.carve("inspect")[0] == 0
@@ -95,7 +95,7 @@ class History:
         if slice_id is not None and self.m.carve("slice", "delete", slice_id)[0] == 0:
             self.gone.add(slice_id)
         elif slice_id is not None:
-            self.made.pop(slice_id)  # deleted or not, both are right
+            self.made.pop(slice_id)  # both outcomes are correct
             self.unanswered += 1
         self.wait_for_agent()
 
@@ -104,7 +104,7 @@ class History:
         self.run(2)
         first = self.create(1)
         self.run(3)
-        self.fault.fail_next_sync()  # the next transaction is refused, the one after it begins a new journal
+        self.fault.fail_next_sync()  # the next transaction is refused; the one after it starts a new journal
         self.create(4)
         self.create(5)
         self.runs[3].kill()
@@ -116,13 +116,13 @@ class History:
     def limits_of_runs(self):
         code, out, _ = self.m.carve("inspect", "-o", "json")
         if code != 0:
-            return [3 * GIB]  # nobody says; ask again
+            return [3 * GIB]  # no answer; try again
         return [s["cards"][0]["limit_bytes"] for s in json.loads(out)["slices"] if s["kind"] == "run"]
 
     # -- the truth ---------------------------------------------------------------------------------------------
 
     def occupied_groups(self):
-        """Slices with a process, as the kernel has it: id → pids."""
+        """Slices with a process, from the kernel: id → pids."""
         groups = {}
         for name in os.listdir(self.m.cgroup):
             if os.path.isdir(f"{self.m.cgroup}/{name}"):
@@ -131,7 +131,7 @@ class History:
         return groups
 
     def differences(self):
-        """Sentences on where the ledger is not what runs; none when they agree."""
+        """One sentence per difference between the ledger and what runs; empty when they agree."""
         said = []
 
         def differ(what, ledger, truth):
@@ -159,8 +159,8 @@ class History:
                    False if slice_id in self.gone else limit)
         extra = set(devices) - set(self.made)
         if len(extra) > self.unanswered:
-            said.append(f"slices that nobody asked for: {extra}")
-        # CDI devices, the slices' folders and pages are of exactly these slices.
+            said.append(f"slices that were never requested: {extra}")
+        # CDI devices, slice folders and pages belong to exactly these slices.
         cdi = self.m.folder + "/cdi"
         differ("CDI devices", len(devices), len(os.listdir(cdi)) if os.path.isdir(cdi) else 0)
         differ("folders of slices", sorted(slices), sorted(os.listdir("/run/carve/slices")))
@@ -177,7 +177,7 @@ class History:
         assert not said, when + ":\n  " + "\n  ".join(said)
 
     def end(self):
-        """Everything ends; nothing may be left of it."""
+        """Ends everything; nothing may be left."""
         for child in self.runs.values():
             child.kill()
             child.wait()
@@ -191,14 +191,15 @@ class History:
 
 
 def one(bin_dir, library, point):
-    """A whole history with a death at `point` (0: none): the points that it passed."""
+    """Runs the whole history with a death at `point` (0: none). Returns the points that it passed."""
     machine = Machine(bin_dir, "t4x2")
     fault = Fault(machine.folder, library)
     try:
         fault.kill_at(point)
         machine.up_process = machine.start_up()
         if not machine.up_process.stdout.readline().startswith("ready:"):
-            # It gives up on an agent that dies before it ever served, and says so. Who reads that starts it again.
+            # `carve up` gives up when an agent dies before it ever served, and says so. The operator then starts it
+            # again.
             assert machine.up_process.wait(timeout=60) == 1 and "agent died" in open(machine.folder + "/up.err").read()
             machine.up()
         Fault.release()
@@ -210,7 +211,7 @@ def one(bin_dir, library, point):
         until("another agent", 20, lambda: machine.pid_of("agent") != agent and history.answers())
         history.must_agree("after one more restart")
         fault.kill_at(0)
-        assert fault.passed() >= point, "nobody came to this point"
+        assert fault.passed() >= point, "no process reached this point"
         points = fault.points()
         history.end()
         return points
@@ -223,8 +224,8 @@ def one(bin_dir, library, point):
 
 
 def read_only(bin_dir, library):
-    """The state folder becomes read-only under a running agent: what runs goes on, what ends is freed, nothing new is
-    begun, all of it is said; and when it can be written again, so can everything else."""
+    """The state folder becomes read-only under a running agent. Running slices continue, ended ones are freed, nothing
+    new starts, and every command reports the reason. When the folder is writable again, everything works again."""
     machine = Machine(bin_dir, "t4x2")
     fault = Fault(machine.folder, library)
     try:
@@ -244,7 +245,7 @@ def read_only(bin_dir, library):
         assert held == GIB // 2, held
         history.runs[3].kill()
         history.runs[3].wait()
-        until("what ended is free nevertheless", 10, lambda: len(machine.slices()) == 2)
+        until("the ended slice is freed nevertheless", 10, lambda: len(machine.slices()) == 2)
         fault.fail_all(0)
         assert machine.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
         until("it is over", 10, lambda: len(machine.slices()) == 2)
@@ -273,7 +274,7 @@ def main():
     bin_dir, library = value_of("--bin"), value_of("--fault")
     if "--read-only" in sys.argv:
         read_only(bin_dir, library)
-        print("journal: read-only for a while, and nothing was lost")
+        print("journal: read-only for some time, nothing was lost")
         return 0
     if value_of("--at"):
         print(one(bin_dir, library, int(value_of("--at"))))

@@ -1,5 +1,5 @@
-"""How programs look for the driver before they load it, said again; each prints what it found. Runs inside a container
-or `carve run`, under the interpreter that is there."""
+"""Repeats how programs look for the driver before they load it, and prints each result. Runs inside a container or
+`carve run`, with the available interpreter."""
 import ctypes
 import ctypes.util
 import os
@@ -7,7 +7,7 @@ import subprocess
 
 
 def triton():
-    """Triton's backend for NVIDIA: the folders of libcuda.so.1 by `ldconfig -p`, or "libcuda.so cannot found!".
+    """Triton's NVIDIA backend: the folders of libcuda.so.1 from `ldconfig -p`, or "libcuda.so cannot found!".
 
     source  triton third_party/nvidia/backend/driver.py, libcuda_dirs()
     """

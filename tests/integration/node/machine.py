@@ -1,5 +1,5 @@
-"""A machine of one's own for a test: private mount namespace, /dev, /run and state folders; Carve's processes
-and the simulated driver in it. What is asserted about memory and time is read from carve-simctl."""
+"""A private machine for a test: its own mount namespace, /dev, /run and state folders, with Carve's processes and the
+simulated driver. Assertions about memory and time read carve-simctl."""
 import json
 import os
 import select
@@ -39,7 +39,7 @@ def sh(command):
 
 
 def until(what, seconds, condition):
-    """Polls a condition that has no event; fails with what was waited for."""
+    """Polls a condition that has no event; on timeout fails with `what`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
@@ -70,7 +70,7 @@ class Machine:
         self.children = []
 
     def carve(self, *args, **kwargs):
-        """Runs carve to its end: (exit code, stdout, stderr)."""
+        """Runs carve until it exits: (exit code, stdout, stderr)."""
         done = subprocess.run([self.bin + "/carve", *args], capture_output=True, text=True,
                               timeout=kwargs.pop("timeout", 60), **kwargs)
         return done.returncode, done.stdout, done.stderr
@@ -87,7 +87,7 @@ class Machine:
         return line
 
     def kill_agent(self):
-        """Kills the agent and waits for its end: until then its sockets take connections that stay without an answer."""
+        """Kills the agent and waits for its end: until then its sockets accept connections that get no answer."""
         agent = self.pid_of("agent")
         ended = os.pidfd_open(agent)
         os.kill(agent, signal.SIGKILL)
@@ -117,14 +117,14 @@ class Machine:
         return {s["id"]: s for s in self.view()["slices"]}
 
     def pid_of(self, service):
-        """Of the one that runs; one that is just being started has taken its lock, but not yet signed it."""
-        def signed():
+        """The PID of the running service. A starting service has taken its lock but not yet written its PID."""
+        def written():
             with open(f"/run/carve/{service}.lock", encoding="utf-8") as lock:
                 return lock.read().partition(" ")[0].strip()
-        return int(until(f"{service} has signed its lock", 5, signed))
+        return int(until(f"{service} has written its PID", 5, written))
 
     def truth(self, *args):
-        """What the simulated driver itself accounts."""
+        """A report of the simulated driver's own account."""
         done = subprocess.run([self.bin + "/carve-simctl", *args], capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
 
@@ -146,5 +146,5 @@ class Machine:
             if self.up_process.poll() is None:
                 self.up_process.terminate()
             self.up_process.wait(timeout=60)
-        subprocess.run(["umount", "-l", self.state], stderr=subprocess.DEVNULL, check=False)  # where a test mounted one
+        subprocess.run(["umount", "-l", self.state], stderr=subprocess.DEVNULL, check=False)  # when a test mounted one
         shutil.rmtree(self.folder, ignore_errors=True)

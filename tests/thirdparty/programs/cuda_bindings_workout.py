@@ -1,9 +1,9 @@
-"""Everything of the driver API that a program of cuda-bindings asks for, each answer checked.
+"""Uses all parts of the driver API that cuda-bindings programs use, and checks each result.
 
   cuda_bindings_workout.py --cards N --memory BYTES --name NAME [--cubin FILE]
 
-Runs the same on cuda-bindings 12.9 and 13. --memory is what one card offers (total). --exact-total
-means total must equal --memory; without it total may be smaller by what the driver keeps.
+Runs the same on cuda-bindings 12.9 and 13. --memory is one card's total memory. The reported total may be smaller by
+the memory that the driver reserves.
 """
 import argparse
 import ctypes
@@ -37,8 +37,8 @@ def expect(what, got, wanted):
 
 
 def expect_free_again(wanted):
-    """Memory that was freed is free again. In a slice with a watchdog it can be later: what the driver's list still showed
-    as held when the slice's pages no longer did counts as the driver's own memory for a round or two."""
+    """Waits until freed memory is free again. In a slice with a watchdog this can take a moment: memory that the
+    driver's list still shows when the slice's pages no longer do counts as the driver's own for one or two rounds."""
     until = time.monotonic() + 5
     while ok(cu.cuMemGetInfo())[0] != wanted and time.monotonic() < until:
         time.sleep(0.05)
@@ -105,7 +105,7 @@ def copies():
     ok(cu.cuMemFree(pointer))
     expect_free_again(free_before)
     error, _ = cu.cuMemAlloc(total + MIB)
-    expect('more than there is', error, cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+    expect('more than the card has', error, cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
     host = ok(cu.cuMemHostAlloc(MIB, 0))
     ok(cu.cuMemFreeHost(host))
     managed = ok(cu.cuMemAllocManaged(MIB, 1))
@@ -235,7 +235,7 @@ def virtual_memory(dev):
         prop, cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM))
     free_before, total = ok(cu.cuMemGetInfo())
     expect('an odd size', cu.cuMemCreate(grain + 1, prop, 0)[0], cu.CUresult.CUDA_ERROR_INVALID_VALUE)
-    expect('more than there is', cu.cuMemCreate((total // grain + 1) * grain, prop, 0)[0],
+    expect('more than the card has', cu.cuMemCreate((total // grain + 1) * grain, prop, 0)[0],
            cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
     handle = ok(cu.cuMemCreate(2 * grain, prop, 0))
     base = int(ok(cu.cuMemAddressReserve(8 * grain, 0, 0, 0)))

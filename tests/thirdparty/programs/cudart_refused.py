@@ -1,4 +1,4 @@
-"""A CUDA runtime program on the simulated driver: must fail, at once, with an error of the runtime's.
+"""A CUDA runtime program on the simulated driver: it must fail immediately with an error of the runtime.
 
   cudart_refused.py <libcudart.so.13>
 """

@@ -1,4 +1,4 @@
-"""Writes a cubin with one kernel, made by NVRTC (which needs no driver): make_cubin.py FILE."""
+"""Writes a cubin with one kernel, compiled by NVRTC (which needs no driver): make_cubin.py FILE."""
 import sys
 
 from cuda.bindings import nvrtc

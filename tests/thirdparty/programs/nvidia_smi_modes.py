@@ -1,8 +1,8 @@
-"""The real nvidia-smi, every mode that looks at a card, beside a process that holds memory.
+"""The real nvidia-smi in every mode that reads a card, while a process holds memory.
 
   nvidia_smi_modes.py --tool <nvidia-smi> --cards N --memory BYTES --name NAME --neighbour PID [--alone]
 
---alone: the neighbour must not be seen. Run inside a slice it is one of the slice's processes, and so is what it starts.
+--alone: the neighbour must not be visible. Inside a slice, this process and its children are processes of the slice.
 """
 import argparse
 import ctypes
@@ -16,7 +16,7 @@ HELD = 512 << 20
 
 
 def hold():
-    """Takes memory of the first card, for as long as this process lives."""
+    """Allocates memory on the first card until this process ends."""
     cuda = ctypes.CDLL('libcuda.so.1')
     context, at = ctypes.c_void_p(), ctypes.c_uint64()
     assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
@@ -27,7 +27,7 @@ def hold():
 class Tool:
     def __init__(self, path):
         self.path = path
-        self.shown = []  # of every mode, for the search for the neighbour
+        self.shown = []  # the output of every mode, to search it for the neighbour
 
     def __call__(self, *words):
         done = subprocess.run([self.path, *words], capture_output=True, text=True, timeout=60)
@@ -42,8 +42,8 @@ def mib(text):
 
 
 def lists_process(words, text, pid):
-    """Whether the output of nvidia-smi's mode `words` lists the process. A clock of 960 MHz is no process 960: reports name
-    their processes, and two modes print numbers of cards only."""
+    """True when the output of nvidia-smi's mode `words` lists the process. A clock of 960 MHz is not process 960:
+    reports label their processes, and two modes print only numbers of cards."""
     if words and words[0] == '-q':
         return re.search(rf'(<pid>|Process ID *: ){pid}\b', text) is not None
     if words and (words[0] == 'dmon' or words[0].startswith('--query-gpu')):
@@ -62,7 +62,7 @@ def main():
     smi = Tool(options.tool)
 
     screen = smi()
-    totals = re.findall(r'MiB / +(\d+)(?:MiB|\.\.\.)', screen)  # older ones cut what does not fit into the column
+    totals = re.findall(r'MiB / +(\d+)(?:MiB|\.\.\.)', screen)  # older versions truncate the column
     assert len(totals) == cards and all(str(total).startswith(one) for one in totals), screen
     own = [line for line in screen.splitlines() if re.search(rf' {os.getpid()} +C ', line)]
     assert own and mib(own[0].split()[-2]) >= HELD >> 20, screen

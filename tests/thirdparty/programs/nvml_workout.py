@@ -1,9 +1,9 @@
-"""nvidia-ml-py: what monitoring programs ask NVML for, each answer checked.
+"""nvidia-ml-py: the NVML queries of monitoring programs; each result is checked.
 
   nvml_workout.py --cards N --memory BYTES --name NAME [--hold BYTES]
 
-With --hold it also allocates that much on the first card through the driver API and looks for itself
-in the process lists.
+With --hold it also allocates this much memory on the first card through the driver API and looks for its own process in
+the process lists.
 """
 import argparse
 import ctypes
@@ -13,7 +13,7 @@ import pynvml as nv
 
 
 def hold(size):
-    """A context and one allocation, by ctypes alone."""
+    """Creates a context and one allocation, with ctypes only."""
     cu = ctypes.CDLL('libcuda.so.1')
     context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
     assert cu.cuInit(0) == 0
@@ -23,7 +23,7 @@ def hold(size):
 
 
 def supported(call, *arguments):
-    """The value, or None where the library says NOT_SUPPORTED (and nothing else)."""
+    """The value, or None when the library returns NOT_SUPPORTED. Other errors propagate."""
     try:
         return call(*arguments)
     except nv.NVMLError_NotSupported:
@@ -103,7 +103,7 @@ def main():
     nv.nvmlDeviceRegisterEvents(handles[0], nv.nvmlEventTypeXidCriticalError, events)
     try:
         nv.nvmlEventSetWait_v2(events, 10)
-        raise AssertionError('an event out of nothing')
+        raise AssertionError('an event without a cause')
     except nv.NVMLError_Timeout:
         pass
     nv.nvmlEventSetFree(events)

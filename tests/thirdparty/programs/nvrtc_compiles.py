@@ -1,4 +1,4 @@
-"""Compiles a kernel with NVRTC for the card that is there, and runs it by the driver API."""
+"""Compiles a kernel with NVRTC for the present card and loads it with the driver API."""
 import sys
 
 from cuda.bindings import driver, nvrtc

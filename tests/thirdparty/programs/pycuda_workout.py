@@ -1,4 +1,4 @@
-"""PyCUDA: linked against the driver, calls of the CUDA 1.x era and later.
+"""PyCUDA: linked against the driver; calls of CUDA 1.x and later.
 
   pycuda_workout.py --cards N --memory BYTES --name NAME --cubin FILE
 """

@@ -21,7 +21,7 @@ def main():
     args = parser.parse_args()
     source = numpy.arange(4096, dtype=numpy.float32)
     tensor = Tensor(source, device='CUDA').realize()
-    assert (tensor.numpy() == source).all(), 'copied in and out, and different'
+    assert (tensor.numpy() == source).all(), 'the copied data differs'
     result = (tensor * 2 + 1).sum().realize()
     Device['CUDA'].synchronize()
     assert result.device == 'CUDA', result.device

@@ -8,7 +8,8 @@
 
 namespace carve::api {
 
-/// A folder of a test's own for its socket, whose path has to be short: not below TMPDIR. Goes with the test.
+/// A temporary folder for a test's socket. Its path must be short, so it is in /tmp, not in TMPDIR. The destructor
+/// removes the folder.
 class TempFolder {
  public:
   TempFolder() {
@@ -21,7 +22,7 @@ class TempFolder {
   }
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
-  /// Empty where none could be made.
+  /// Empty when the folder could not be created.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

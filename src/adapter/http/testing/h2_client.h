@@ -17,7 +17,7 @@ class H2Client {
     std::string status;
     std::string body;
     bool over = false;
-    bool refused = false;  // the server has said that it never looked at it
+    bool refused = false;  // the server has refused it unprocessed (REFUSED_STREAM)
   };
 
   H2Client() {
@@ -59,11 +59,9 @@ class H2Client {
   std::int32_t ask(const std::string& method, const std::string& path, std::string body) {
     return send(method, path, std::move(body), true);
   }
-  /// One whose end does not come.
+  /// Begins a request that never ends.
   std::int32_t begin(const std::string& path, std::string body) { return send("POST", path, std::move(body), false); }
-  void take_back(std::int32_t stream) {
-    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream, NGHTTP2_CANCEL);
-  }
+  void cancel(std::int32_t stream) { nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream, NGHTTP2_CANCEL); }
   std::string output() {
     std::string out;
     const std::uint8_t* data = nullptr;

@@ -13,7 +13,7 @@
 
 namespace carve::http::testing {
 
-/// A client that is nothing but a socket. Every wait ends after ten seconds.
+/// A client that is only a socket. Every wait ends after ten seconds.
 class PlainClient {
  public:
   explicit PlainClient(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -36,13 +36,13 @@ class PlainClient {
     return true;
   }
   void half_close() { ::shutdown(socket_.get(), SHUT_WR); }
-  /// Cut without a word: a reset.
+  /// Resets the connection.
   void reset() {
     const linger now{1, 0};
     (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
     socket_.reset();
   }
-  /// One answer with a length, head and body; "" when the server has hung up.
+  /// Reads one answer with a Content-Length, head and body; "" when the server has closed the connection.
   std::string answer() {
     std::size_t end = std::string::npos;
     while ((end = held_.find("\r\n\r\n")) == std::string::npos) {
@@ -57,7 +57,7 @@ class PlainClient {
     held_.erase(0, whole.size());
     return whole;
   }
-  /// Whether the server has hung up.
+  /// True when the server has closed the connection.
   bool over() {
     char byte = 0;
     return held_.empty() && ::recv(socket_.get(), &byte, 1, 0) == 0;

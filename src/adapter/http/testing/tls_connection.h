@@ -17,12 +17,12 @@
 
 namespace carve::http::testing {
 
-/// A TLS client that offers both protocols, as Go's does.
+/// A TLS client that offers both protocols, like Go's.
 class TlsConnection {
  public:
   TlsConnection(std::uint16_t port, const char* name, const tls::Pair& shown)
       : TlsConnection(connected(port), name, shown) {}
-  /// Begins to speak TLS on this socket.
+  /// Starts TLS on this socket.
   TlsConnection(Fd connected, const char* name, const tls::Pair& shown)
       : context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free), socket_(std::move(connected)) {
     static constexpr unsigned char kBoth[] = "\x02h2\x08http/1.1";
@@ -51,7 +51,8 @@ class TlsConnection {
     SSL_get0_alpn_selected(ssl_.get(), &chosen, &size);
     return {reinterpret_cast<const char*>(chosen), size};
   }
-  /// Sends what the client has and reads on until `enough`; false: the server hung up, or was silent for too long.
+  /// Sends the client's output and reads until `enough`; false: the server closed the connection or was silent too
+  /// long.
   template <class Enough>
   bool talk(H2Client& client, Enough enough) {
     while (true) {

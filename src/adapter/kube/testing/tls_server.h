@@ -14,32 +14,32 @@
 
 namespace carve::kube::testing {
 
-/// A key and the certificate it has signed for itself.
+/// A key and its self-signed certificate.
 struct MadeIdentity {
   std::string certificate;  // PEM
   std::string key;          // PEM
 };
-/// `names` as in a certificate: "DNS:localhost,IP:127.0.0.1".
+/// `names` in the format of a certificate: "DNS:localhost,IP:127.0.0.1".
 [[nodiscard]] MadeIdentity make_self_signed(const std::string& names);
 
-/// A server over TLS on a free port of 127.0.0.1 that plays a script, each connection on its own thread.
+/// A TLS server on a free port of 127.0.0.1 that executes a script, each connection on its own thread.
 class TlsServer {
  public:
   class Peer {
    public:
     virtual ~Peer() = default;
-    /// The next request, its head and its body; none when the client has hung up.
+    /// The next request, head and body; nullopt: the client has closed the connection.
     virtual std::optional<std::string> request() = 0;
     virtual void send(std::string_view bytes) = 0;
-    /// An answer with a length; `extra` are more header lines, each with its end.
+    /// Sends an answer with a Content-Length; `extra` has more header lines, each with its line end.
     void answer(int status, std::string_view body, std::string_view extra = "");
-    /// The head of a chunked answer, then its pieces; `end_chunks` ends it.
+    /// Sends the head of a chunked answer; chunk() sends its pieces and end_chunks() ends it.
     void begin_chunks();
     void chunk(std::string_view bytes);
     void end_chunks() { send("0\r\n\r\n"); }
-    /// Says nothing until the client hangs up or the server goes.
+    /// Sends nothing until the client closes the connection or the server ends.
     virtual void stall() = 0;
-    /// Ends the connection in the middle, without a word of TLS.
+    /// Breaks the connection without a TLS shutdown.
     virtual void cut() = 0;
   };
   using Script = std::function<void(Peer&, int connection)>;

@@ -1,6 +1,6 @@
-// A management library with two cards and a few processes, for the worker's tests. The file that FAKE_NVML_MODE names
-// says what it answers ("ok", "hang", "die", "nodriver", "lost", "xid <code>"). The file beside it that ends in ".told"
-// holds the last XID that the worker has passed on.
+// A fake NVML with two cards and a few processes, for the worker's tests. The file named by FAKE_NVML_MODE contains its
+// mode ("ok", "hang", "die", "nodriver", "lost", "xid <code>"). The file of the same name plus ".told" contains the
+// last XID that the worker has sent.
 #include <unistd.h>
 
 #include <cstdint>
@@ -110,13 +110,13 @@ int nvmlEventSetCreate(void** set) {
   return 0;
 }
 int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {
-  *types = index_of(device) == 0 ? 0x1f : 0x7;  // the second card tells no XIDs
+  *types = index_of(device) == 0 ? 0x1f : 0x7;  // the second card reports no XIDs
   return 0;
 }
 int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void*) {
   return index_of(device) == 0 && types == 8 ? 0 : 3;
 }
-// One XID at each change of the file to "xid <code>". The worker asks for the next when it has passed on the last.
+// One XID for each change of the file to "xid <code>". The worker waits for the next when it has sent the last.
 int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
   static char last[32] = "";
   static bool gave = false;
@@ -141,7 +141,7 @@ int nvmlDeviceGetTopologyCommonAncestor(void*, void*, int* level) {
   return 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
-  const unsigned have = index_of(device) == 0 ? 100 : 0;  // more than the first guess
+  const unsigned have = index_of(device) == 0 ? 100 : 0;  // more than the worker's first buffer
   if (*count < have) {
     *count = have;
     return 7;

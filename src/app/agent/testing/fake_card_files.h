@@ -39,7 +39,7 @@ class FakeCardFiles final : public CardFiles {
 
   std::string error;
   std::vector<int> closed;
-  std::vector<std::string> opened;  // by somebody else, told once
+  std::vector<std::string> opened;  // by another program; reported once
   std::map<std::string, std::pair<std::uint32_t, std::vector<int>>> given;  // user, cards
 
  private:

@@ -13,47 +13,49 @@
 #include "core/cluster/assemble.h"
 #include "core/model/finding.h"
 
-// `carve doctor --cluster`: from what the API server knows to findings a person can act on.
+// `carve doctor --cluster`: turns the objects in the API server into findings that a person can act on.
 namespace carve::cli {
 
-/// A Node, as far as somebody could be wrong there.
+/// The facts about one Node that a finding can be about.
 struct NodeFacts {
   std::string name;
   bool ready = false;
-  bool agent_ready = false;  // an agent's pod on it is
-  bool labelled = false;     // somebody's label says that it has cards of NVIDIA
-  std::vector<codec::NodeCondition> conditions;  // the agent's own; a trouble where on
-  std::vector<std::string> mapped_and_served;    // names that a DeviceClass maps and a device plugin serves as well
+  bool agent_ready = false;                      // an agent's pod on the node is ready
+  bool labelled = false;                         // a label says that the node has NVIDIA cards
+  std::vector<codec::NodeCondition> conditions;  // the agent's own; one that is on reports a fault
+  // Resource names that a DeviceClass maps and a device plugin serves too.
+  std::vector<std::string> mapped_and_served;
 };
 
-/// What was looked up. Empty optionals: it is not there.
+/// The facts about the cluster. An empty optional: the object does not exist.
 struct ClusterFacts {
-  std::string space = "carve-system";  // where Carve is looked for
+  std::string space = "carve-system";  // the namespace in which the doctor looks for Carve
   codec::ServerVersion server;
   bool crd = false;
-  bool control_wanted = false;  // somebody installed it
+  bool control_wanted = false;  // control is installed, wholly or in part
   std::optional<codec::Workload> agents, arbiters, control, scheduler;
-  bool own_scheduler = false;        // this installation's pods are for carve-scheduler
-  std::string leader;                // who holds the lease; empty: nobody
-  std::int64_t lease_age_s = 0;      // since it was renewed; -1: it cannot be read
-  std::int64_t lease_seconds = 0;    // that it is good for
+  bool own_scheduler = false;      // pods of this installation use carve-scheduler
+  std::string leader;              // holder of the coordination.k8s.io Lease carve-control; empty: none
+  std::int64_t lease_age_s = 0;    // seconds since that Lease was renewed; -1: the time cannot be read
+  std::int64_t lease_seconds = 0;  // its leaseDurationSeconds
   std::vector<std::string> policies_missing;
-  std::vector<std::string> webhooks_missing;          // configurations that are not there
-  std::vector<std::string> webhooks_without_authority;
-  std::optional<std::string> nonsense;  // what the API server said to a pod that asks for nonsense; empty: it took it
+  std::vector<std::string> webhooks_missing;            // configurations that do not exist
+  std::vector<std::string> webhooks_without_authority;  // configurations without a caBundle
+  // The API server's error for a pod with an invalid request (dry run); empty: it admitted the pod.
+  std::optional<std::string> nonsense;
   std::vector<NodeFacts> nodes;
   std::vector<codec::GpuObject> cards;
   std::vector<std::pair<std::string, Conflict>> conflicts;
   std::vector<codec::WaitingPod> waiting;
-  std::vector<std::string> unread;  // what the caller may not read, and why
+  std::vector<std::string> unread;  // "object: why", for each object that the caller may not read
 };
 
-/// Reads all that.
-///   errors  the API server's, when it does not answer at all
-///   cost    some 15 calls, and all Nodes, Pods and GPU objects
+/// Reads the facts from the API server.
+///   errors  those of the API server, when it does not answer at all
+///   cost    about 15 calls, and lists of all Nodes, Pods and GPU objects
 [[nodiscard]] Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::string& scheduler);
 
-/// All that is wrong, worst first. Pure.
+/// All findings, errors first. Pure.
 [[nodiscard]] std::vector<Finding> diagnose_cluster(const ClusterFacts& facts);
 
 }  // namespace carve::cli

@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// A cluster in which all is well; each test breaks one thing.
-ClusterFacts well() {
+/// A cluster without faults. Each test breaks one thing.
+ClusterFacts healthy() {
   ClusterFacts facts;
   facts.server = {"v1.36.3", 36};
   facts.crd = facts.control_wanted = facts.own_scheduler = true;
@@ -33,91 +33,111 @@ ClusterFacts well() {
   return facts;
 }
 
-std::string said(const ClusterFacts& facts) { return render_findings(diagnose_cluster(facts), std::nullopt); }
+std::string rendered(const ClusterFacts& facts) { return render_findings(diagnose_cluster(facts), std::nullopt); }
 
-TEST(ClusterDoctor, NothingIsWrongWhereAllIsWell) { EXPECT_EQ(said(well()), "nothing is wrong\n"); }
+TEST(ClusterDoctor, AHealthyClusterHasNoFindings) { EXPECT_EQ(rendered(healthy()), "nothing is wrong\n"); }
 
-TEST(ClusterDoctor, DraAloneIsAWholeInstallation) {
-  auto facts = well();
+TEST(ClusterDoctor, AnInstallationWithoutControlIsComplete) {
+  auto facts = healthy();
   facts.control_wanted = false;
   facts.control = facts.scheduler = std::nullopt;
   facts.nonsense = std::nullopt;
-  EXPECT_EQ(said(facts), "nothing is wrong\n");
+  EXPECT_EQ(rendered(facts), "nothing is wrong\n");
 }
 
-TEST(ClusterDoctor, EachThingThatIsBrokenIsNamedWithItsFix) {
+TEST(ClusterDoctor, ReportsEveryFaultWithItsFix) {
   struct Row {
     const char* id;
     void (*break_it)(ClusterFacts&);
     const char* says;
   };
   const Row rows[] = {
-      {"kubernetes-too-old", [](ClusterFacts& f) { f.server = {"v1.33.9", 33}; }, "v1.33.9; "},
+      {"kubernetes-too-old",
+       [](ClusterFacts& f) {
+         f.server = {"v1.33.9", 33};
+       },
+       "v1.33.9; "},
       {"not-installed", [](ClusterFacts& f) { f.crd = false; }, "Carve is not installed"},
       {"not-installed", [](ClusterFacts& f) { f.arbiters.reset(); }, "DaemonSet carve-arbiter is not installed"},
       {"not-installed", [](ClusterFacts& f) { f.control.reset(); }, "Deployment carve-control is not installed"},
       {"not-installed", [](ClusterFacts& f) { f.scheduler.reset(); }, "Deployment carve-scheduler is not installed"},
       {"none-ready", [](ClusterFacts& f) { f.control->ready = 0; }, "no pod of Deployment carve-control is ready"},
-      {"none-ready", [](ClusterFacts& f) { f.control = codec::Workload{"carve-control", 0, 0, 0}; }, "0 of 0"},
+      {"none-ready",
+       [](ClusterFacts& f) {
+         f.control = codec::Workload{"carve-control", 0, 0, 0};
+       },
+       "0 of 0"},
       {"not-all-ready", [](ClusterFacts& f) { f.agents->ready = 1; }, "1 of 2"},
-      {"no-leader", [](ClusterFacts& f) { f.leader.clear(); }, "no replica of carve-control leads"},
-      {"no-leader", [](ClusterFacts& f) { f.lease_age_s = 21; }, "renewed its lease 21 s ago"},
-      {"policies-missing", [](ClusterFacts& f) { f.policies_missing = {"p1", "p2"}; }, "missing: p1, p2"},
+      {"no-leader", [](ClusterFacts& f) { f.leader.clear(); }, "no replica of carve-control is the leader"},
+      {"no-leader", [](ClusterFacts& f) { f.lease_age_s = 21; }, "renewed Lease carve-control 21 s ago"},
+      {"policies-missing",
+       [](ClusterFacts& f) {
+         f.policies_missing = {"p1", "p2"};
+       },
+       "missing: p1, p2"},
       {"webhook-missing", [](ClusterFacts& f) { f.webhooks_missing = {"w1"}; }, "missing: w1"},
       {"webhook-authority", [](ClusterFacts& f) { f.webhooks_without_authority = {"w1"}; }, "no caBundle in w1"},
-      {"nonsense-admitted", [](ClusterFacts& f) { f.nonsense = ""; }, "was taken"},
+      {"nonsense-admitted", [](ClusterFacts& f) { f.nonsense = ""; },
+       "gpu-core: 7777; legal are 0 to 100 and multiples of 100"},
       {"webhook-down", [](ClusterFacts& f) { f.nonsense = "failed calling webhook"; }, "failed calling webhook"},
       {"node-condition",
        [](ClusterFacts& f) {
          f.nodes[0].conditions[0] = {"GPUDriverAbsent", true, "DriverAbsent", "no driver; install it"};
        },
        "cause: no driver\n        fix:   install it"},
-      {"agent-not-ready", [](ClusterFacts& f) { f.nodes[0].agent_ready = false; }, "node n1 has cards and no agent"},
+      {"agent-not-ready", [](ClusterFacts& f) { f.nodes[0].agent_ready = false; },
+       "node n1 has cards but no ready agent"},
       {"mapped-and-served", [](ClusterFacts& f) { f.nodes[0].mapped_and_served = {"nvidia.com/gpu: 4"}; },
        "nvidia.com/gpu: 4"},
-      {"card-unhealthy", [](ClusterFacts& f) { f.cards[0].card.health = {false, "XID 79"}; }, "XID 79"},
+      {"card-unhealthy",
+       [](ClusterFacts& f) {
+         f.cards[0].card.health = {false, "XID 79"};
+       },
+       "XID 79"},
       {"conflict",
-       [](ClusterFacts& f) { f.conflicts.push_back({"n1", {Owner{OwnerKind::kPod, "u-1"}, CardId("GPU-0"), "full"}}); },
+       [](ClusterFacts& f) {
+         f.conflicts.push_back({"n1", {Owner{OwnerKind::kPod, "u-1"}, CardId("GPU-0"), "full"}});
+       },
        "u-1 on GPU-0: full"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.id);
-    auto facts = well();
+    auto facts = healthy();
     row.break_it(facts);
     const auto findings = diagnose_cluster(facts);
     EXPECT_TRUE(anything_wrong(findings));
-    EXPECT_THAT(said(facts), HasSubstr(std::string("[") + row.id + "]"));
-    EXPECT_THAT(said(facts), HasSubstr(row.says));
-    EXPECT_EQ(findings.size(), 1U) << said(facts);
+    EXPECT_THAT(rendered(facts), HasSubstr(std::string("[") + row.id + "]"));
+    EXPECT_THAT(rendered(facts), HasSubstr(row.says));
+    EXPECT_EQ(findings.size(), 1U) << rendered(facts);
   }
 }
 
 TEST(ClusterDoctor, ANodeWithoutCardsNeedsNoDriver) {
-  auto facts = well();
+  auto facts = healthy();
   const codec::NodeCondition absent{"GPUDriverAbsent", true, "DriverAbsent", "no driver; install it"};
   facts.nodes.push_back({"cpu-1", true, true, false, {absent}, {}});
   facts.nodes.push_back({"cpu-2", true, true, false, {absent}, {}});
   EXPECT_FALSE(anything_wrong(diagnose_cluster(facts)));
-  EXPECT_THAT(said(facts), HasSubstr("2 node(s) have no driver, and no card that anybody knows of [no-cards]"));
-  EXPECT_THAT(said(facts), HasSubstr("cpu-1, cpu-2"));
+  EXPECT_THAT(rendered(facts), HasSubstr("2 node(s) have no driver and no known card [no-cards]"));
+  EXPECT_THAT(rendered(facts), HasSubstr("cpu-1, cpu-2"));
   facts.nodes.back().labelled = true;
   EXPECT_TRUE(anything_wrong(diagnose_cluster(facts)));
-  EXPECT_THAT(said(facts), HasSubstr("node cpu-2: GPUDriverAbsent"));
+  EXPECT_THAT(rendered(facts), HasSubstr("node cpu-2: GPUDriverAbsent"));
   facts.nodes.back().labelled = false;
   facts.nodes.back().conditions = {{"GPUArbiterAway", true, "ArbiterAway", "gone; see its pod"}};
-  EXPECT_THAT(said(facts), HasSubstr("node cpu-2: GPUArbiterAway"));
+  EXPECT_THAT(rendered(facts), HasSubstr("node cpu-2: GPUArbiterAway"));
 }
 
-TEST(ClusterDoctor, WhatMayNotBeReadAndWhoWaitsAreNoFaults) {
-  auto facts = well();
+TEST(ClusterDoctor, UnreadableObjectsAndWaitingPodsAreNotFaults) {
+  auto facts = healthy();
   facts.unread = {"/api/v1/x: forbidden"};
   facts.waiting.push_back({"ml", "a", "4 GiB", "no room"});
   EXPECT_FALSE(anything_wrong(diagnose_cluster(facts)));
-  EXPECT_THAT(said(facts), HasSubstr("could not be looked at: /api/v1/x"));
-  EXPECT_THAT(said(facts), HasSubstr("first: ml/a asks for 4 GiB: no room"));
+  EXPECT_THAT(rendered(facts), HasSubstr("not checked: /api/v1/x"));
+  EXPECT_THAT(rendered(facts), HasSubstr("first: ml/a requests 4 GiB: no room"));
 }
 
-class Looks : public ::testing::Test {
+class ClusterDoctorReads : public ::testing::Test {
  protected:
   void SetUp() override { kube_.answer("/version", R"({"minor":"36","gitVersion":"v1.36.3"})"); }
   ClusterFacts look(const std::string& space = "carve-system") {
@@ -131,7 +151,7 @@ class Looks : public ::testing::Test {
   Log log_{[](std::string_view) {}};
 };
 
-TEST_F(Looks, AnAgentThatIsNotReadyIsSeenAndSoIsANameServedTwice) {
+TEST_F(ClusterDoctorReads, AgentsThatAreNotReadyAndResourceNamesServedTwice) {
   kube_.put("/api/v1/nodes/n1",
             R"({"metadata":{"name":"n1","labels":{"nvidia.com/gpu.present":"true"}},)"
             R"("status":{"allocatable":{"nvidia.com/gpu":"4"},"conditions":[)"
@@ -153,7 +173,7 @@ TEST_F(Looks, AnAgentThatIsNotReadyIsSeenAndSoIsANameServedTwice) {
   EXPECT_EQ(facts.nodes[0].conditions[0].type, "GPUDriverAbsent");
 }
 
-TEST_F(Looks, InTheNamespaceThatIsNamed) {
+TEST_F(ClusterDoctorReads, TheGivenNamespace) {
   const std::string workload = R"({"metadata":{"name":"x"},"status":{"desiredNumberScheduled":3,"numberReady":3}})";
   kube_.put("/apis/apps/v1/namespaces/gpus/daemonsets/carve-agent", workload);
   kube_.put("/apis/apps/v1/namespaces/gpus/deployments/carve-control", workload);
@@ -172,11 +192,11 @@ TEST_F(Looks, InTheNamespaceThatIsNamed) {
   EXPECT_TRUE(facts.nodes[0].agent_ready);
   const auto elsewhere = look();
   EXPECT_FALSE(elsewhere.agents || elsewhere.control);
-  EXPECT_THAT(said(elsewhere), HasSubstr("no such object in namespace carve-system"));
-  EXPECT_THAT(said(elsewhere), HasSubstr("--carve-namespace"));
+  EXPECT_THAT(rendered(elsewhere), HasSubstr("no such object in namespace carve-system"));
+  EXPECT_THAT(rendered(elsewhere), HasSubstr("--carve-namespace"));
 }
 
-TEST_F(Looks, WhatIsForbiddenIsNotCalledMissing) {
+TEST_F(ClusterDoctorReads, AForbiddenObjectIsNotReportedAsMissing) {
   testing::FakeKubeApi::Fault fault;
   fault.path = "validatingadmissionpolicies/";
   fault.code = Code::kPermissionDenied;
@@ -185,10 +205,10 @@ TEST_F(Looks, WhatIsForbiddenIsNotCalledMissing) {
   const auto facts = look();
   EXPECT_THAT(facts.unread, Not(IsEmpty()));
   for (const auto& missing : facts.policies_missing) EXPECT_THAT(missing, Not(HasSubstr("agent-nodes/")));
-  EXPECT_EQ(facts.policies_missing.size(), 5U);  // the bindings, which may be read and are not there
+  EXPECT_EQ(facts.policies_missing.size(), 5U);  // the bindings, which the caller may read and which do not exist
 }
 
-TEST_F(Looks, WhyAPodWaitsIsSaidAsControlSaysIt) {
+TEST_F(ClusterDoctorReads, TheReasonForWhichAPodWaitsIsTheSameAsControls) {
   kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
   kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
             R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
@@ -199,12 +219,12 @@ TEST_F(Looks, WhyAPodWaitsIsSaidAsControlSaysIt) {
             R"("status":{"phase":"Pending"}})");
   kube_.put("/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-n1",
             R"({"metadata":{"name":"unhealthy-gpu-n1"},"data":{"gpus":"0"}})");
-  EXPECT_THAT(said(look()), HasSubstr("ConfigMap kube-system/unhealthy-gpu-n1 names it"));
+  EXPECT_THAT(rendered(look()), HasSubstr("ConfigMap kube-system/unhealthy-gpu-n1 names it"));
   testing::FakeKubeApi::Fault fault;
   fault.path = "kube-system/configmaps";
   fault.code = Code::kPermissionDenied;
   kube_.fail_next(fault);
-  EXPECT_THAT(said(look()), HasSubstr("could not be looked at: ConfigMaps of kube-system"));
+  EXPECT_THAT(rendered(look()), HasSubstr("not checked: ConfigMaps of kube-system"));
 }
 
 }  // namespace

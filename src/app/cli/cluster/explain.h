@@ -6,7 +6,8 @@
 
 namespace carve::cli {
 
-/// `carve explain`: what the pod asks, where it fits or why nowhere, what would have to change, what it holds.
+/// `carve explain`: what the pod requests, the nodes on which it fits or why it fits on none, which smaller request
+/// would fit, and the slices that it has.
 [[nodiscard]] std::string render_explanation(const codec::Explanation& said);
 
 }  // namespace carve::cli

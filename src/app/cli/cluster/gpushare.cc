@@ -12,8 +12,8 @@ namespace {
 using Node = codec::GpushareNode;
 using Line = std::vector<std::string>;
 
-/// Lines of cells as Go's text/tabwriter sets them (its output is what is read): every cell but a line's last one is as
-/// wide as the widest in its column plus 2, and a column reaches over neighbouring lines that have it.
+/// Formats lines of cells like Go's text/tabwriter, which the original uses: every cell except the last one of a line
+/// is as wide as the widest cell of its column plus 2. A column extends over adjacent lines that have it.
 std::string tabbed(const std::vector<Line>& lines) {
   std::vector<Line> set = lines;
   std::size_t columns = 0;
@@ -36,7 +36,8 @@ std::string tabbed(const std::vector<Line>& lines) {
   return out;
 }
 
-/// The original rules a line as long as its first rows are in bytes, with a tab or a newline after every cell.
+/// The length of a row in bytes, with a tab or a newline after every cell. The original derives the length of its
+/// separator line from it.
 std::size_t length_of(const Line& line) {
   std::size_t bytes = 0;
   for (const auto& cell : line) bytes += cell.size() + 1;
@@ -87,7 +88,7 @@ std::string summary(const std::vector<Node>& nodes, const std::map<std::string, 
   return tabbed(lines);
 }
 
-/// A line per pod, what it has of each card.
+/// A line per pod with its memory on each card.
 std::vector<Line> pods_of(const Node& node) {
   std::vector<Line> lines;
   std::map<std::pair<std::string, std::string>, std::vector<std::uint64_t>> pods;

@@ -26,7 +26,7 @@ codec::GpuHolder held(const std::string& pod, Bytes memory) {
   return holder;
 }
 
-/// The node of gpushare's documentation: two cards of 15 GiB, of which 3 and 6 are held.
+/// The node of gpushare's documentation: two cards of 15 GiB, of which 3 and 6 GiB are allocated.
 std::vector<codec::GpuObject> documented() {
   auto first = card("node-1", 0, 16'160);
   first.holders = {held("pod-a", Bytes::gib(3))};
@@ -37,7 +37,7 @@ std::vector<codec::GpuObject> documented() {
 
 const std::map<std::string, std::string> kAddresses = {{"node-1", "10.0.0.1"}, {"node-2", ""}};
 
-// Every blank of these two counts: scripts cut columns out of them.
+// Every blank of the next two outputs matters: scripts parse their columns.
 TEST(Gpushare, GoldenOfTheSummary) {
   EXPECT_EQ(render_gpushare(codec::cluster_view(documented(), {}), Bytes::gib(1), kAddresses, false),
             "NAME    IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)\n"
@@ -47,7 +47,7 @@ TEST(Gpushare, GoldenOfTheSummary) {
             "9/30 (30%)  \n");
 }
 
-TEST(Gpushare, GoldenOfTheDetails) {
+TEST(Gpushare, DetailsAreByteForByteThoseOfTheOriginal) {
   EXPECT_EQ(render_gpushare(codec::cluster_view(documented(), {}), Bytes::gib(1), kAddresses, true),
             "\n"
             "NAME:       node-1\n"
@@ -64,7 +64,7 @@ TEST(Gpushare, GoldenOfTheDetails) {
             "Allocated/Total GPU Memory In Cluster:  9/30 (30%)  \n");
 }
 
-TEST(Gpushare, NodesAreSortedCardsHaveTheirOwnSizeAndWhatIsMissingIsNothing) {
+TEST(Gpushare, SortsNodesAndShowsEachCardsSizeAndZeroForMissingCards) {
   auto cards = documented();
   cards.insert(cards.begin(), card("node-2", 0, 143'771));
   EXPECT_EQ(render_gpushare(codec::cluster_view(cards, {}), Bytes::gib(1), kAddresses, false),
@@ -76,20 +76,20 @@ TEST(Gpushare, NodesAreSortedCardsHaveTheirOwnSizeAndWhatIsMissingIsNothing) {
             "9/170 (5%)  \n");
 }
 
-TEST(Gpushare, TheUnitIsTheInstallations) {
+TEST(Gpushare, UsesTheUnitOfTheInstallation) {
   const auto text = render_gpushare(codec::cluster_view(documented(), {}), Bytes::mib(1), kAddresses, false);
   EXPECT_THAT(text, HasSubstr("GPU Memory(MiB)\n"));
   EXPECT_THAT(text, HasSubstr("3072/16160"));
 }
 
-TEST(Gpushare, APodOverTwoCardsIsOneLine) {
+TEST(Gpushare, APodWithTwoCardsIsOneLine) {
   auto cards = documented();
   cards[1].holders = {held("pod-a", Bytes::gib(3))};
   const auto text = render_gpushare(codec::cluster_view(cards, {}), Bytes::gib(1), kAddresses, true);
   EXPECT_THAT(text, HasSubstr("\npod-a        default    3                3                \nAllocated :  6 (20%)"));
 }
 
-TEST(Gpushare, WhereNobodyHasACardThereIsNothingToDivide) {
+TEST(Gpushare, WithoutCardsTheShareIsZero) {
   EXPECT_THAT(render_gpushare(codec::cluster_view({}, {}), Bytes::gib(1), {}, false), HasSubstr("\n0/0 (0%)  \n"));
   EXPECT_THAT(render_gpushare(codec::cluster_view({}, {}), Bytes::gib(1), {}, true), HasSubstr("0/0 (0%)  \n"));
 }

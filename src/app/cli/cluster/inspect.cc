@@ -21,7 +21,7 @@ std::string granted(const codec::GpuObject& gpu, const CardUse& use) {
   return fmt::format("{} of {}", to_human(use.memory), to_human(gpu.card.memory));
 }
 
-/// Each pod once, in the order of the holders.
+/// Each pod that has a slice, once, in the order of the holders.
 std::string holders_of(const codec::GpuObject& gpu) {
   std::string text;
   std::set<std::string> seen;
@@ -61,7 +61,7 @@ void add_card(const codec::GpuObject& gpu, bool wide, Rows* rows) {
 }  // namespace
 
 std::string render_cluster(const codec::ClusterView& view, bool wide) {
-  if (view.cards.empty() && view.waiting.empty()) return "no card: no agent has told of one yet\n";
+  if (view.cards.empty() && view.waiting.empty()) return "no cards: no agent has reported a card yet\n";
   Rows rows = {{"NODE", "CARD", "MODEL", "STATE", "MEMORY GRANTED", "COMPUTE", "HELD BY"}};
   if (wide)
     rows = {{"NODE", "CARD", "MODEL", "STATE", "HELD BY", "PART", "MEMORY", "COMPUTE", "PRIORITY", "DIALECT"}};
@@ -82,7 +82,7 @@ std::string render_cluster(const codec::ClusterView& view, bool wide) {
                      view.cards.size() == 1 ? "" : "s", nodes.size(), nodes.size() == 1 ? "" : "s", to_human(taken),
                      to_human(memory), compute, view.cards.size() * 100);
   for (const auto& pod : view.waiting) {
-    out += fmt::format("waits: {}/{} asks for {}{}{}\n", pod.space, pod.name, pod.asks, pod.why.empty() ? "" : ": ",
+    out += fmt::format("waiting: {}/{} requests {}{}{}\n", pod.space, pod.name, pod.asks, pod.why.empty() ? "" : ": ",
                        pod.why);
   }
   if (!view.unread.empty()) out += "note: " + view.unread + "\n";

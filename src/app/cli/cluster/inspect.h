@@ -6,8 +6,8 @@
 
 namespace carve::cli {
 
-/// `carve inspect` of a cluster: per node its cards, what is granted of each and to whom; at the end the sums, and who
-/// waits. `wide`: a line per slice, with full names.
+/// `carve inspect` of a cluster: the cards of each node, what is granted of each card and to which pods; then the sums
+/// and the waiting pods. `wide`: a line per slice, with full names.
 [[nodiscard]] std::string render_cluster(const codec::ClusterView& view, bool wide);
 
 }  // namespace carve::cli

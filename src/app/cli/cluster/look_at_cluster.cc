@@ -7,7 +7,8 @@
 #include "codec/cluster/cluster_pod.h"
 #include "codec/cluster/lease.h"
 
-// What a doctor asks the API server. What the caller may not read is noted, never assumed.
+// Reads the facts of `carve doctor --cluster` from the API server. An object that the caller may not read is listed in
+// `unread`; the doctor assumes nothing about it.
 namespace carve::cli {
 namespace {
 
@@ -21,7 +22,7 @@ constexpr const char* kControlPolicies[] = {"carve-records.elasticgpu.io", "carv
                                             "carve-control-pods.elasticgpu.io", "carve-control-bindings.elasticgpu.io",
                                             "carve-control-nodes.elasticgpu.io", "carve-control-events.elasticgpu.io"};
 
-/// Asks for more of a card than it has; never made: a dry run.
+/// A pod that requests more compute than a card has. It is only sent as a dry run and never created.
 constexpr const char* kNonsense =
     R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"carve-doctor"},"spec":{"containers":[)"
     R"({"name":"main","image":"none","resources":{"limits":{"elasticgpu.io/gpu-core":"7777"}}}]}})";
@@ -30,7 +31,7 @@ class Look {
  public:
   Look(const ClusterAccess& access, ClusterFacts* facts) : access_(access), facts_(*facts) {}
 
-  /// nullopt: it is not there, or may not be read (then it is noted).
+  /// nullopt: the object does not exist, or the caller may not read it (then it is added to `unread`).
   std::optional<std::string> object(const std::string& path) {
     auto text = access_.api.get(path);
     if (text) return std::move(*text);
@@ -43,7 +44,7 @@ class Look {
     const auto read = codec::parse_workload(*text);
     return read ? std::optional(*read) : std::nullopt;
   }
-  /// Objects that are not there, of those that may be read.
+  /// Adds to `into` the objects that do not exist, except for those that the caller may not read.
   template <class Names>
   void missing(const char* kind, const Names& names, std::vector<std::string>* into) {
     for (const char* name : names) {
@@ -86,7 +87,7 @@ void look_at_admission(Look& look, KubeApi& api, ClusterFacts* facts) {
   if (tried)
     facts->nonsense = "";
   else if (tried.error().code == Code::kPermissionDenied && tried.error().what.find("7777") == std::string::npos)
-    facts->unread.push_back("what admission says to nonsense: " + tried.error().what);
+    facts->unread.push_back("admission of an invalid request: " + tried.error().what);
   else
     facts->nonsense = tried.error().what;
 }
@@ -103,7 +104,7 @@ std::vector<std::string> mapped_names(KubeApi& api) {
   return names;
 }
 
-/// A trouble that the node's agent told. The kubelet's own are no business of this doctor.
+/// True for conditions that the node's agent writes. The doctor ignores the kubelet's conditions.
 bool is_agents(const std::string& type) {
   return type.rfind("GPU", 0) == 0 || type == "RuntimeWithoutCDI" || type == "ConflictingPlugin";
 }

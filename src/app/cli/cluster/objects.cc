@@ -23,14 +23,15 @@ std::string why_of(const codec::Explanation& said) {
   return explain(said.refused, said.refused.size());
 }
 
-/// A list that is wrong marks no card; control says so by an event on it, and this is not the place to.
+/// An invalid list marks no card. control reports it with an event on the ConfigMap; the command line does not.
 void mark_cards(const Objects& all, control::ClusterModel* model) {
   Log quiet([](std::string_view) {});
   control::UnhealthyCards cards(*model, quiet, {});
   cards.sink().replace(all.config_maps);
 }
 
-/// As control does when it starts: a nomination counts as long as it stands there. Who gives the room up takes it away.
+/// Like control at its start: a nomination reserves capacity as long as the pod's status contains it. The component
+/// that gives the reservation up removes the nomination.
 void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
   const auto going = control::preemption_candidates_of(*model, {}).going;
   const auto named = model->pods_where(
@@ -42,7 +43,7 @@ void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
     if (there == cluster->end()) continue;
     const auto& policy = control::card_policy(rules, pod->object.ask, *cluster, node);
     if (auto hold = control::reservation_of_nomination(*pod, *there->second, going, policy))
-      model->put_reservation(node, std::move(*hold), Clock::Time::max());
+      model->put_nominated_reservation(node, std::move(*hold), Clock::Time::max());
   }
 }
 
@@ -52,13 +53,14 @@ Result<Objects> read_all(KubeApi& api) {
   Objects all;
   auto gpus = api.list("/apis/elasticgpu.io/v1alpha1/gpus");
   if (!gpus && gpus.error().code == Code::kNotFound)
-    return fail(Code::kNotFound, "this cluster knows no GPU objects: Carve is not installed (deploy/crds)");
+    return fail(Code::kNotFound,
+                "this cluster has no resource gpus.elasticgpu.io: Carve is not installed (apply deploy/crds)");
   if (!gpus) return fail_in("GPU objects", gpus.error());
   all.gpus = std::move(*gpus);
   CARVE_TRY(all.nodes, api.list("/api/v1/nodes"));
   CARVE_TRY(all.pods, api.list("/api/v1/pods"));
   auto maps = api.list(control::UnhealthyCards::kPath);
-  // A namespace of the administrators: many who may see nodes and pods may not read there.
+  // kube-system belongs to the administrators: many users who may list Nodes and Pods may not read its ConfigMaps.
   if (!maps && maps.error().code != Code::kPermissionDenied) return tl::unexpected(maps.error());
   if (maps) {
     all.config_maps = std::move(*maps);
@@ -70,8 +72,9 @@ Result<Objects> read_all(KubeApi& api) {
 
 std::string unread_of(const Objects& all) {
   if (all.no_config_maps.empty()) return {};
-  return fmt::format("you may not list ConfigMaps in {}, so a card that {}<node> takes out counts as usable here",
-                     codec::kUnhealthyGpusSpace, codec::kUnhealthyGpusPrefix);
+  return fmt::format(
+      "you may not list ConfigMaps in {}, so a card that ConfigMap {}<node> takes out of use counts as usable",
+      codec::kUnhealthyGpusSpace, codec::kUnhealthyGpusPrefix);
 }
 
 std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, const Objects& all) {

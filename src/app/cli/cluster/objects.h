@@ -12,26 +12,26 @@ namespace carve::cli {
 /// The label selector of the agents' pods.
 inline constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
 
-/// What every question about the cluster begins with, as the API server wrote it.
+/// The objects that every question about the cluster needs, as JSON from the API server.
 struct Objects {
   std::vector<std::string> nodes;
   std::vector<std::string> gpus;
   std::vector<std::string> pods;
-  std::vector<std::string> config_maps;  // of kube-system: some say which cards an operator took out
-  std::string no_config_maps;            // why the caller may not read those; empty: they are read
+  std::vector<std::string> config_maps;  // of kube-system; some name cards that an operator took out of use
+  std::string no_config_maps;            // why the caller may not read config_maps; empty: they were read
 };
 
-///   errors  kNotFound: this cluster knows no GPU objects; the API server's
+///   errors  kNotFound: this cluster has no resource gpus.elasticgpu.io; those of the API server
 [[nodiscard]] Result<Objects> read_all(KubeApi& api);
 
-/// What an answer says where the caller may not read all that counts, one sentence; empty: all was read.
+/// One sentence for the answer that says which objects the caller may not read and what follows; empty: all were read.
 [[nodiscard]] std::string unread_of(const Objects& all);
 
-/// control's model, fed with them once: with the cards that an operator took out, and the room that is kept for pods
-/// whose nominatedNodeName names a node.
+/// control's model with these objects, including the cards that an operator took out of use and the capacity that is
+/// reserved for pods whose nominatedNodeName names a node.
 [[nodiscard]] std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, const Objects& all);
 
-/// The pods that ask for cards and are on no node, and why.
+/// The pods that request cards and are not bound, with the reason.
 [[nodiscard]] std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Objects& all,
                                                         const ClusterState& state);
 

@@ -17,7 +17,7 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
     CARVE_TRY(auto gpu, codec::parse_gpu_object(text, &odd));
     if (node.empty() || gpu.node == node) cards.push_back(std::move(gpu));
   }
-  if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on a node \"" + node + "\"");
+  if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
   const auto cluster = model_of(access, all)->snapshot();
   for (auto& gpu : cards) gpu.card.closed = control::why_closed(*cluster, gpu);
   std::vector<codec::WaitingPod> waiting;
@@ -45,7 +45,7 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   CARVE_TRY(const auto all, read_all(access.api));
   auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.placement);
   if (said.nodes != 0) said.unread = unread_of(all);
-  // Events are nobody's truth: without them the rest stands.
+  // The events are optional: the rest of the explanation does not depend on them.
   if (const auto events = access.api.list("/api/v1/namespaces/" + space + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + pod.ask.uid}}))
     said.scheduler_says = codec::scheduler_word(*events);

@@ -12,31 +12,32 @@
 #include "core/policy/rules.h"
 #include "port/kube_api.h"
 
-// What a person asks of a whole cluster, answered from the API server alone, by the same model and the same engine that
-// control uses: it needs no more than the right to read Nodes, Pods and GPU objects, and no control that runs. Who may
-// not read the ConfigMaps of kube-system (gpushare's lists of cards that were taken out) is told so.
+// Answers a person's questions about a whole cluster from the API server alone, with the same model and the same
+// placement engine as control. The caller needs the permission to read Nodes, Pods and GPU objects; control need not
+// run. If the caller may not read the ConfigMaps of kube-system (gpushare's lists of cards that were taken out of use),
+// the answer says so.
 namespace carve::cli {
 
-/// Whom to ask, and how this installation reads requests and chooses cards.
+/// The API server to ask, and how this installation reads requests and chooses cards.
 struct ClusterAccess {
   KubeApi& api;
   const Clock& clock;
   Log& log;
   codec::DialectSettings dialects;
   PlacementRules placement;
-  std::string space = "carve-system";  // where Carve is installed
+  std::string space = "carve-system";  // the namespace of Carve
 };
 
-/// Everything, or with `node` that one node's cards.
-///   errors  kNotFound: no such node, or Carve is not installed there; the API server's
+/// All cards and waiting pods; with `node`, only the cards of that node.
+///   errors  kNotFound: the node has no card, or Carve is not installed; those of the API server
 [[nodiscard]] Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::string& node);
 
-/// By which address each Node is reached, by its name.
-///   errors  the API server's
+/// The address of each Node, by the Node's name.
+///   errors  those of the API server
 [[nodiscard]] Result<std::map<std::string, std::string>> ask_addresses(KubeApi& api);
 
-/// One pod.
-///   errors  kNotFound: no such pod; the API server's
+/// One pod: its request, its slices, and where it fits or why it waits.
+///   errors  kNotFound: the pod does not exist; those of the API server
 [[nodiscard]] Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& space,
                                                  const std::string& name);
 

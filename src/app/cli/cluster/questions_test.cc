@@ -38,12 +38,12 @@ class ClusterQuestions : public ::testing::Test {
            R"(","elasticgpu.io/slot":"1"}}}]},"status":{"phase":"Pending","nominatedNodeName":")" + nominated +
            R"("}})";
   }
-  /// As an operator of gpushare takes cards out, by their places in the driver's list.
+  /// Takes cards out of use like an operator of gpushare: by their indexes in the driver's list.
   void take_out(const std::string& gpus) {
     put("/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-n1",
         R"({"metadata":{"name":"unhealthy-gpu-n1"},"data":{"gpus":")" + gpus + R"("}})");
   }
-  /// A pod of 2 GiB waits, and it is named the node whose card has 3 GiB left.
+  /// A pod of 2 GiB waits with a nomination for the node whose card has 3 GiB free.
   void keep_two_of_three() {
     put("/api/v1/namespaces/ml/pods/high", pod("high", "u-high", "", "2048", "10", 1000, "n1"));
   }
@@ -65,64 +65,64 @@ class ClusterQuestions : public ::testing::Test {
   Log log_{[](std::string_view) {}};
 };
 
-TEST_F(ClusterQuestions, InspectSaysWhoHoldsWhatAndWhoWaits) {
+TEST_F(ClusterQuestions, InspectShowsSlicesAndWaitingPods) {
   const auto view = ask_cluster(access(), "");
   ASSERT_TRUE(view) << view.error().what;
   EXPECT_EQ(render_cluster(*view, false),
             "NODE  CARD  MODEL      STATE    MEMORY GRANTED    COMPUTE    HELD BY\n"
             "n1    0     NVIDIA T4  healthy  13 GiB of 16 GiB  80 of 100  ml/a\n"
             "\n1 card on 1 node: 13 GiB of 16 GiB and 80 of 100 granted\n"
-            "waits: ml/b asks for main: 4 GiB, compute 10, burst: "
+            "waiting: ml/b requests main: 4 GiB, compute 10, burst: "
             "1 node: no room for 4 GiB, compute 10, burst: 1 card: largest free slice 3 GiB < 4 GiB\n");
   EXPECT_THAT(render_cluster(*view, true), AllOf(HasSubstr("GPU-0"), HasSubstr("80 burst"), HasSubstr("main")));
 }
 
-TEST_F(ClusterQuestions, OneNodeOrNone) {
+TEST_F(ClusterQuestions, InspectOfOneNodeNeedsACardThere) {
   EXPECT_TRUE(ask_cluster(access(), "n1"));
-  EXPECT_EQ(ask_cluster(access(), "n9").error().what, "no card is known on a node \"n9\"");
+  EXPECT_EQ(ask_cluster(access(), "n9").error().what, "no card is known on node \"n9\"");
 }
 
-TEST_F(ClusterQuestions, AWaitingPodIsToldTheNumbersAndWhatWouldHelp) {
+TEST_F(ClusterQuestions, AWaitingPodIsExplainedWithNumbersAndTheRequestThatFits) {
   EXPECT_EQ(explain("b"),
-            "pod ml/b waits, on no node\n"
-            "  asks     main: 4 GiB, compute 10, burst (native)\n"
+            "pod ml/b waits, not bound to a node\n"
+            "  requests main: 4 GiB, compute 10, burst (native)\n"
             "  fits     on none of 1 node with cards\n"
             "           1 node: no room for 4 GiB, compute 10, burst: 1 card: largest free slice 3 GiB < 4 GiB\n"
-            "  now      only if it asked for at most 3 GiB of each card\n"
-            "  later    when slices end; it is tried again at once\n");
+            "  now      only if the pod requested at most 3 GiB of each card\n"
+            "  later    when slices end: the pod is retried immediately\n");
 }
 
-TEST_F(ClusterQuestions, APodThatCanNeverFitIsToldSo) {
+TEST_F(ClusterQuestions, APodThatCanNeverFitIsReportedAsFinal) {
   put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", "20480", "10"));
-  EXPECT_THAT(explain("b"), HasSubstr("  now      only if it asked for at most 3 GiB of each card\n"
-                                      "  later    never on these nodes, unless it asks for something else or they get "
-                                      "other cards\n"));
+  EXPECT_THAT(explain("b"), HasSubstr("  now      only if the pod requested at most 3 GiB of each card\n"
+                                      "  later    never on these nodes, unless the pod's request or the nodes' cards "
+                                      "change\n"));
 }
 
-TEST_F(ClusterQuestions, WhereTheCardsAreFreeSomethingElseIsWaitedFor) {
+TEST_F(ClusterQuestions, APodThatFitsDoesNotWaitForCards) {
   put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", "1024", "10"));
   put("/api/v1/namespaces/ml/events/e",
       R"({"metadata":{"name":"e"},"involvedObject":{"uid":"u-b"},"reason":"FailedScheduling",)"
       R"("lastTimestamp":"2026-01-01T00:00:00Z","message":"0/1 nodes are available: 1 Insufficient cpu."})");
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"),
-                                  HasSubstr("it is not the cards that it waits for"), HasSubstr("Insufficient cpu")));
+                                  HasSubstr("the pod does not wait for cards"), HasSubstr("Insufficient cpu")));
 }
 
-TEST_F(ClusterQuestions, ACardThatAnOperatorTookOutIsWhatAPodWaitsFor) {
+TEST_F(ClusterQuestions, APodWaitsForACardThatAnOperatorTookOutOfUse) {
   ask("1024", 0);
   take_out("1");
-  EXPECT_THAT(explain("b"), HasSubstr("it is not the cards that it waits for")) << "another card";
+  EXPECT_THAT(explain("b"), HasSubstr("the pod does not wait for cards")) << "another card";
   take_out("0");
   const std::string why = "ConfigMap kube-system/unhealthy-gpu-n1 names it";
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on none of 1 node with cards\n"), HasSubstr(why),
-                                  Not(HasSubstr("it is not the cards")), Not(HasSubstr("  note  "))));
-  EXPECT_THAT(inspect(), AllOf(HasSubstr("waits: ml/b asks for"), HasSubstr(why), Not(HasSubstr("fits on"))));
+                                  Not(HasSubstr("does not wait for cards")), Not(HasSubstr("  note  "))));
+  EXPECT_THAT(inspect(), AllOf(HasSubstr("waiting: ml/b requests"), HasSubstr(why), Not(HasSubstr("fits on"))));
   EXPECT_THAT(inspect(), HasSubstr("  NVIDIA T4  healthy; closed: " + why + "  13 GiB of 16 GiB  "));
   take_out("0,one");
-  EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "a text that is wrong marks no card";
+  EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "an invalid list marks no card";
 }
 
-TEST_F(ClusterQuestions, WhoMayNotReadWhichCardsWereTakenOutIsToldSo) {
+TEST_F(ClusterQuestions, ACallerWithoutPermissionLearnsThatCardsMayBeOutOfUse) {
   take_out("0");
   ask("1024", 0);
   testing::FakeKubeApi::Fault fault;
@@ -131,43 +131,43 @@ TEST_F(ClusterQuestions, WhoMayNotReadWhichCardsWereTakenOutIsToldSo) {
   fault.times = 2;
   kube_.fail_next(fault);
   const std::string note =
-      "you may not list ConfigMaps in kube-system, so a card that unhealthy-gpu-<node> takes out counts as usable "
-      "here\n";
+      "you may not list ConfigMaps in kube-system, so a card that ConfigMap unhealthy-gpu-<node> takes out of use "
+      "counts as usable\n";
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"), HasSubstr("  note     " + note)));
-  EXPECT_THAT(inspect(), AllOf(HasSubstr("waits: ml/b"), HasSubstr("\nnote: " + note)));
-  EXPECT_THAT(inspect(), Not(HasSubstr("note: "))) << "with the right";
+  EXPECT_THAT(inspect(), AllOf(HasSubstr("waiting: ml/b"), HasSubstr("\nnote: " + note)));
+  EXPECT_THAT(inspect(), Not(HasSubstr("note: "))) << "with the permission";
   fault.code = Code::kUnavailable;
   fault.times = 1;
   kube_.fail_next(fault);
-  EXPECT_THAT(explain("b"), HasSubstr("error: ")) << "a server that is away is no missing right";
+  EXPECT_THAT(explain("b"), HasSubstr("error: ")) << "an unavailable server is not a missing permission";
 }
 
-TEST_F(ClusterQuestions, RoomThatIsKeptForAnotherIsTaken) {
+TEST_F(ClusterQuestions, CapacityReservedForANominatedPodIsNotFree) {
   ask("2048", 0);
   EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n"));
   keep_two_of_three();
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on none of 1 node with cards\n"),
                                   HasSubstr("largest free slice 1 GiB < 2 GiB"),
-                                  HasSubstr("  now      only if it asked for at most 1 GiB of each card\n")));
-  EXPECT_THAT(inspect(), HasSubstr("waits: ml/b asks for main: 2 GiB, compute 10, burst: 1 node: no room"));
-  EXPECT_THAT(explain("high"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "its own room";
+                                  HasSubstr("  now      only if the pod requested at most 1 GiB of each card\n")));
+  EXPECT_THAT(inspect(), HasSubstr("waiting: ml/b requests main: 2 GiB, compute 10, burst: 1 node: no room"));
+  EXPECT_THAT(explain("high"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "its own reservation";
   ask("512", 0);
-  EXPECT_THAT(explain("b"), HasSubstr("GPU-0  8.1 % left now")) << "1 GiB of 16 and compute 10 of 100";
+  EXPECT_THAT(explain("b"), HasSubstr("GPU-0  8.1 % free now")) << "1 GiB of 16 and compute 10 of 100";
 }
 
-TEST_F(ClusterQuestions, AHigherPriorityIsNotKeptOut) {
+TEST_F(ClusterQuestions, APodOfHigherPriorityIgnoresTheReservation) {
   keep_two_of_three();
   ask("2048", 1000);
   EXPECT_THAT(explain("b"), HasSubstr("  fits     on none of 1 node with cards\n")) << "the same priority";
   ask("2048", 1001);
-  EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"),
-                                  HasSubstr("GPU-0  19.4 % left now, for main")));
-  EXPECT_THAT(inspect(), HasSubstr("waits: ml/b asks for main: 2 GiB, compute 10, burst: fits on n1"));
+  EXPECT_THAT(explain("b"),
+              AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"), HasSubstr("GPU-0  19.4 % free now, for main")));
+  EXPECT_THAT(inspect(), HasSubstr("waiting: ml/b requests main: 2 GiB, compute 10, burst: fits on n1"));
   ask("4096", 1001);
-  EXPECT_THAT(explain("b"), HasSubstr("  now      only if it asked for at most 3 GiB of each card\n"));
+  EXPECT_THAT(explain("b"), HasSubstr("  now      only if the pod requested at most 3 GiB of each card\n"));
 }
 
-TEST_F(ClusterQuestions, RoomIsKeptWhileThoseWhoGoForItStillHold) {
+TEST_F(ClusterQuestions, CapacityIsReservedWhileThePreemptedPodsStillRun) {
   put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
       R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
       R"("memory":17179869184,"nodeName":"n1","doors":["slots"]},"status":{"state":"Healthy"}})");
@@ -180,10 +180,11 @@ TEST_F(ClusterQuestions, RoomIsKeptWhileThoseWhoGoForItStillHold) {
       R"("status":{"phase":"Running"}})");
   EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n"));
   put("/api/v1/namespaces/ml/pods/high", pod("high", "u-high", "", "14336", "10", 1000, "n1"));
-  EXPECT_THAT(explain("b"), HasSubstr("largest free slice 2 GiB < 4 GiB")) << "14 GiB are kept, 4 of them held yet";
+  EXPECT_THAT(explain("b"), HasSubstr("largest free slice 2 GiB < 4 GiB"))
+      << "14 GiB are reserved, 4 of them still in use";
 }
 
-TEST_F(ClusterQuestions, APlacedPodIsToldWhatItHolds) {
+TEST_F(ClusterQuestions, ABoundPodIsExplainedWithItsSlices) {
   put("/api/v1/namespaces/ml/pods/c",
       R"({"metadata":{"name":"c","namespace":"ml","uid":"u-c","annotations":{"carve.elasticgpu.io/record":)"
       R"("{\"v\":1,\"epoch\":7,\"owner\":{\"kind\":\"pod\",\"uid\":\"u-c\"},\"parts\":[{\"part\":\"main\",)"
@@ -192,29 +193,29 @@ TEST_F(ClusterQuestions, APlacedPodIsToldWhatItHolds) {
       R"("resources":{"limits":{"elasticgpu.io/gpu-memory":"1024","elasticgpu.io/gpu-core":"10",)"
       R"("elasticgpu.io/slot":"1"}}}]},)"
       R"("status":{"phase":"Running"}})");
-  EXPECT_THAT(explain("c"), AllOf(HasSubstr("pod ml/c is on n1\n"),
-                                  HasSubstr("holds    main: GPU-0  1 GiB, compute 10, burst\n"),
-                                  HasSubstr("decided  in epoch 7 of control\n"),
-                                  HasSubstr("policy   nodes by binpack (built in), cards by binpack (built in)\n"),
-                                  HasSubstr("would go to n1"), HasSubstr(" left now, for ")));
+  EXPECT_THAT(explain("c"),
+              AllOf(HasSubstr("pod ml/c is on n1\n"), HasSubstr("slice    main: GPU-0  1 GiB, compute 10, burst\n"),
+                    HasSubstr("decided  in epoch 7 of control\n"),
+                    HasSubstr("policy   nodes by binpack (built in), cards by binpack (built in)\n"),
+                    HasSubstr("would be placed on n1"), HasSubstr(" free now, for ")));
 }
 
-TEST_F(ClusterQuestions, APodThatAdmissionDidNotSeeWaitsForNothingOfOurs) {
+TEST_F(ClusterQuestions, APodThatBypassedAdmissionDoesNotWaitForCarve) {
   put("/api/v1/namespaces/ml/pods/b",
       R"({"metadata":{"name":"b","namespace":"ml","uid":"u-b"},"spec":{"containers":[{"name":"main","resources":{)"
       R"("limits":{"nvidia.com/gpu":"1"}}}]},"status":{"phase":"Pending"}})");
   EXPECT_EQ(explain("b"),
-            "pod ml/b waits, on no node\n"
-            "  wrong    it has no elasticgpu.io/slot: Carve's admission did not see it (a namespace that is left "
-            "alone, or a pod from before Carve), so control gives it no cards\n");
+            "pod ml/b waits, not bound to a node\n"
+            "  error    it has no elasticgpu.io/slot: Carve's admission did not review it (an excluded namespace, or a "
+            "pod that is older than Carve), so carve-control assigns it no cards\n");
   const auto view = ask_cluster(access(), "");
   ASSERT_TRUE(view) << view.error().what;
-  EXPECT_THAT(render_cluster(*view, false), Not(HasSubstr("waits:")));
+  EXPECT_THAT(render_cluster(*view, false), Not(HasSubstr("waiting:")));
 }
 
-TEST_F(ClusterQuestions, NonsenseIsExplainedToo) {
+TEST_F(ClusterQuestions, InvalidRequestsAreExplainedToo) {
   put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", "4096", "130"));
-  EXPECT_THAT(explain("b"), AllOf(HasSubstr("wrong    "), HasSubstr("gpu-core"), Not(HasSubstr("asks"))));
+  EXPECT_THAT(explain("b"), AllOf(HasSubstr("error    "), HasSubstr("gpu-core"), Not(HasSubstr("  requests "))));
   EXPECT_THAT(explain("zz"), HasSubstr("no pod zz in namespace ml"));
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t kAtOnce = 16;
 
 std::string pods_in(const std::string& space) { return fmt::format("/api/v1/namespaces/{}/pods", space); }
 
-/// By node the agents' pods. There are two while one takes over from the other: either answers.
+/// The agents' pods, by node. A node has two during a takeover; either of them answers.
 Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, const std::string& space,
                                                                    const std::string& node) {
   CARVE_TRY(const auto pods, api.list(pods_in(space), {{"labelSelector", kAgents}}));
@@ -64,8 +64,8 @@ void add_node(const NodeView& node, std::vector<std::vector<std::string>>* rows)
       }
     }
     for (const auto& process : card.foreign)
-      rows->push_back({"", "", fmt::format("  process {} in no slice", process.pid), memory_cell(process.memory), "",
-                       fmt::format("{} %", process.sm_percent), "foreign"});
+      rows->push_back({"", "", fmt::format("  process {} outside any slice", process.pid), memory_cell(process.memory),
+                       "", fmt::format("{} %", process.sm_percent), "foreign"});
   }
 }
 
@@ -76,8 +76,9 @@ Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space,
   CARVE_TRY(const auto agents, agents_of(api, space, node));
   if (agents.empty())
     return fail(Code::kNotFound,
-                fmt::format("no agent runs{} in namespace {}; --carve-namespace says where Carve is, if elsewhere",
-                            node.empty() ? std::string() : " on a node \"" + node + "\"", space));
+                fmt::format("no agent runs{} in namespace {}; if Carve is in another namespace, name it with "
+                            "--carve-namespace",
+                            node.empty() ? std::string() : " on node \"" + node + "\"", space));
   std::vector<NodeView> views;
   views.reserve(agents.size());
   for (const auto& row : agents) views.push_back({row.first, std::nullopt, {}});
@@ -95,7 +96,7 @@ Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space,
 
 std::string render_cluster_top(const std::vector<NodeView>& nodes) {
   std::vector<std::vector<std::string>> rows = {
-      {"NODE", "CARD", "MODEL, WHO", "MEMORY USED / OF", "COMPUTE WANTED", "DELIVERED", "STATE"}};
+      {"NODE", "CARD", "MODEL / SLICE", "MEMORY USED / LIMIT", "COMPUTE REQUESTED", "DELIVERED", "STATE"}};
   for (const auto& node : nodes) add_node(node, &rows);
   return aligned(rows, {3, 5}, "");
 }

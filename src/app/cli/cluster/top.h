@@ -11,18 +11,19 @@
 
 namespace carve::cli {
 
-/// Reads what an agent answered; the wire is an adapter's.
+/// Decodes an agent's answer. The format is known to an adapter only.
 using ReadView = std::function<Result<AgentView>(std::string_view)>;
 
-/// What every node's agent (or `node`'s alone) says of this moment, asked through the API server with the caller's
-/// own rights: to list pods, and to get `pods/proxy`, in `space`, where Carve is installed. Sorted by name; a node that
-/// does not answer is in the list, with why.
-///   errors  kNotFound: no agent (on that node); the API server's
-///   cost    one call per node, 16 at once
+/// The current view of the agent on each node, or only on `node`, read through the API server. The caller needs the
+/// permission to list pods and to get `pods/proxy` in `space`, the namespace of Carve. Sorted by node name. A node
+/// whose agent does not answer is in the list, with the reason.
+///   errors  kNotFound: no agent (on that node); those of the API server
+///   cost    one call per node, 16 concurrently
 [[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space, const std::string& node,
                                                        const ReadView& read);
 
-/// `carve top` of a cluster: per node and card its use, below it who uses it: wanted and delivered.
+/// `carve top` of a cluster: the use of each card of each node, and below it the slices and processes that use it, with
+/// requested and delivered compute.
 [[nodiscard]] std::string render_cluster_top(const std::vector<NodeView>& nodes);
 
 }  // namespace carve::cli

@@ -20,10 +20,8 @@ class ClusterTop : public ::testing::Test {
                   R"(","labels":{"app.kubernetes.io/name":"carve","app.kubernetes.io/component":"agent"}},)" +
                   R"("spec":{"nodeName":")" + node + R"(","containers":[]},"status":{}})");
   }
-  /// An answer that the reader below understands: the name of a pod that has a slice there.
-  void says(const std::string& name, const std::string& pod) {
-    kube_.answer(kPods + name + "/proxy/v1/node", pod);
-  }
+  /// An answer that read() below decodes: the name of a pod with a slice on the node.
+  void answer(const std::string& name, const std::string& pod) { kube_.answer(kPods + name + "/proxy/v1/node", pod); }
 
   static Result<AgentView> read(std::string_view text) {
     if (text == "nonsense") return fail(Code::kInvalidArgument, "message: not JSON");
@@ -46,10 +44,10 @@ class ClusterTop : public ::testing::Test {
   testing::FakeKubeApi kube_;
 };
 
-TEST_F(ClusterTop, EveryNodeIsThereAlsoTheOneThatDoesNotAnswer) {
+TEST_F(ClusterTop, ListsEveryNodeAndWhyOneDoesNotAnswer) {
   agent("agent-b", "n2");
   agent("agent-a", "n1");
-  says("agent-a", "ml/train-0/main");
+  answer("agent-a", "ml/train-0/main");
   testing::FakeKubeApi::Fault away;
   away.path = "agent-b/proxy";
   kube_.fail_next(away);
@@ -65,11 +63,11 @@ TEST_F(ClusterTop, EveryNodeIsThereAlsoTheOneThatDoesNotAnswer) {
   EXPECT_THAT(text, HasSubstr("n2    ?      pod agent-b does not answer: "));
 }
 
-TEST_F(ClusterTop, DuringATakeOverEitherAgentAnswers) {
+TEST_F(ClusterTop, DuringATakeoverEitherAgentAnswers) {
   agent("agent-new", "n1");
   agent("agent-old", "n1");
-  says("agent-new", "nonsense");
-  says("agent-old", "ml/a/main");
+  answer("agent-new", "nonsense");
+  answer("agent-old", "ml/a/main");
   const auto nodes = ask_agents(kube_, "carve-system", "n1", read);
   ASSERT_TRUE(nodes) << nodes.error().what;
   ASSERT_EQ(nodes->size(), 1U);
@@ -77,11 +75,11 @@ TEST_F(ClusterTop, DuringATakeOverEitherAgentAnswers) {
   EXPECT_EQ(nodes->front().view->slices.front().name, "ml/a/main");
 }
 
-TEST_F(ClusterTop, ManyNodesAreEachAskedOnce) {
+TEST_F(ClusterTop, AsksEachOfManyNodesOnce) {
   for (int i = 100; i < 150; ++i) {
     const auto name = "agent-" + std::to_string(i);
     agent(name, "n" + std::to_string(i));
-    says(name, "ml/p" + std::to_string(i) + "/main");
+    answer(name, "ml/p" + std::to_string(i) + "/main");
   }
   const auto nodes = ask_agents(kube_, "carve-system", "", read);
   ASSERT_TRUE(nodes) << nodes.error().what;
@@ -92,14 +90,14 @@ TEST_F(ClusterTop, ManyNodesAreEachAskedOnce) {
   }
 }
 
-TEST_F(ClusterTop, WithoutAnAgentItSaysSo) {
+TEST_F(ClusterTop, WithoutAnAgentTheErrorNamesTheNamespaceFlag) {
   EXPECT_THAT(ask_agents(kube_, "carve-system", "", read).error().what,
-              HasSubstr("no agent runs in namespace carve-system; --carve-namespace"));
+              HasSubstr("no agent runs in namespace carve-system; if Carve is in another namespace"));
   agent("agent-a", "n1");
-  EXPECT_THAT(ask_agents(kube_, "carve-system", "n9", read).error().what, HasSubstr("no agent runs on a node \"n9\""));
+  EXPECT_THAT(ask_agents(kube_, "carve-system", "n9", read).error().what, HasSubstr("no agent runs on node \"n9\""));
 }
 
-TEST_F(ClusterTop, AgentsAreAskedWhereCarveIs) {
+TEST_F(ClusterTop, AsksTheAgentsInTheNamespaceOfCarve) {
   agent("agent-a", "n1");
   kube_.put("/api/v1/namespaces/gpus/pods/agent-b",
             R"({"metadata":{"name":"agent-b","namespace":"gpus","uid":"u","labels":)"

@@ -6,7 +6,7 @@
 #include "app/cli/node/node_checks.h"
 #include "codec/host/cdi_spec.h"
 
-// Container devices (CDI): every file can be read, names something that is there, and once.
+// Container devices (CDI): every file can be read, the paths in it exist, and no device is defined twice.
 namespace carve::cli {
 namespace {
 
@@ -22,7 +22,7 @@ bool is_spec(const std::string& name) {
   return false;
 }
 
-/// Device → file, of one folder.
+/// Device → file, for the files of one folder.
 using Devices = std::map<std::string, std::string>;
 
 void check_paths(NodeLook& look, const std::string& file, const codec::CdiSpec& spec) {
@@ -34,13 +34,14 @@ void check_paths(NodeLook& look, const std::string& file, const codec::CdiSpec& 
   }
   if (count == 0) return;
   look.found(
-      {Severity::kError, "a container device names files that are gone",
-       fmt::format("{} ({}) names {}{}: a container with it cannot start", file, spec.kind, missing,
+      {Severity::kError, "a container device names files that do not exist",
+       fmt::format("{} ({}) names {}{}: a container with this device cannot start", file, spec.kind, missing,
                    count > 1 ? fmt::format(" and {} more", count - 1) : ""),
        spec.kind == kOurKind
-           ? "end its pod or `carve slice delete` it: the slice is of another driver or library"
-           : "the driver was upgraded since: make the file anew (nvidia-ctk cdi generate), or "
-             "remove it",
+           ? "delete its pod, or delete the slice with `carve slice delete`: the slice was created with another driver "
+             "or library version"
+           : "the driver was upgraded after the file was written: write it again (nvidia-ctk cdi generate), or remove "
+             "it",
        "cdi-stale"});
 }
 
@@ -53,9 +54,8 @@ Devices check_folder(NodeLook& look, const std::string& folder) {
     if (!text) continue;
     const auto spec = codec::parse_cdi_spec(*text);
     if (!spec) {
-      look.found({Severity::kError, "a container device file cannot be read: " + file,
-                  spec.error().what, "mend or remove it: its devices are unresolvable",
-                  "cdi-unreadable"});
+      look.found({Severity::kError, "a container device file cannot be read: " + file, spec.error().what,
+                  "repair or remove it: no container can use its devices", "cdi-unreadable"});
       continue;
     }
     check_paths(look, file, *spec);
@@ -63,16 +63,15 @@ Devices check_folder(NodeLook& look, const std::string& folder) {
       const auto full = spec->kind + "=" + device;
       const auto [there, fresh] = devices.emplace(full, file);
       if (fresh) continue;
-      look.found(
-          {Severity::kError, "two files name the same container device",
-           fmt::format("{} stands in {} and {}: neither can be used", full, there->second, file),
-           "remove one of them", "cdi-conflict"});
+      look.found({Severity::kError, "two files define the same container device",
+                  fmt::format("{} and {} define {}: no container can use it", there->second, file, full),
+                  "remove one of the files", "cdi-conflict"});
     }
   }
   return devices;
 }
 
-/// Our files against the agent's slices, both ways.
+/// Every slice of the agent needs a container device, and every container device of Carve needs a slice.
 void check_ours(NodeLook& look, const Devices& devices) {
   if (!look.view()) return;
   const std::string prefix = std::string(kOurKind) + "=";
@@ -80,8 +79,8 @@ void check_ours(NodeLook& look, const Devices& devices) {
     if (slice.kind == "run" || slice.state == "ending" || devices.count(prefix + slice.id) != 0)
       continue;
     look.found({Severity::kError, "slice " + slice.id + " has no container device",
-                "/var/run/cdi has no file for it: its container cannot start again",
-                "restart the agent, which writes it anew; who removes files there?",
+                "/var/run/cdi has no file for it: its container cannot restart",
+                "restart the agent, which writes the file again; find the program that removes files from /var/run/cdi",
                 "cdi-missing"});
   }
   for (const auto& [device, file] : devices) {
@@ -91,9 +90,9 @@ void check_ours(NodeLook& look, const Devices& devices) {
     if (std::any_of(slices.begin(), slices.end(),
                     [&](const SliceView& slice) { return slice.id == id; }))
       continue;
-    look.found({Severity::kWarning, "a container device of a slice that is no more: " + file,
-                "the agent does not know slice " + id,
-                "remove the file; the agent does so when it starts", "cdi-leftover"});
+    look.found({Severity::kWarning, "a container device belongs to a slice that no longer exists: " + file,
+                "the agent has no slice " + id, "remove the file, or restart the agent, which removes it",
+                "cdi-leftover"});
   }
 }
 

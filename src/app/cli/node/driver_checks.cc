@@ -5,8 +5,8 @@
 #include "app/cli/cells.h"
 #include "app/cli/node/node_checks.h"
 
-// The vendor's kernel module and its library: there, one of each, of one version, built for this
-// kernel.
+// The vendor's kernel module and library: each exists once, both have the same version, and the module is built for
+// this kernel.
 namespace carve::cli {
 namespace {
 
@@ -28,7 +28,7 @@ std::size_t cards_on_the_bus(NodeLook& look) {
   return cards;
 }
 
-/// Every nvidia.ko that modprobe could take for this kernel.
+/// Every nvidia.ko that modprobe could load into this kernel.
 std::vector<std::string> built_modules(NodeLook& look, const std::string& kernel) {
   std::vector<std::string> modules;
   const std::string root = "/lib/modules/" + kernel + "/";
@@ -46,7 +46,7 @@ std::vector<std::string> built_modules(NodeLook& look, const std::string& kernel
 void check_module(NodeLook& look, const std::string& kernel, bool loaded) {
   const auto modules = built_modules(look, kernel);
   if (modules.size() > 1) {
-    look.found({Severity::kError, "two packages bring the kernel module nvidia",
+    look.found({Severity::kError, "two packages install the kernel module nvidia",
                 joined(modules) + " under /lib/modules/" + kernel,
                 "keep one source of the driver (dkms or the distribution's kmod package) and "
                 "remove the other",
@@ -65,26 +65,24 @@ void check_module(NodeLook& look, const std::string& kernel, bool loaded) {
           headers.push_back(name);
       }
     }
-    look.found({Severity::kError, "the driver cannot be built: the headers are not this kernel's",
-                fmt::format("the kernel is {}, the headers are {}", kernel,
+    look.found({Severity::kError, "the driver cannot be built: the headers of this kernel are not installed",
+                fmt::format("the kernel is {}, the installed headers: {}", kernel,
                             headers.empty() ? "missing" : joined(headers)),
-                "install the headers of exactly this kernel (linux-headers-" + kernel +
-                    ", kernel-devel-" + kernel + "), then dkms autoinstall",
+                "install the headers of exactly this kernel (linux-headers-" + kernel + ", kernel-devel-" + kernel +
+                    "), then dkms autoinstall",
                 "kernel-headers"});
   }
   if (const auto cards = cards_on_the_bus(look); cards > 0) {
     look.found(
         {Severity::kError, "the driver is not loaded",
-         fmt::format(
-             "{} NVIDIA card(s) on the PCI bus, but /sys/module/nvidia is missing: the node offers "
-             "no nvidia.com/gpu and no fraction",
-             cards),
-         "modprobe nvidia nvidia-uvm; `dmesg | grep -i nvidia` says why it refuses",
-         "driver-not-loaded"});
+         fmt::format("{} NVIDIA card(s) on the PCI bus, but /sys/module/nvidia does not exist: the node offers no "
+                     "nvidia.com/gpu and no fraction of a card",
+                     cards),
+         "modprobe nvidia nvidia-uvm; if it fails, `dmesg | grep -i nvidia` says why", "driver-not-loaded"});
   }
 }
 
-/// libnvidia-ml.so.<version> beside a kernel module of another version.
+/// Reports a libnvidia-ml.so.<version> whose version is not the kernel module's.
 void check_versions(NodeLook& look, const std::string& kernel_side) {
   std::vector<std::string> versions;
   for (const char* folder :
@@ -100,13 +98,11 @@ void check_versions(NodeLook& look, const std::string& kernel_side) {
   if (versions.empty() ||
       std::find(versions.begin(), versions.end(), kernel_side) != versions.end())
     return;
-  look.found({Severity::kError, "the driver's library is not of the kernel module's version",
-              fmt::format(
-                  "the module is {}, the library {}: NVML says \"Driver/library version mismatch\"",
-                  kernel_side, joined(versions)),
-              "the package was upgraded under a running driver: drain the node and reboot it, or "
-              "unload and load the "
-              "nvidia modules",
+  look.found({Severity::kError, "the driver's library and kernel module have different versions",
+              fmt::format("the module is {}, the library {}: NVML reports \"Driver/library version mismatch\"",
+                          kernel_side, joined(versions)),
+              "the package was upgraded while the driver was loaded: drain the node and reboot it, or unload and load "
+              "the nvidia modules",
               "driver-version-mismatch"});
 }
 
@@ -136,10 +132,9 @@ void check_device_nodes(NodeLook& look) {
   for (const auto& path : wanted) {
     const auto kind = look.kind(path);
     if (!kind || *kind == FileKind::kCharDevice) continue;
-    look.found(
-        {Severity::kError, "device node " + path + " is missing",
-         "the driver is loaded, but nothing has made its nodes yet: the first workload fails",
-         "nvidia-modprobe -c0 -u, or `nvidia-smi` as root once", "device-node-missing"});
+    look.found({Severity::kError, "device node " + path + " is missing",
+                "the driver is loaded, but no program has created its device nodes yet: the first workload fails",
+                "create it with `nvidia-modprobe -c0 -u`, or run `nvidia-smi` as root once", "device-node-missing"});
   }
 }
 

@@ -8,7 +8,7 @@
 #include "app/cli/node/node_checks.h"
 #include "codec/host/engine_config.h"
 
-// Container engines: do they know CDI, and does a container that asks for nothing see every card?
+// Container engines: whether they support CDI, and whether a container that requests no card sees every card.
 namespace carve::cli {
 namespace {
 
@@ -17,7 +17,7 @@ using Settings = std::map<std::string, std::string>;
 
 constexpr char kNvidiaConfig[] = "/etc/nvidia-container-runtime/config.toml";
 
-/// NVIDIA's runtime hands cards to whoever says so in his environment, images included.
+/// True when NVIDIA's runtime gives cards to every container that sets NVIDIA_VISIBLE_DEVICES, also by its image.
 bool environment_is_believed(NodeLook& look) {
   const auto text = look.read(kNvidiaConfig);
   if (!text) return true;  // its default
@@ -26,12 +26,12 @@ bool environment_is_believed(NodeLook& look) {
   return found == settings.end() || found->second != "false";
 }
 
-void say_everybody_sees_all(NodeLook& look, const std::string& engine) {
+void report_default_access(NodeLook& look, const std::string& engine) {
   if (!environment_is_believed(look)) return;
-  look.found({Severity::kError, "a container that asks for no card sees all of them",
-              engine + " has NVIDIA's runtime as its default, and that believes "
-                       "NVIDIA_VISIBLE_DEVICES of any image",
-              fmt::format("make runc the default runtime again (Carve needs no other), or set "
+  look.found({Severity::kError, "a container that requests no card sees all cards",
+              engine + " has NVIDIA's runtime as its default runtime, and that obeys NVIDIA_VISIBLE_DEVICES of any "
+                       "image",
+              fmt::format("set runc as the default runtime (Carve needs no other), or set "
                           "accept-nvidia-visible-devices-envvar-when-unprivileged = false in {}",
                           kNvidiaConfig),
               "everybody-sees-all"});
@@ -42,32 +42,29 @@ void check_docker(NodeLook& look) {
   if (!text) return;
   const auto config = codec::parse_docker_config(*text);
   if (!config) {
-    look.found({Severity::kError, "/etc/docker/daemon.json cannot be read: Docker will not start",
-                config.error().what,
-                "mend the file (jq . /etc/docker/daemon.json shows where it breaks)",
+    look.found({Severity::kError, "/etc/docker/daemon.json cannot be parsed: Docker will not start",
+                config.error().what, "correct the file (jq . /etc/docker/daemon.json shows the error)",
                 "docker-config"});
     return;
   }
   if (config->default_runtime == "nvidia") {
-    say_everybody_sees_all(look, "Docker");
+    report_default_access(look, "Docker");
     return;
   }
   const bool nvidia = std::find(config->runtimes.begin(), config->runtimes.end(), "nvidia") !=
                       config->runtimes.end();
   if (nvidia && config->cdi != true) {
-    look.found({Severity::kWarning,
-                "Docker's containers get no driver unless they ask for NVIDIA's runtime",
-                "daemon.json names the runtime nvidia, but neither as default-runtime nor "
-                "features.cdi: programs say "
-                "\"Failed to initialize NVML: could not load NVML library\"",
-                "\"features\": {\"cdi\": true} in /etc/docker/daemon.json and --device of `carve "
-                "slice create`; or "
-                "--runtime=nvidia on each container",
-                "docker-no-driver"});
+    look.found(
+        {Severity::kWarning, "Docker's containers have no driver unless they request NVIDIA's runtime",
+         "daemon.json names the runtime nvidia, but default-runtime is another one and features.cdi is not true: "
+         "programs fail with \"Failed to initialize NVML: could not load NVML library\"",
+         "set \"features\": {\"cdi\": true} in /etc/docker/daemon.json and start containers with the --device "
+         "that `carve slice create` prints; or start each container with --runtime=nvidia",
+         "docker-no-driver"});
   }
 }
 
-/// "2.0.3+docker18.09.0-1" wants docker-ce 18.09.0 and nothing else.
+/// nvidia-docker2 "2.0.3+docker18.09.0-1" works with docker-ce 18.09.0 only.
 void check_docker_package(NodeLook& look, const Packages& packages) {
   const auto wrapper = packages.find("nvidia-docker2");
   const auto docker = packages.find("docker-ce");
@@ -76,19 +73,18 @@ void check_docker_package(NodeLook& look, const Packages& packages) {
   if (at == std::string::npos) return;
   const auto wanted = wrapper->second.substr(at + 6, wrapper->second.find('-', at) - at - 6);
   if (wanted.empty() || docker->second.find(wanted) != std::string::npos) return;
-  look.found(
-      {Severity::kError, "nvidia-docker2 is made for another Docker",
-       fmt::format("nvidia-docker2 {} needs docker-ce {}, installed is {}", wrapper->second, wanted,
-                   docker->second),
-       "install the matching pair, or drop nvidia-docker2: Carve needs no runtime of NVIDIA's",
-       "docker-package"});
+  look.found({Severity::kError, "nvidia-docker2 needs another version of Docker",
+              fmt::format("nvidia-docker2 {} needs docker-ce {}; docker-ce {} is installed", wrapper->second, wanted,
+                          docker->second),
+              "install the matching pair, or remove nvidia-docker2: Carve does not need NVIDIA's runtime",
+              "docker-package"});
 }
 
 void merge(Settings* settings, const std::string& text) {
   for (auto& [key, value] : codec::toml_settings(text)) (*settings)[key] = value;
 }
 
-/// Of every *.toml in a folder, in the order of their names.
+/// Merges every file in `folder` whose name ends with `suffix`, in the order of the names.
 void merge_folder(NodeLook& look, const std::string& folder, std::string_view suffix,
                   Settings* settings) {
   for (const auto& name : look.list(folder)) {
@@ -99,7 +95,7 @@ void merge_folder(NodeLook& look, const std::string& folder, std::string_view su
   }
 }
 
-/// containerd's file, and what it imports; nullopt: there is none.
+/// The settings in containerd's configuration file and the files that it imports; nullopt: the file does not exist.
 std::optional<Settings> containerd_settings(NodeLook& look) {
   const auto text = look.read("/etc/containerd/config.toml");
   if (!text) return std::nullopt;
@@ -126,7 +122,7 @@ std::string setting(const Settings& settings, const char* name) {
   return found == settings.end() ? std::string() : found->second;
 }
 
-/// "1.7.22-1" → 1, 7; what is installed by other means than dpkg is not known.
+/// "1.7.22-1" → 1, 7; nullopt: containerd was not installed by dpkg.
 std::optional<std::pair<int, int>> containerd_version(const Packages& packages) {
   for (const char* name : {"containerd", "containerd.io"}) {
     const auto found = packages.find(name);
@@ -141,8 +137,8 @@ std::optional<std::pair<int, int>> containerd_version(const Packages& packages) 
 void check_folders(NodeLook& look, const std::string& engine, const Settings& settings) {
   const auto folders = setting(settings, "cdi_spec_dirs");
   if (folders.empty() || folders.find("/run/cdi") != std::string::npos) return;
-  look.found({Severity::kError, engine + " looks for container devices elsewhere",
-              "cdi_spec_dirs = " + folders + " leaves /var/run/cdi out",
+  look.found({Severity::kError, engine + " does not read container devices from /var/run/cdi",
+              "cdi_spec_dirs = " + folders + " does not contain /var/run/cdi",
               "add \"/var/run/cdi\" to cdi_spec_dirs and restart " + engine, "cdi-folders"});
 }
 
@@ -152,19 +148,16 @@ void check_containerd(NodeLook& look, const std::optional<Settings>& settings, c
   const auto version = containerd_version(packages);
   const bool off_unless_said = version && version->first < 2;
   if (cdi == "false" || (off_unless_said && cdi != "true")) {
-    look.found({Severity::kError, "containerd does not look at container devices (CDI)",
-                cdi == "false"
-                    ? "enable_cdi = false in its configuration: no container with a slice can start"
-                    : fmt::format("containerd {}.{} does so only with enable_cdi = true",
-                                  version->first, version->second),
-                "set enable_cdi = true in the CRI plugin's table of /etc/containerd/config.toml "
-                "(containerd 1.7 or "
+    look.found({Severity::kError, "containerd has container devices (CDI) disabled",
+                cdi == "false" ? "enable_cdi = false in its configuration: no container with a slice can start"
+                               : fmt::format("containerd {}.{} enables them only with enable_cdi = true",
+                                             version->first, version->second),
+                "set enable_cdi = true in the CRI plugin's table of /etc/containerd/config.toml (containerd 1.7 or "
                 "later; the default since 2.0), then systemctl restart containerd",
                 "containerd-cdi-off"});
   }
   check_folders(look, "containerd", *settings);
-  if (setting(*settings, "default_runtime_name") == "nvidia")
-    say_everybody_sees_all(look, "containerd");
+  if (setting(*settings, "default_runtime_name") == "nvidia") report_default_access(look, "containerd");
 }
 
 void check_crio(NodeLook& look) {
@@ -172,11 +165,11 @@ void check_crio(NodeLook& look) {
   if (const auto text = look.read("/etc/crio/crio.conf")) merge(&settings, *text);
   merge_folder(look, "/etc/crio/crio.conf.d", ".conf", &settings);
   check_folders(look, "CRI-O", settings);
-  if (setting(settings, "default_runtime") == "nvidia") say_everybody_sees_all(look, "CRI-O");
+  if (setting(settings, "default_runtime") == "nvidia") report_default_access(look, "CRI-O");
 }
 
-/// After `systemctl daemon-reload`, systemd sets the device rules of its scopes anew, by the links
-/// in /dev/char.
+/// After `systemctl daemon-reload`, systemd writes the device rules of its scopes again. It resolves devices by the
+/// links in /dev/char.
 void check_char_links(NodeLook& look, const std::optional<Settings>& containerd) {
   const bool runtime_of_nvidia = look.kind(kNvidiaConfig) == FileKind::kFile;
   const bool systemd = containerd && setting(*containerd, "SystemdCgroup") == "true";
@@ -190,11 +183,9 @@ void check_char_links(NodeLook& look, const std::optional<Settings>& containerd)
     if (look.is_absent(link)) missing += (missing.empty() ? "" : ", ") + link;
   }
   if (missing.empty()) return;
-  look.found({Severity::kWarning,
-              "containers of NVIDIA's runtime lose their cards at `systemctl daemon-reload`",
-              "\"NVML: Unknown Error\": systemd drops devices that have no link: " + missing,
-              "give cards by container devices, as Carve does (its containers are not affected), "
-              "or make the links: "
+  look.found({Severity::kWarning, "containers of NVIDIA's runtime lose their cards at `systemctl daemon-reload`",
+              "\"NVML: Unknown Error\": systemd removes the permission for devices without a link: " + missing,
+              "use container devices (CDI), like Carve, whose containers are not affected, or create the links: "
               "nvidia-ctk system create-dev-char-symlinks --create-all",
               "char-links"});
 }

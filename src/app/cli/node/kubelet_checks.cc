@@ -5,7 +5,7 @@
 #include "app/cli/node/node_checks.h"
 #include "codec/kubelet/checkpoint.h"
 
-// The kubelet: does it start, does it know us, and who else offers cards to it?
+// The kubelet: whether it starts, whether Carve is registered with it, and whether another plugin offers cards to it.
 namespace carve::cli {
 namespace {
 
@@ -22,14 +22,13 @@ void check_flags(NodeLook& look) {
   for (const auto& file : files) {
     const auto text = look.read(file);
     if (!text || text->find("Accelerators") == std::string::npos) continue;
-    look.found({Severity::kError, "the kubelet is told of a feature gate that is long gone",
-                file + " names Accelerators: a kubelet of today refuses to start",
-                "remove Accelerators=true; device plugins and DRA need no gate",
-                "kubelet-gate-accelerators"});
+    look.found({Severity::kError, "the kubelet's configuration names a feature gate that no longer exists",
+                file + " names Accelerators: a current kubelet refuses to start",
+                "remove Accelerators=true; device plugins and DRA need no feature gate", "kubelet-gate-accelerators"});
   }
 }
 
-/// Cards that somebody else offers under a name of the field.
+/// True for the resource names under which other device plugins offer cards.
 bool offers_cards(const std::string& resource) {
   static constexpr std::array<std::string_view, 8> kNames = {
       "nvidia.com/",    "aliyun.com/gpu", "tencent.com/vcuda", "tke.cloud.tencent.com/qgpu",
@@ -45,9 +44,8 @@ void check_registrations(NodeLook& look) {
   if (!text) return;
   const auto registered = codec::parse_registered(*text);
   if (!registered) {
-    look.found({Severity::kWarning, "the kubelet's list of device plugins was not looked at",
-                registered.error().what, "try again: the kubelet may be writing it",
-                "not-looked-at"});
+    look.found({Severity::kWarning, "the kubelet's list of device plugins was not checked", registered.error().what,
+                "run the doctor again: the kubelet may be writing the list", "not-looked-at"});
     return;
   }
   std::string others;
@@ -56,28 +54,26 @@ void check_registrations(NodeLook& look) {
   }
   const bool ours = look.kind(std::string(kPlugins) + "/carve-slots.sock") == FileKind::kSocket;
   if (!others.empty()) {
-    look.found({Severity::kError, "another device plugin gives the same cards away",
-                "the kubelet also knows " + others + ": two ledgers, neither knows of the other",
-                "remove that plugin from the node (its DaemonSet, or a nodeSelector), or take "
-                "Carve off the node",
+    look.found({Severity::kError, "another device plugin allocates the same cards",
+                "the kubelet also has " + others + ": neither plugin knows what the other has allocated",
+                "remove that plugin from the node (its DaemonSet, or a nodeSelector), or remove Carve from the node",
                 "conflicting-plugin"});
   }
   const auto slots = registered->find(kSlot);
   if (ours && look.view() && (slots == registered->end() || slots->second == 0)) {
-    look.found({Severity::kError, "the agent runs, but the kubelet has no slot of it",
+    look.found({Severity::kError, "the agent runs, but the kubelet has no slots",
                 slots == registered->end() ? "elasticgpu.io/slot is not registered"
                                            : "elasticgpu.io/slot is registered with an empty list",
-                "the agent's log says why (`registered` follows every start of the kubelet); no "
-                "card, a driver that is "
-                "away and a runtime without CDI leave the list empty",
+                "see the errors of the kubelet's doors in the agent's log; the list is empty without a card, without a "
+                "driver, and with a container runtime without CDI",
                 "kubelet-no-slots"});
   }
 }
 
-/// The DRA door: the socket by which the kubelet finds it.
+/// The DRA door: the registration socket by which the kubelet finds it.
 void check_dra(NodeLook& look) {
   if (!look.view()) return;
-  // The folder outlives the door: only its socket says that an agent serves it.
+  // The folder remains after the door is closed. Only a socket in it shows that an agent serves the door.
   bool served = false;
   for (const auto& name : look.list("/var/lib/kubelet/plugins/gpu.elasticgpu.io"))
     served = served || name.find(".sock") != std::string::npos;
@@ -86,11 +82,10 @@ void check_dra(NodeLook& look) {
   for (const auto& name : look.list("/var/lib/kubelet/plugins_registry"))
     found = found || name.rfind("gpu.elasticgpu.io", 0) == 0;
   if (found) return;
-  look.found(
-      {Severity::kError, "the agent runs, but the kubelet cannot find its DRA driver",
-       "no socket gpu.elasticgpu.io* in /var/lib/kubelet/plugins_registry: pods say \"DRA driver "
-       "gpu.elasticgpu.io is not registered\"",
-       "restart the agent's pod; does it mount plugins_registry of the host?", "kubelet-no-dra"});
+  look.found({Severity::kError, "the agent runs, but the kubelet cannot find its DRA driver",
+              "no socket gpu.elasticgpu.io* in /var/lib/kubelet/plugins_registry: pods fail with \"DRA driver "
+              "gpu.elasticgpu.io is not registered\"",
+              "restart the agent's pod, and check that it mounts the host's plugins_registry", "kubelet-no-dra"});
 }
 
 }  // namespace

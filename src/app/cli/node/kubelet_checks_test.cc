@@ -11,7 +11,7 @@ namespace {
 constexpr char kPlugin[] = "/var/lib/kubelet/plugins/gpu.elasticgpu.io";
 constexpr char kRegistry[] = "/var/lib/kubelet/plugins_registry";
 
-/// A host's folders: path → what lies there.
+/// The folders of a host: path → the sockets in it.
 class Tree final : public HostFiles {
  public:
   void add(const std::string& folder) { folders_[folder]; }
@@ -45,21 +45,21 @@ std::vector<std::string> found(const Tree& tree, bool agent_answers = true) {
   return ids;
 }
 
-TEST(KubeletChecks, ADoorThatTheKubeletCannotFind) {
+TEST(KubeletChecks, AServedDraDoorNeedsARegistrationSocket) {
   Tree tree;
   tree.add(kRegistry);
   tree.add(kPlugin, "dra-agent.sock");
   EXPECT_EQ(found(tree), std::vector<std::string>{"kubelet-no-dra"});
-  EXPECT_TRUE(found(tree, false).empty()) << "nothing follows from an agent that does not run";
+  EXPECT_TRUE(found(tree, false).empty()) << "an agent that does not run serves no door";
   tree.add(kRegistry, "gpu.elasticgpu.io-agent-reg.sock");
   EXPECT_TRUE(found(tree).empty());
 }
 
-TEST(KubeletChecks, ANodeThatTookTheOtherDoorHasNoneToFind) {
+TEST(KubeletChecks, ANodeThatServesSlotsNeedsNoRegistrationSocket) {
   Tree tree;
   tree.add(kRegistry);
   EXPECT_TRUE(found(tree).empty());
-  tree.add(kPlugin);  // it stays behind: the kubelet's own, and a host folder of the agent's pod
+  tree.add(kPlugin);  // it remains: the kubelet owns it, and it is a hostPath of the agent's pod
   EXPECT_TRUE(found(tree).empty());
 }
 

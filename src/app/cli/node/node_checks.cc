@@ -29,20 +29,19 @@ std::optional<FileFacts> NodeLook::facts(const std::string& path) {
 }
 
 void NodeLook::not_looked_at(const std::string& path, const Error& error) {
-  found({Severity::kWarning, path + " was not looked at", error.what,
-         "run the doctor as root, in a Job with the host's / mounted", "not-looked-at"});
+  found({Severity::kWarning, path + " was not checked", error.what,
+         "run the doctor as root, or as a Job that mounts the host's / (deploy/jobs/doctor.yaml)", "not-looked-at"});
 }
 
 std::vector<Finding> check_node(const HostFiles& files, const std::optional<AgentView>& view) {
   std::vector<Finding> findings;
   NodeLook look(files, view, &findings);
   if (!look.read("/proc/sys/kernel/osrelease")) {
-    // An empty folder would pass every check below.
-    look.found({Severity::kError, "there is no host here to look at",
-                "no /proc/sys/kernel/osrelease",
-                "mount the host's / with everything below it (hostPath /, mountPropagation "
-                "HostToContainer), and name "
-                "it with --host-root",
+    // An empty folder would pass all checks below.
+    look.found({Severity::kError, "the host's root folder is not mounted here",
+                "/proc/sys/kernel/osrelease does not exist",
+                "mount the host's / with everything below it (hostPath /, mountPropagation HostToContainer), and name "
+                "the mount with --host-root",
                 "host-not-seen"});
     return findings;
   }

@@ -9,7 +9,7 @@
 
 namespace carve::cli {
 
-/// What the checks look at, and what they found.
+/// The files that the checks read, and their findings.
 class NodeLook {
  public:
   NodeLook(const HostFiles& files, const std::optional<AgentView>& view,
@@ -18,14 +18,14 @@ class NodeLook {
 
   [[nodiscard]] const std::optional<AgentView>& view() const { return view_; }
   void found(Finding finding) { findings_->push_back(std::move(finding)); }
-  /// nullopt: it is not there. What could not be looked at is a finding of its own.
+  /// nullopt: the file does not exist, or cannot be read. A file that cannot be read is a finding of its own.
   std::optional<std::string> read(const std::string& path);
-  /// Empty: it is not there.
+  /// Empty: the folder does not exist, or cannot be read (which is a finding).
   std::vector<std::string> list(const std::string& folder);
-  /// What it is; nullopt: it could not be looked at, so nothing follows.
+  /// The kind of file; nullopt: it cannot be read (which is a finding), so the caller must conclude nothing.
   std::optional<FileKind> kind(const std::string& path);
   std::optional<FileFacts> facts(const std::string& path);
-  /// It was looked at, and is not there.
+  /// True when the path was checked and does not exist.
   bool is_absent(const std::string& path) { return kind(path) == FileKind::kAbsent; }
 
  private:
@@ -35,14 +35,14 @@ class NodeLook {
   std::vector<Finding>* findings_;
 };
 
-// One function per subject.
+// One function per subject. Each adds its findings to `look`.
 void check_driver(NodeLook& look);
 void check_device_nodes(NodeLook& look);
 void check_engines(NodeLook& look);
 void check_kubelet(NodeLook& look);
 void check_container_devices(NodeLook& look);
 
-/// All of them. Worst first is the caller's affair.
+/// Runs all checks. The caller sorts the findings.
 [[nodiscard]] std::vector<Finding> check_node(const HostFiles& files,
                                               const std::optional<AgentView>& view);
 

@@ -4,12 +4,12 @@
 #include <string>
 #include <string_view>
 
-// What the API server does with an answer: RFC 6902's add, replace and remove, for tests.
+// Applies a JSON patch as the API server does: RFC 6902's add, replace and remove. For tests.
 namespace carve::control::testing {
 
 namespace json = boost::json;
 
-/// One word of a JSON pointer; `*rest` is what follows.
+/// Takes the first word of a JSON pointer; `*rest` becomes the remainder.
 inline std::string take_word(std::string_view* rest) {
   rest->remove_prefix(1);
   const auto end = rest->find('/');
@@ -26,8 +26,7 @@ inline std::string take_word(std::string_view* rest) {
   return word;
 }
 
-/// False: a path that is not there, or an index that is out of range; the API server would refuse
-/// the whole call.
+/// False: the path does not exist, or the index is out of range. The API server would refuse the whole request.
 inline bool apply_step(json::value& document, const json::object& step) {
   const auto operation = step.at("op").as_string();
   std::string_view rest = step.at("path").as_string();

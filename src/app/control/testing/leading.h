@@ -15,7 +15,7 @@
 #include "core/policy/policy.h"
 #include "port/testing/fake_kube_api.h"
 
-// What Binder, StaticPodBinder and Preemptor work on, for their tests.
+// A fake cluster with one leading replica, for the tests of Binder, StaticPodBinder and Preemptor.
 namespace carve::control::testing {
 
 inline constexpr auto kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
@@ -24,14 +24,14 @@ inline std::string pod_path(const std::string& uid) { return control::pod_path("
 
 inline const PolicyRow& binpack(const PodEntry&, const std::string&) { return kPolicies[0]; }
 
-/// All that the server has, as watches tell it that begin now.
+/// Feeds the model with the server's current lists, as new watches would.
 inline void sync(ClusterModel& model, KubeApi& api) {
   model.nodes().replace(*api.list("/api/v1/nodes", {}));
   model.gpus().replace(*api.list(kGpus, {}));
   model.pods().replace(*api.list("/api/v1/pods", {}));
 }
 
-/// A server with these cards on their nodes, and one replica of control, which leads. Its model has heard nothing.
+/// A server with these cards on their nodes, and one replica of control, which leads. Its model is empty.
 struct Leading {
   explicit Leading(const std::vector<codec::GpuObject>& cards) {
     for (const auto& card : cards) {
@@ -46,19 +46,17 @@ struct Leading {
   }
   void put(const codec::GpuObject& card) { api.put(std::string(kGpus) + "/" + card.name, gpu_object(card)); }
   void put(const PodText& pod) { api.put(pod_path(pod.uid), pod_object(pod)); }
-  /// The pod as it is in the server.
+  /// The pod as the server stores it.
   codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(pod_path(uid))); }
-  /// The same, as the watch tells it.
-  void tell_model(const std::string& uid) {
-    model.pods().change({KubeChange::Kind::kPut, *api.object(pod_path(uid))});
-  }
+  /// Delivers the stored pod to the model, as its watch would.
+  void deliver(const std::string& uid) { model.pods().change({KubeChange::Kind::kPut, *api.object(pod_path(uid))}); }
   void add(const PodText& pod) {
     put(pod);
-    tell_model(pod.uid);
+    deliver(pod.uid);
   }
-  void note(codec::EventNote one) {
-    const std::lock_guard lock(telling);
-    told.push_back(std::move(one));
+  void record_event(codec::EventNote one) {
+    const std::lock_guard lock(events_mutex);
+    events.push_back(std::move(one));
   }
 
   carve::testing::FakeKubeApi api;
@@ -66,8 +64,8 @@ struct Leading {
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
   Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
-  std::mutex telling;
-  std::vector<codec::EventNote> told;
+  std::mutex events_mutex;
+  std::vector<codec::EventNote> events;
 };
 
 }  // namespace carve::control::testing

@@ -10,7 +10,7 @@
 #include "codec/record.h"
 #include "core/model/record.h"
 
-// The API server's objects as the tests of control write them.
+// Builders for the API server's objects, for the tests of control.
 namespace carve::control::testing {
 
 inline std::string node_object(const std::string& name, const std::string& labels = "") {
@@ -27,7 +27,7 @@ inline codec::GpuObject gpu(const std::string& node, const std::string& uuid, st
   return made;
 }
 
-/// As the server keeps it after its agent's writes.
+/// The GPU object as the server stores it after its agent's writes.
 inline std::string gpu_object(const codec::GpuObject& gpu) {
   const auto cut = [](const std::string& patch) {
     const auto at = patch.find("\"value\":") + 8;
@@ -58,9 +58,9 @@ struct PodText {
   std::string record = {};
   std::string phase = "Pending";
   std::string gib = "4";
-  std::string more = {};  // members of metadata, each with a comma before it
+  std::string more = {};  // further members of metadata, each preceded by a comma
   int priority = 0;
-  bool slots = true;      // as admission leaves it
+  bool slots = true;  // as admission adds them
 };
 
 inline std::string quoted(const std::string& text) {

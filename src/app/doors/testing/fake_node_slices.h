@@ -12,8 +12,8 @@
 
 namespace carve::doors {
 
-/// A node in memory: sums per card, one-shot names, owners whose processes are still there. Errors can be put
-/// in its way. It checks what the real one checks, by another way: a plain sum per card.
+/// A node in memory: sums per card, unique CDI names, owners whose processes still run. Tests can inject errors. It
+/// enforces the same limits as the real one by other means: a plain sum per card.
 class FakeNodeSlices final : public NodeSlices {
  public:
   explicit FakeNodeSlices(GpuInventory cards) : cards_(std::move(cards)) {}
@@ -66,7 +66,7 @@ class FakeNodeSlices final : public NodeSlices {
     return all;
   }
 
-  /// How often an owner was to end whose processes still ran.
+  /// How often unprepare() was refused because the owner's processes still ran.
   [[nodiscard]] int refused_ends() const {
     const std::lock_guard lock(mutex_);
     return refused_ends_;
@@ -96,7 +96,7 @@ class FakeNodeSlices final : public NodeSlices {
     const std::lock_guard lock(mutex_);
     cards_.cards.clear();
   }
-  /// What a container that resolves this name would get.
+  /// The slices of a container with this CDI name.
   [[nodiscard]] std::vector<Slice> behind(const std::string& device) const {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, part] : parts_) {
@@ -105,7 +105,7 @@ class FakeNodeSlices final : public NodeSlices {
     return {};
   }
 
-  /// The variables of its own that it would see.
+  /// The environment variables of a container with this CDI name.
   [[nodiscard]] std::map<std::string, std::string> environment_behind(const std::string& device) const {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, part] : parts_) {
@@ -137,7 +137,7 @@ class FakeNodeSlices final : public NodeSlices {
     card.id = CardId(fmt::format("GPU-{:08x}-AAAA-bbbb-cccc-000000000000", i));
     card.vendor = "nvidia";
     card.model = "NVIDIA H200";
-    card.memory = Bytes::gib(80) + Bytes(4096);  // a real card is no round number
+    card.memory = Bytes::gib(80) + Bytes(4096);  // a real card has no round number
     card.numa_node = i / 4;
     card.pcie_root = fmt::format("0000:{:02x}", 0x10 + i);
     inventory.cards.push_back(card);

@@ -6,8 +6,8 @@
 
 namespace carve::doors {
 
-/// A Pod of node n1 as the API server has it: in the namespace "s", its name its UID, with one container, "main".
-/// `annotations`: a JSON object.
+/// A Pod on node n1 as the API server has it: namespace "s", the UID as its name, one container "main". `annotations`:
+/// a JSON object.
 [[nodiscard]] inline std::string pod_here(const std::string& uid, const std::string& phase,
                                           const std::string& annotations = "{}") {
   return R"({"metadata":{"namespace":"s","name":")" + uid + R"(","uid":")" + uid + R"(","annotations":)" + annotations +

@@ -13,7 +13,7 @@
 
 namespace carve::doors {
 
-/// The slot door of a node with one card; pods are those of pod_here().
+/// The device plugin of a node with one card. Pods are those of pod_here().
 class SlotNode : public ::testing::Test {
  protected:
   [[nodiscard]] std::vector<Slice> slices_of_pod(const std::string& uid) const {
@@ -25,11 +25,11 @@ class SlotNode : public ::testing::Test {
     one.compute = CoreShare(5);
     return {one};
   }
-  /// The API server tells of a pod that is bound here. `annotations`: a JSON object.
+  /// The API server reports a pod that is bound here. `annotations`: a JSON object.
   void hear(const std::string& uid, const std::string& phase, const std::string& annotations = "{}") {
     pods.change({KubeChange::Kind::kPut, pod_here(uid, phase, annotations)});
   }
-  /// The kubelet admits it.
+  /// The kubelet admits the pod.
   void allocate(const std::string& uid, const std::string& slot) {
     const auto device = door.allocate({slot});
     ASSERT_TRUE(device) << device.error().what;

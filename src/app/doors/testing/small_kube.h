@@ -11,9 +11,8 @@
 
 namespace carve::doors {
 
-/// An API server of a few lines for the doors' own tests: objects by path, a switch that makes it
-/// unreachable, every write remembered, and watches that are fed by the test. It does not understand what it
-/// stores.
+/// A small API server for the tests of this folder: objects by path, a switch that makes it unreachable, a list of all
+/// writes, and watches that the test feeds. It does not parse what it stores.
 class SmallKube final : public KubeApi {
  public:
   Result<std::string> get(const std::string& path, const Query&) override {
@@ -61,7 +60,7 @@ class SmallKube final : public KubeApi {
       fed_.wait(lock, stop, [&] { return feed_.size() > seen; });
     }
   }
-  /// Something that every watch delivers, in order.
+  /// Adds a step that every watch delivers, in order.
   void feed(std::function<void(const KubeSink&)> step) {
     {
       const std::lock_guard lock(mutex_);
@@ -69,7 +68,7 @@ class SmallKube final : public KubeApi {
     }
     fed_.notify_all();
   }
-  /// What watches that start from now on are told first; none may run.
+  /// Replaces the steps for watches that start from now on. No watch may run.
   void feed_anew(std::function<void(const KubeSink&)> step) {
     const std::lock_guard lock(mutex_);
     feed_ = {std::move(step)};

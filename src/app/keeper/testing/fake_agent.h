@@ -12,12 +12,12 @@
 
 namespace carve::keeper {
 
-/// An agent of a test's words: what it was sent is remembered, what it says and when it ends is told to it.
+/// A scripted agent for tests: it records what it was sent; the test determines what it sends and when it ends.
 class FakeAgent final : public KeptAgent {
  public:
   Result<void> start(std::uint64_t crashes) override {
     starts.push_back(crashes);
-    if (cannot_start) return fail(Code::kResourceExhausted, "told to fail");
+    if (cannot_start) return fail(Code::kResourceExhausted, "the test makes it fail");
     sent.clear();
     lives = true;
     return {};
@@ -45,7 +45,7 @@ class FakeAgent final : public KeptAgent {
   void end(const ProcessEnd& how) {
     if (std::exchange(lives, false)) end_ = how;
   }
-  /// The questions of this kind that the agent which lives was sent.
+  /// The packets of type `Word` that the running agent was sent.
   template <class Word>
   [[nodiscard]] std::vector<Word> asked() const {
     std::vector<Word> found;
@@ -55,7 +55,7 @@ class FakeAgent final : public KeptAgent {
     return found;
   }
 
-  std::vector<std::uint64_t> starts;  // the crashes that each was told
+  std::vector<std::uint64_t> starts;  // the number of crashes that each start() received
   std::vector<codec::KeeperWord> sent;
   std::vector<int> signals;
   bool lives = false;

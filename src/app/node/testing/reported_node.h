@@ -8,19 +8,19 @@
 
 namespace carve::node {
 
-/// A runtime that answers as the test says.
+/// A container runtime with the facts that the test sets.
 class SetRuntime final : public ContainerRuntime {
  public:
   Result<RuntimeFacts> ask() override { return facts; }
   RuntimeFacts facts{"containerd", "2.3.7", true, {"/var/run/cdi"}};
 };
 
-/// The node n1 with all that a NodeReport needs, and an API server that has its Node object.
+/// The node n1 with everything that a NodeReport needs, and an API server that has its Node object.
 struct ReportedNode {
   static constexpr const char* kPath = "/api/v1/nodes/n1";
 
   ReportedNode() { kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[]}})"); }
-  /// What is not said otherwise; the caller fills in what its test is about.
+  /// Defaults for the report. The caller sets what its test needs.
   [[nodiscard]] NodeReport::World world(NodeSlices& slices) {
     return {.slices = slices,
             .api = kube,

@@ -1,8 +1,9 @@
-"""More nodes than kube-scheduler looks at: a pod finds the one node that has room, wherever it stands; and pods rest.
+"""More nodes than kube-scheduler looks at: a pod gets the one node with room, wherever that node is in the list, and a
+pod that fits nowhere is not retried constantly.
 
-A real kube-scheduler, real control, and 250 nodes with a card each that are objects alone. With percentageOfNodesToScore: 0
-kube-scheduler looks at 48 % of so many for each pod, and its own filters let all of them pass. The cards are filled by pods
-of priority 0 that are bound to them beforehand.
+A real kube-scheduler, real control, and 250 nodes with one card each that exist only as objects. With
+percentageOfNodesToScore: 0 kube-scheduler looks at 48 % of that many nodes for each pod; its own filters let all of
+them pass. The cards are filled by pods of priority 0 that are bound to them beforehand.
 """
 import sys
 import time
@@ -17,12 +18,12 @@ from ring.kube import wait_for  # noqa: E402
 from ring.testing import in_soak  # noqa: E402
 
 NODES = 250
-SOON = 3.0      # s, from the room to the Binding: of 2 s that a pod may wait, and what a busy machine adds
+SOON = 3.0      # seconds from the room to the Binding: the 2 s that a pod may wait, and what a busy machine adds
 TAINT = {"key": "ring.test/closed", "effect": "NoSchedule"}
 
 
 def pod_of(name, node=None, priority=None, cards=1):
-    """Whole cards. `node`: it has been given one."""
+    """A pod for whole cards. `node`: its node, when it has one already."""
     spec = {"schedulerName": "carve-scheduler", "automountServiceAccountToken": False,
             "nodeSelector": {placing.LABEL: "true"},
             "tolerations": placing.WITHOUT_KUBELET,
@@ -43,24 +44,24 @@ class FullCluster(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if cls is FullCluster:
-            raise unittest.SkipTest("what the classes below share")
+            raise unittest.SkipTest("base class of the classes below")
         cls.ring = Ring.load()
         cls.ring.control.enter()
-        cls.placing = placing.Placing(cls.ring, timer("overlooked"))
+        cls.placing = placing.Placing(cls.ring, timer("node_nominator"))
         cls.kube = cls.placing.kube
         cls.addClassCleanup(cls.placing.uninstall)
         cls.placing.install()
         cls.placing.make_nodes(NODES, 1)
         cls.kube.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000,
-                         "metadata": {"name": "overlooked-high"}})
-        cls.addClassCleanup(cls.kube.delete, "PriorityClass", "overlooked-high")
+                         "metadata": {"name": "nominator-high"}})
+        cls.addClassCleanup(cls.kube.delete, "PriorityClass", "nominator-high")
         cls.placing.start_control()
         cls.placing.each(range(NODES), lambda kube, i: kube.create(pod_of(f"full-{i:03}", f"sim-{i:04}")))
         wait_for("every card is taken", 60, lambda: cls.placing.metric('carve_pods{state="holding"}') == NODES, every=0.5)
         cls.placing.start_scheduler(percentage=cls.PERCENTAGE)
 
     def setUp(self):
-        self.made = []      # pods that wait, or got what was freed
+        self.made = []      # pods that wait, or got the freed card
 
     def free(self, index):
         self.kube.delete("Pod", f"full-{index:03}", grace=0)
@@ -91,46 +92,46 @@ class FullCluster(unittest.TestCase):
         wait_for(f"{name} is bound", 30, lambda: self.node_of(name), every=0.02)
         return time.monotonic() - since
 
-    def named_to(self, name):
+    def nominated_node(self, name):
         return self.kube.get("Pod", name)["status"].get("nominatedNodeName")
 
-    def node_named_to(self, name):
-        """Once there is one: for a second there may be none (Preemptor::name_again)."""
-        return wait_for("a node is named to it", 10, lambda: self.named_to(name))
+    def wait_nominated(self, name):
+        """Waits for nominatedNodeName: for a second there may be none (Preemptor::name_again)."""
+        return wait_for("nominatedNodeName", 10, lambda: self.nominated_node(name))
 
     def victims(self):
         return self.placing.metric("carve_control_preemption_victims_total")
 
     def makes_room_for(self, name, within):
-        """It comes, and somebody goes for it within so many seconds: how many."""
-        went, since = self.victims(), time.monotonic()
-        self.waits(name, priority="overlooked-high")
-        wait_for("somebody goes for it", within, lambda: self.victims() == went + 1, every=0.1)
+        """Creates a pod of high priority and waits for one eviction. Returns how many seconds that took."""
+        evicted, since = self.victims(), time.monotonic()
+        self.waits(name, priority="nominator-high")
+        wait_for("an eviction for it", within, lambda: self.victims() == evicted + 1, every=0.1)
         return time.monotonic() - since
 
     def gone(self, node):
-        """Its pod ends, whom no kubelet ends."""
+        """Ends the node's pod, because there is no kubelet to do it."""
         index = int(node[4:])
         self.kube.delete("Pod", f"full-{index:03}", grace=0)
         self.addCleanup(self.fill, index)
 
-    def looked(self):
-        """Calls of kube-scheduler's for a node, so far."""
+    def filter_calls(self):
+        """kube-scheduler's filter calls so far."""
         return sum(float(line.rsplit(" ", 1)[1]) for line in self.placing.metrics().splitlines()
                    if line.startswith("carve_control_requests_total{") and 'verb="filter"' in line)
 
-    def named(self, what="carve_control_nodes_named_total"):
+    def nominations(self, what="carve_control_nodes_named_total"):
         return self.placing.metric(what)
 
 
 class Rests(FullCluster):
     @in_soak
-    def test_a_pod_that_fits_nowhere_is_not_tried_again_and_again(self):
-        """kube-scheduler looks for victims of its own for a pod of higher priority than others: in vain, since it knows of no
-        cards. Where it called that an error, in other words each time, it tried the pod 30 times a second."""
-        self.waits("rests", priority="overlooked-high", cards=2)
-        wait_for("it was refused", 20, lambda: self.refused("rests"), every=0.05)
-        time.sleep(2)       # the name of its condition, and what that had it try once more
+    def test_a_pod_that_fits_nowhere_is_not_retried_constantly(self):
+        """For a pod of higher priority kube-scheduler looks for victims itself, unsuccessfully, because it knows no
+        cards. When that counted as an error (with another text each time) it retried the pod 30 times a second."""
+        self.waits("rests", priority="nominator-high", cards=2)
+        wait_for("the pod is unschedulable", 20, lambda: self.refused("rests"), every=0.05)
+        time.sleep(2)       # for the condition's reason and the retry that it causes
         before = placing.status_writes(self.ring, "rests")
         time.sleep(5)
         self.assertLessEqual(placing.status_writes(self.ring, "rests") - before, 2)
@@ -140,15 +141,16 @@ class Rests(FullCluster):
         self.kube.delete("Pod", "rests", grace=0)
 
     @in_soak
-    def test_a_pod_that_is_tried_while_others_go_for_it_has_a_node_named(self):
-        """By the name the next leader knows of the room. A try that was under way takes it back; control names it again."""
+    def test_a_pod_retried_while_its_victims_terminate_keeps_its_nominated_node(self):
+        """By this name the next leader knows of the reserved room. A retry in progress clears it; control sets it
+        again."""
         self.makes_room_for("urgent", within=20)
-        node, looked = self.node_named_to("urgent"), self.looked()
+        node, calls = self.wait_nominated("urgent"), self.filter_calls()
         for i in range(3):
             self.kube.patch("Node", "sim-0249", {"metadata": {"annotations": {"ring.test/touch": str(i)}}}, None)
             time.sleep(1)
-        wait_for("it was tried meanwhile", 10, lambda: self.looked() > looked)
-        self.assertEqual(self.node_named_to("urgent"), node)
+        wait_for("a retry", 10, lambda: self.filter_calls() > calls)
+        self.assertEqual(self.wait_nominated("urgent"), node)
         self.gone(node)
         self.bound_after("urgent", time.monotonic())
         self.assertEqual(self.node_of("urgent"), node)
@@ -158,29 +160,30 @@ class NodeNominator(FullCluster):
     PERCENTAGE = 0
 
     @in_soak
-    def test_whoever_waits_gets_the_room_soon_wherever_it_is(self):
-        """The part that is looked at begins elsewhere each time: with luck the room is in it, otherwise control names the
-        node, as the test of those named in vain asserts."""
-        before, took = self.named(), []
+    def test_a_waiting_pod_gets_freed_room_soon_on_any_node(self):
+        """kube-scheduler starts at another node each time: either the room is in its part, or control nominates the
+        node, as the test of unsuccessful nominations asserts."""
+        before, took = self.nominations(), []
         for index in (3, 130, 249):
             name = f"waits-{index}"
             self.waits(name)
-            wait_for("it was refused", 20, lambda n=name: self.refused(n), every=0.05)
+            wait_for("the pod is unschedulable", 20, lambda n=name: self.refused(n), every=0.05)
             since = time.monotonic()
             self.free(index)
             took.append(self.bound_after(name, since))
             self.assertEqual(self.node_of(name), f"sim-{index:04}")
             self.doCleanups()
-            wait_for("nobody waits", 20, lambda: self.placing.metric('carve_pods{state="waiting"}') == 0, every=0.1)
+            wait_for("no pod waits", 20, lambda: self.placing.metric('carve_pods{state="waiting"}') == 0, every=0.1)
         print("\nfrom the room to the Binding, s: " + ", ".join(f"{one:.2f}" for one in took) +
-              f"; named by control: {self.named() - before:.0f}")
-        # A pod without a kubelet is gone at once; what it held is counted for some seconds more (ClusterModel::kLinger).
+              f"; nominated by control: {self.nominations() - before:.0f}")
+        # A pod without a kubelet is deleted immediately; its card counts as taken for some more seconds
+        # (ClusterModel::kLinger).
         self.assertLess(max(took), SOON + 3)
 
-    def test_a_pod_that_comes_finds_the_one_free_node(self):
+    def test_a_new_pod_finds_the_one_free_node(self):
         self.free(200)
-        wait_for("control knows", 20, lambda: self.placing.metric('carve_pods{state="holding"}') == NODES - 1, every=0.1)
-        time.sleep(3.5)      # it is counted that much longer (ClusterModel::kLinger)
+        wait_for("control counts the free card", 20, lambda: self.placing.metric('carve_pods{state="holding"}') == NODES - 1, every=0.1)
+        time.sleep(3.5)      # it counts as taken that much longer (ClusterModel::kLinger)
         took = []
         for i in range(3):
             name = f"comes-{i}"
@@ -193,47 +196,47 @@ class NodeNominator(FullCluster):
         print("\nfrom its creation to the Binding, s: " + ", ".join(f"{one:.2f}" for one in took))
         self.assertLess(max(took), SOON)
 
-    def test_nobody_goes_while_a_node_beside_the_part_is_free(self):
-        went = self.victims()
+    def test_no_pod_is_evicted_while_a_node_outside_the_part_is_free(self):
+        evicted = self.victims()
         self.free(77)
         time.sleep(3.5)
         for i in range(2):
             name = f"high-{i}"
-            self.kube.create(pod_of(name, priority="overlooked-high"))
+            self.kube.create(pod_of(name, priority="nominator-high"))
             self.bound_after(name, time.monotonic())
             self.assertEqual(self.node_of(name), "sim-0077")
             self.kube.delete("Pod", name, grace=0)
             time.sleep(3.5)
-        self.assertEqual(self.victims(), went)
+        self.assertEqual(self.victims(), evicted)
 
     @in_soak
-    def test_where_more_than_cards_is_missing_it_is_in_vain_and_then_others_go(self):
-        """Free, and closed to the pod by a taint, which control does not look at."""
+    def test_when_more_than_cards_is_missing_nominations_fail_and_then_pods_are_evicted(self):
+        """The nodes are free, but a taint excludes the pod; control ignores taints."""
         for index in (10, 110, 210):
             self.kube.patch("Node", f"sim-{index:04}", {"spec": {"taints": [TAINT]}}, None)
             self.addCleanup(self.kube.patch, "Node", f"sim-{index:04}", {"spec": {"taints": None}}, None)
             self.free(index)
         time.sleep(3.5)
-        vain = self.named("carve_control_nodes_named_in_vain_total")
+        vain = self.nominations("carve_control_nodes_named_in_vain_total")
         self.waits("tainted")
-        # The ring's own node, if it has cards, is not for these pods either: one more.
-        wait_for("all of them were named in vain", 40, lambda:
-                 self.named("carve_control_nodes_named_in_vain_total") >= vain + 3 and
-                 not self.named_to("tainted"), every=0.2)
+        # The ring's own node, if it has cards, does not accept these pods either: one more.
+        wait_for("all of them were nominated unsuccessfully", 40, lambda:
+                 self.nominations("carve_control_nodes_named_in_vain_total") >= vain + 3 and
+                 not self.nominated_node("tainted"), every=0.2)
         self.assertIsNone(self.node_of("tainted"))
         self.makes_room_for("higher", within=60)
-        node = self.node_named_to("higher")
+        node = self.wait_nominated("higher")
         self.assertNotIn(node, ("sim-0010", "sim-0110", "sim-0210"))
         self.gone(node)
         self.bound_after("higher", time.monotonic())
         self.assertEqual(self.node_of("higher"), node)
 
     @in_soak
-    def test_somebody_goes_for_a_pod_that_is_tried_without_end(self):
-        """kube-scheduler's own dry run on nodes that it did not look at ends in an error that names one of them at random. It
-        writes that to the pod, is woken by what it wrote, and tries the pod again: a hundred times a second."""
+    def test_a_pod_that_kube_scheduler_retries_constantly_still_gets_room(self):
+        """kube-scheduler's dry run on nodes that it did not look at ends in an error that names one of them at random.
+        It writes that to the pod, is woken by its own write, and retries the pod: a hundred times a second."""
         took = self.makes_room_for("urgent", within=60)
-        self.gone(self.node_named_to("urgent"))
+        self.gone(self.wait_nominated("urgent"))
         self.bound_after("urgent", time.monotonic())
         print(f"\nfrom its creation to the eviction: {took:.2f} s")
         self.assertLess(took, 10)
