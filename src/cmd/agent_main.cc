@@ -14,6 +14,7 @@
 
 #include "abi/page.h"
 #include "adapter/api/server.h"
+#include "adapter/cdi/card_files.h"
 #include "adapter/cdi/cdi_files.h"
 #include "adapter/cgroup/cgroup2.h"
 #include "adapter/cgroup/pod_groups.h"
@@ -100,6 +101,7 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.masking_socket = options.runtime_dir + "/mask";
   config.driver_mounts = options.driver_mounts;
   config.access = options.access;
+  config.slices_for_root = options.slices_for_root;
   config.on_memory = options.on_memory;
   config.on_compute = options.on_compute;
   config.version = std::string(kVersion) + " " + kCommit;
@@ -279,6 +281,26 @@ int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock
   return code ? *code : report(code.error());
 }
 
+/// The cards' device files, if they belong to the agent; else nullptr. With `own-devices = off` it restores the files
+/// that an earlier agent has closed.
+///   errors  kInvalidArgument: own-devices on a Kubernetes node; those of device_group() and restore_card_files()
+Result<std::unique_ptr<cdi::OwnedCardFiles>> open_card_files(const HostOptions& options, const AgentConfig& config,
+                                                             bool node_agent, Log& log) {
+  if (node_agent && options.own_devices) {
+    return fail(Code::kInvalidArgument,
+                "own-devices: \"on\"; legal on a Kubernetes node: off; the runtime creates device nodes for each "
+                "container there, and Carve does not manage users of the host");
+  }
+  if (node_agent) return nullptr;
+  CARVE_TRY(const auto group, device_group(options));
+  const cdi::CardFileOptions files{cdi::card_file_record(options.state_dir), config.boot_id, group};
+  if (options.own_devices) return std::make_unique<cdi::OwnedCardFiles>(files);
+  if (::access(files.record.c_str(), F_OK) != 0) return nullptr;
+  CARVE_TRY(const auto left, cdi::restore_card_files(files));
+  for (const auto& text : left) log.warn("device file is not restored", {{"reason", text}});
+  return nullptr;
+}
+
 /// The kubelet interfaces to serve; nullopt: not on a Kubernetes node.
 ///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: no kubeconfig and no pod's service account
 Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
@@ -338,13 +360,15 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   AgentConfig config = config_of(options, !node_agent);
   config.xid_policy = *xid_policy;
   KnownCardsFile known_cards(options.state_dir + "/cards.json");
+  const auto card_files = open_card_files(options, config, node_agent, log);
+  if (!card_files) return report(card_files.error());
   const std::string library = config.library_folder;
   Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
                                  cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
                                  clock, log, [library](const std::string& driver_version) {
                                    return mountns::LibraryStore::make_links(library, driver_version);
                                  },
-                                 &containers, &known_cards});
+                                 &containers, &known_cards, card_files->get()});
   const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) {
     Error error = restored.error();

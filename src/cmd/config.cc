@@ -88,6 +88,11 @@ Result<BreachAction> breach_action(const std::string& key, const std::string& va
                                           (key == "on-compute-breach" ? "throttle, escalate, " : "") + "report");
 }
 
+Result<bool> on_or_off(const std::string& value) {
+  if (value == "on" || value == "off") return value == "on";
+  return fail(Code::kInvalidArgument, "\"" + value + "\"; legal are on and off");
+}
+
 Result<void> apply_line(const std::string& key, const std::string& value, bool flag_wins, HostOptions* o) {
   const std::map<std::string, std::string*> folders = {
       {"runtime-dir", &o->runtime_dir}, {"state-dir", &o->state_dir},     {"lib-dir", &o->lib_dir},
@@ -111,6 +116,14 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
   } else if (key == "allow" || key == "deny") {
     CARVE_TRY(auto rule, access_rule(value, key == "allow"));
     o->access.push_back(std::move(rule));
+  } else if (key == "slices-for-root") {
+    CARVE_TRY(const auto number, codec::parse_count(key, value, 0, kMaxSlicesPerCard, "slices of each card"));
+    o->slices_for_root = static_cast<std::uint32_t>(number);
+  } else if (key == "own-devices") {
+    CARVE_TRY(const bool on, on_or_off(value));
+    if (!flag_wins) o->own_devices = on;
+  } else if (key == "own-devices-group") {
+    if (!flag_wins) o->own_devices_group = value;
   } else if (key == "on-memory-breach") {
     CARVE_TRY(o->on_memory, breach_action(key, value));
   } else if (key == "on-compute-breach") {
@@ -119,7 +132,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
                 "cgroup-root, host-root, driver-mount, driver-libraries, health-policy, "
-                "allow, deny, on-memory-breach, on-compute-breach");
+                "own-devices, own-devices-group, slices-for-root, allow, deny, on-memory-breach, on-compute-breach");
   }
   return {};
 }
@@ -140,7 +153,15 @@ Result<void> read_config(const std::string& path, const std::vector<std::string>
   return parse_config(*options->config_text, path, set_by_flag, options);
 }
 
+Result<std::optional<std::uint32_t>> device_group(const HostOptions& host) {
+  if (host.own_devices_group.empty()) return std::nullopt;
+  auto group = group_id(host.own_devices_group);
+  if (!group) return fail_in("own-devices-group", group.error());
+  return std::optional<std::uint32_t>(*group);
+}
+
 Result<void> check_folders(const HostOptions& host) {
+  CARVE_TRY_VOID(device_group(host));
   const std::pair<const char*, const std::string*> folders[] = {
       {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},
       {"--lib-dir", &host.lib_dir},         {"--lib-source", &host.lib_source},

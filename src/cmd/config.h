@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,11 @@ inline constexpr const char* kUsualConfig = "/etc/carve/carve.conf";
 /// The same for a file.
 [[nodiscard]] Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
                                        HostOptions* options);
-/// Checks the folders that flags and configuration set.
-///   errors  kInvalidArgument: a folder that is not an absolute path, or that is too long
+/// The group that own-devices-group names; nullopt: none.
+///   errors  kInvalidArgument: there is no such group on this machine
+[[nodiscard]] Result<std::optional<std::uint32_t>> device_group(const HostOptions& host);
+/// Checks the folders and the device group that flags and configuration set.
+///   errors  kInvalidArgument: a folder that is not an absolute path, or that is too long; those of device_group()
 [[nodiscard]] Result<void> check_folders(const HostOptions& host);
 
 }  // namespace carve::cmd

@@ -51,8 +51,7 @@ void host_flags(CLI::App* app, HostOptions* host, bool server) {
   app->add_option("--runtime-dir", host->runtime_dir, "folder of this instance's sockets, pages and slices")
       ->type_name("FOLDER")
       ->capture_default_str();
-  app->add_option("--config", host->config,
-                  "configuration file (default /etc/carve/carve.conf when it exists)")
+  app->add_option("--config", host->config, "configuration file (default /etc/carve/carve.conf when it exists)")
       ->type_name("FILE");
   if (!server) return;
   app->add_option("--state-dir", host->state_dir, "folder of the journal")->type_name("FOLDER")->capture_default_str();
@@ -80,9 +79,19 @@ void host_flags(CLI::App* app, HostOptions* host, bool server) {
                   "built-in table (docs/health.md)")
       ->type_name("FILE");
   app->add_option("--driver-mount", host->driver_mounts,
-                  "an additional path that the driver needs in containers; may be "
-                  "given several times")
+                  "an additional path that the driver needs in containers; may be given several times")
       ->type_name("PATH");
+}
+
+void device_flags(CLI::App* app, HostOptions* host) {
+  app->add_option_function<std::string>(
+         "--own-devices", [host](const std::string& word) { host->own_devices = word == "on"; },
+         "on: /dev/nvidia0, … belong to Carve while it is up, and processes outside slices cannot open them; off")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}));
+  app->add_option("--own-devices-group", host->own_devices_group,
+                  "with --own-devices on: members of this group can open them outside slices too")
+      ->type_name("GROUP");
 }
 
 void ask_flags(CLI::App* app, AskOptions* ask) {
@@ -229,6 +238,7 @@ void keep_files_command(CLI::App& app, KeepFilesOptions* options) {
 void server_commands(CLI::App& app, Everything& all) {
   auto* up = app.add_subcommand("up", "start Carve on this machine and keep it running (foreground)");
   host_flags(up, &all.up.host, true);
+  device_flags(up, &all.up.host);
   up->add_option("--simulate", all.up.simulate,
                  "use a simulated driver with these cards, such as h200x2, t4x1 or a100x8")
       ->type_name("PROFILE");
@@ -239,16 +249,22 @@ void server_commands(CLI::App& app, Everything& all) {
       "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
       "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
       "= "
-      "escalate    # the default: freeze, revoke, kill; or throttle (freeze only), kill (immediately), report");
+      "escalate    # the default: freeze, revoke, kill; or throttle (freeze only), kill (immediately), report\n"
+      "  own-devices = on                # only slices open the cards\n"
+      "  slices-for-root = 16            # of the 128 of each card");
   auto* down = app.add_subcommand("down", "stop Carve on this machine and remove what it created");
   host_flags(down, &all.down.host, false);
   down->add_option("--cgroup-root", all.down.host.cgroup_root, "as given to `carve up`")->type_name("FOLDER");
+  down->add_option("--state-dir", all.down.host.state_dir, "as given to `carve up`")
+      ->type_name("FOLDER")
+      ->capture_default_str();
   down->add_flag("--force", all.down.force, "end all slices and kill their processes");
   node_down_flags(down, &all.down);
   down->footer("Examples:\n  carve down\n  carve down --force\n  carve down --node-name n1 --kubeconfig admin.conf");
   auto* agent = app.add_subcommand("agent", "the agent process (started by `carve up`)");
   auto* standalone = agent->add_flag("--standalone", all.standalone, "run without a kubelet, as `carve up` starts it");
   host_flags(agent, &all.agent, true);
+  device_flags(agent, &all.agent);
   node_flags(agent, &all.node, standalone);
   agent->footer(
       "Examples:\n  carve agent --standalone --runtime-dir /run/carve\n  carve agent --node-name n1 --doors dra\n"

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "adapter/cdi/driver_files.h"
-#include "app/agent/access.h"
-#include "app/agent/agent_config.h"
 #include "base/result.h"
+#include "cmd/host_options.h"
 #include "codec/dialects/run_request.h"
 
 // The options. A flag overrides the configuration file, the file overrides the default. There is no other source.
@@ -22,31 +20,6 @@ inline constexpr int kExitUsage = 2;        // a flag, a value, the configuratio
 inline constexpr int kExitRunFailed = 125;  // carve run: no slice, or the process cannot join it
 inline constexpr int kExitCannotExecute = 126;
 inline constexpr int kExitNotFound = 127;
-
-/// Folders of this host. Empty: the default, or detected.
-struct HostOptions {
-  std::string config;                        // file; empty: /etc/carve/carve.conf when it exists
-  std::optional<std::string> config_text;    // its text as read; nullopt: there is no file
-  std::string runtime_dir = "/run/carve";    // sockets, pages, slices
-  std::string state_dir = "/var/lib/carve";  // journal
-  std::string lib_dir;                       // <state_dir>/lib
-  std::string lib_source;                    // folder of libcarve-*.so; empty: next to the executable
-  std::string driver_root;                   // folder of the driver's libraries; empty: the loader's search path
-  std::string cdi_dir = "/var/run/cdi";
-  std::string host_root;                   // where the host's / is mounted; empty: at /
-  std::string cgroup_root;                 // <cgroup2 mount>/carve
-  std::vector<cdi::DriverUse> driver_uses;  // kinds of driver libraries, in addition to those for compute
-  std::vector<std::string> driver_mounts;  // additional paths that the driver needs in containers
-  std::vector<AccessRule> access;          // users who may request slices; empty: root and group carve
-  std::string health_policy;               // file: what XIDs mean; empty: the built-in table
-  BreachAction on_memory = BreachAction::kKill;
-  BreachAction on_compute = BreachAction::kEscalate;
-
-  [[nodiscard]] std::string agent_socket() const { return runtime_dir + "/agent.sock"; }
-  [[nodiscard]] std::string slices_dir() const { return runtime_dir + "/slices"; }
-  [[nodiscard]] std::string whole_dir() const { return runtime_dir + "/whole"; }
-  [[nodiscard]] std::string libraries() const { return lib_dir.empty() ? state_dir + "/lib" : lib_dir; }
-};
 
 struct UpOptions {
   HostOptions host;

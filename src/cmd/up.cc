@@ -9,8 +9,10 @@
 
 #include "abi/hello.h"
 #include "adapter/api/client.h"
+#include "adapter/cdi/card_files.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/views.h"
+#include "cmd/config.h"
 #include "cmd/options.h"
 #include "cmd/services.h"
 #include "cmd/simulated.h"
@@ -34,6 +36,8 @@ std::vector<std::string> host_flags(const HostOptions& host) {
   add("--cgroup-root", host.cgroup_root);
   add("--health-policy", host.health_policy);
   add("--config", host.config);
+  add("--own-devices", host.own_devices ? "on" : "off");
+  add("--own-devices-group", host.own_devices_group);
   return flags;
 }
 
@@ -121,6 +125,18 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   // another instance ended).
 }
 
+/// Restores the device files that own-devices closed. Call it after the agent has ended; a running agent closes them
+/// again.
+Result<void> restore_devices(const HostOptions& host) {
+  CARVE_TRY(const auto group, device_group(host));
+  const auto boot = read_text("/proc/sys/kernel/random/boot_id");
+  const auto left = cdi::restore_card_files(
+      {cdi::card_file_record(host.state_dir), boot ? boot->substr(0, boot->find('\n')) : std::string(), group});
+  if (!left) return fail_in("device files", left.error());
+  for (const auto& text : *left) std::fprintf(stderr, "carve: %s: it is not changed\n", text.c_str());
+  return {};
+}
+
 void stop_all(std::vector<Service>& services) {
   // The agent first, so that it sends the arbiter no more calls. The driver last.
   for (auto it = services.rbegin(); it != services.rend(); ++it) it->stop(kGrace);
@@ -175,6 +191,7 @@ int end_of_up(const HostOptions& host, std::vector<Service>& services) {
   if (living.empty()) {
     stop_all(services);
     clean(host, services);
+    if (auto restored = restore_devices(host); !restored) return report(restored.error());
     std::printf("carve: stopped\n");
     return kExitOk;
   }
@@ -227,6 +244,7 @@ int run_up(const UpOptions& options) {
     if (living_slices(host).empty() && started.error().code != Code::kFailedPrecondition) {
       stop_all(services);
       clean(host, services);
+      if (auto restored = restore_devices(host); !restored) report(restored.error());
     }
     return code;
   }
@@ -242,7 +260,10 @@ int run_up(const UpOptions& options) {
 
 int run_down(const DownOptions& options) {
   if (::geteuid() != 0) return report(needs_root("carve down").value());
-  const HostOptions& host = options.host;
+  HostOptions host = options.host;
+  if (const auto view = api::Client(host.agent_socket()).view({}); view && !view->state_folder.empty()) {
+    host.state_dir = view->state_folder;  // the agent may have been started with other flags
+  }
   auto living = living_slices(host);
   if (!living.empty() && !options.force) {
     return report(
@@ -278,6 +299,7 @@ int run_down(const DownOptions& options) {
   // The lock of a process that still runs is not removed, because only the lock identifies the process.
   if (auto stopped = stop_holders(locks, kGrace); !stopped) return report(stopped.error());
   clean(host, left);
+  if (auto restored = restore_devices(host); !restored) return report(restored.error());
   std::printf("carve: down\n");
   return kExitOk;
 }

@@ -1,6 +1,7 @@
 #include "app/cli/views.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <linux/magic.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -13,6 +14,7 @@
 #include "abi/page.h"
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
+#include "adapter/cdi/device_nodes.h"
 #include "adapter/cgroup/cgroup2.h"
 #include "adapter/host/host_files_on_disk.h"
 #include "adapter/mountns/library_store.h"
@@ -91,6 +93,23 @@ std::string journal_error(const std::string& state_folder) {
   return replay ? std::string() : path + ": " + replay.error().what;
 }
 
+/// Collects the facts about the cards' device files: the missing ones, and owner and mode of the others.
+void look_at_card_files(const AgentView& view, cli::HostFacts* facts) {
+  for (const auto& card : view.cards) {
+    if (card.card.minor < 0) continue;
+    const std::string node = "/dev/nvidia" + std::to_string(card.card.minor);
+    struct stat info = {};
+    if (::lstat(node.c_str(), &info) != 0) {
+      facts->missing_nodes.push_back(node);
+    } else {
+      facts->card_files.push_back({node, info.st_mode & 07777U, info.st_uid, info.st_gid});
+    }
+  }
+  const auto params = read_text("/proc/driver/nvidia/params");
+  const auto rules = cdi::node_rules(params ? *params : std::string());
+  if (params && rules.modify) facts->driver_sets_mode = rules.mode;
+}
+
 cli::HostFacts look_at_host(const HostOptions& options, const std::optional<AgentView>& view) {
   cli::HostFacts facts;
   facts.runtime_folder = options.runtime_dir;
@@ -118,10 +137,7 @@ cli::HostFacts look_at_host(const HostOptions& options, const std::optional<Agen
   facts.user_namespaces_error = user_namespaces_error();
   const auto filesystems = read_text("/proc/filesystems");
   facts.overlay_known = !filesystems || filesystems->find("overlay") != std::string::npos;
-  for (const auto& card : view ? view->cards : std::vector<CardView>()) {
-    const std::string node = "/dev/nvidia" + std::to_string(card.card.minor);
-    if (card.card.minor >= 0 && ::access(node.c_str(), F_OK) != 0) facts.missing_nodes.push_back(node);
-  }
+  if (view) look_at_card_files(*view, &facts);
   return facts;
 }
 

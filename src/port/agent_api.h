@@ -58,6 +58,7 @@ struct Grant {
   DriverFiles driver;
   std::vector<int> hidden_minors;  // device nodes of the other cards
   std::string masking_socket;      // a socket inode that is mounted over them
+  std::string card_files;          // folder of the slice's own nodes of its cards; empty: it uses the host's nodes
   std::string device;              // CDI name if one was published, else empty
 };
 
@@ -131,6 +132,10 @@ struct AgentView {
   std::string device_folder;  // where container runtimes look up slices
   std::string cgroup_error;  // empty: slices can have a cgroup
   std::string library_error;
+  bool own_devices = false;        // the cards' device files belong to Carve
+  std::uint32_t device_mode = 0;   // if own_devices: the mode of the files; their owner is root
+  std::uint32_t device_group = 0;  // if own_devices: their group
+  std::string device_error;        // why a file cannot be closed; empty: all are closed
   std::uint32_t waiting = 0;  // requests that wait for capacity
   std::vector<CardView> cards;
   std::vector<SliceView> slices;

@@ -168,6 +168,10 @@ json::value value_of(const AgentView& v) {
                       {"device_folder", v.device_folder},
                       {"library_error", v.library_error},
                       {"cgroup_error", v.cgroup_error},
+                      {"own_devices", v.own_devices},
+                      {"device_mode", v.device_mode},
+                      {"device_group", v.device_group},
+                      {"device_error", v.device_error},
                       {"waiting", v.waiting},
                       {"cards", std::move(cards)},
                       {"slices", std::move(slices)},
@@ -191,6 +195,12 @@ Result<AgentView> view_from(const json::value& value) {
   if (f.has("device_folder")) v.device_folder = f.text("device_folder");
   v.library_error = f.text("library_error");
   v.cgroup_error = f.text("cgroup_error");
+  if (f.has("own_devices")) {  // an agent of an earlier version does not send it
+    v.own_devices = f.flag("own_devices");
+    v.device_mode = static_cast<std::uint32_t>(f.number("device_mode", 0, 07777));
+    v.device_group = static_cast<std::uint32_t>(f.number("device_group", 0, UINT32_MAX));
+    v.device_error = f.text("device_error", kMany);
+  }
   v.waiting = static_cast<std::uint32_t>(f.number("waiting", 0, UINT32_MAX));
   for (const auto& card : f.array("cards", kMany)) {
     CARVE_TRY(auto view, card_from(card));
@@ -218,7 +228,7 @@ json::value value_of(const Grant& g) {
                                  {"memory_bytes", c.memory.count()},
                                  {"compute", c.compute.hundredths()}});
   }
-  return json::object{{"slice", g.slice},
+  json::object grant{{"slice", g.slice},
                       {"whole", g.whole},
                       {"cards", std::move(cards)},
                       {"slice_folder", g.slice_folder},
@@ -230,6 +240,8 @@ json::value value_of(const Grant& g) {
                       {"hidden_minors", json::array(g.hidden_minors.begin(), g.hidden_minors.end())},
                       {"masking_socket", g.masking_socket},
                       {"device", g.device}};
+  if (!g.card_files.empty()) grant["card_files"] = g.card_files;  // a client of an earlier version refuses the field
+  return grant;
 }
 
 Result<Grant> grant_from(const json::value& value) {
@@ -263,6 +275,7 @@ Result<Grant> grant_from(const json::value& value) {
   }
   g.masking_socket = f.text("masking_socket");
   g.device = f.text("device");
+  if (f.has("card_files")) g.card_files = f.text("card_files");
   CARVE_TRY_VOID(f.finish());
   return g;
 }

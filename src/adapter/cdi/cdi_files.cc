@@ -148,9 +148,21 @@ std::string id_in(const std::string& file) {
 }
 
 /// The lowest CDI version that has all features that the spec uses.
-///   source  CDI specification, section "Released versions": names that begin with a digit since 0.5.0
-const char* version_for(const std::string& name) {
-  return !name.empty() && name.front() >= '0' && name.front() <= '9' ? "0.5.0" : "0.3.0";
+///   source  CDI specification, section "Released versions": names that begin with a digit, and hostPath of device
+///           nodes, since 0.5.0
+const char* version_for(const SliceDevice& device) {
+  const std::string& name = device.id;
+  const bool digit = !name.empty() && name.front() >= '0' && name.front() <= '9';
+  return digit || !device.card_files.empty() ? "0.5.0" : "0.3.0";
+}
+
+/// The slice's own node if it has one: the user of the container can open it, also when the engine copies the mode of
+/// the host's file (Docker), or mounts it with the rights of its own user (rootless).
+json::object card_node(const SliceDevice& device, int minor) {
+  const std::string name = "/nvidia" + std::to_string(minor);
+  json::object node{{"path", "/dev" + name}};
+  if (!device.card_files.empty()) node["hostPath"] = device.card_files + name;
+  return node;
 }
 
 }  // namespace
@@ -161,7 +173,7 @@ std::string CdiFiles::spec_of(const SliceDevice& device, const CdiOptions& optio
   // no container needs the host's group for them (additionalGids), regardless of the mode of the host's own nodes.
   json::array nodes;
   for (const int minor : device.minors) {
-    nodes.push_back(json::object{{"path", "/dev/nvidia" + std::to_string(minor)}});
+    nodes.push_back(card_node(device, minor));
   }
   for (const char* path : kCommonNodes) {
     if (::access((options.host_root + path).c_str(), F_OK) == 0) nodes.push_back(json::object{{"path", path}});
@@ -173,7 +185,7 @@ std::string CdiFiles::spec_of(const SliceDevice& device, const CdiOptions& optio
                      {"mounts", std::move(mounts)}};
   if (!hooks.empty()) edits["hooks"] = std::move(hooks);
   const json::object spec{
-      {"cdiVersion", version_for(device.id)},
+      {"cdiVersion", version_for(device)},
       {"kind", kCdiKind},
       {"devices", json::array{json::object{{"name", device.id}, {"containerEdits", std::move(edits)}}}}};
   return json::serialize(spec) + "\n";

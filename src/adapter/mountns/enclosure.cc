@@ -189,6 +189,21 @@ Result<void> hide_cards(const EnclosurePlan& plan) {
   return {};
 }
 
+/// Mounts the slice's own nodes over those of its cards, which the process cannot open. Then it hides the folders of
+/// all slices, because another slice of the same user may have a card that this slice does not have.
+Result<void> mount_own_cards(const EnclosurePlan& plan) {
+  if (plan.card_files.empty()) return {};
+  for (const int minor : plan.own_minors) {
+    const std::string name = "/nvidia" + std::to_string(minor);
+    if (!exists(plan.card_files + name)) continue;
+    CARVE_TRY(const auto own, hold(plan.card_files + name));
+    CARVE_TRY_VOID(bind_over(own, "/dev" + name));
+  }
+  const std::string all = folder_of(plan.card_files);
+  CARVE_TRY_VOID(cover_with_tmpfs(all));
+  return make_read_only(all);
+}
+
 }  // namespace
 
 EnclosurePlan plan_for(const Grant& grant, bool ordinary_user) {
@@ -202,6 +217,10 @@ EnclosurePlan plan_for(const Grant& grant, bool ordinary_user) {
   plan.runtime_folder = grant.runtime_folder;
   plan.hidden_minors = grant.hidden_minors;
   plan.masking_socket = grant.masking_socket;
+  plan.card_files = grant.card_files;
+  for (const auto& card : grant.cards) {
+    if (card.minor >= 0) plan.own_minors.push_back(card.minor);
+  }
   return plan;
 }
 
@@ -210,6 +229,7 @@ Result<void> enter(const EnclosurePlan& plan) {
   const bool have_cwd = ::getcwd(cwd, sizeof(cwd)) != nullptr;
   CARVE_TRY_VOID(separate(plan.user_namespace));
   CARVE_TRY_VOID(hide_cards(plan));  // first, because the masking socket is in the folder that is hidden next
+  CARVE_TRY_VOID(mount_own_cards(plan));
   if (plan.whole) {
     CARVE_TRY_VOID(mount_bare_driver(plan));
   } else {

@@ -52,6 +52,17 @@ std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
   return mounts ? slices_in_mounts(*mounts) : std::vector<std::string>();
 }
 
+namespace {
+
+/// True for the path of a slice's own node of the card: /dev/carve/<slice>/nvidia0.
+bool is_slices_node(const std::string& path, int minor) {
+  const std::string end = "/nvidia" + std::to_string(minor);
+  return path.rfind("/dev/carve/", 0) == 0 && path.size() > end.size() &&
+         path.compare(path.size() - end.size(), end.size(), end) == 0;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> ProcFs::holders_of_card(int minor) const {
   constexpr unsigned kNvidiaMajor = 195;  // of the kernel's list of allocated devices; a tenant may give it any name
   const std::string name = "/dev/nvidia" + std::to_string(minor);
@@ -67,7 +78,8 @@ std::vector<std::int32_t> ProcFs::holders_of_card(int minor) const {
       struct stat status = {};
       const bool same_device = ::stat(at->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
                                status.st_rdev == makedev(kNvidiaMajor, static_cast<unsigned>(minor));
-      if (!same_device && std::filesystem::read_symlink(at->path(), gone) != name) continue;
+      const std::string target = same_device ? name : std::filesystem::read_symlink(at->path(), gone).string();
+      if (target != name && !is_slices_node(target, minor)) continue;
       pids.push_back(pid);
       break;
     }

@@ -33,10 +33,11 @@ Result<void> check_ceilings(const AccessRule& rule, const Caller& caller, const 
                   "compute " + std::to_string(request.compute.hundredths()) + ", at most " +
                       std::to_string(*rule.max_compute) + " (1/100 of a card)");
   }
-  if (rule.max_slices && living >= *rule.max_slices) {
+  const std::uint32_t most = rule.max_slices.value_or(kUsualMostSlices);
+  if (living >= most) {
     return refuse(caller, rule,
-                  "one more slice, " + std::to_string(living) + " live and at most " +
-                      std::to_string(*rule.max_slices) + " may");
+                  "one more slice, " + std::to_string(living) + " live and at most " + std::to_string(most) +
+                      (rule.max_slices ? " may" : " may where the row has no max-slices"));
   }
   if (!rule.online && request.priority == PriorityClass::kOnline)
     return refuse(caller, rule, "priority online");

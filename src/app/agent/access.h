@@ -10,6 +10,11 @@
 
 namespace carve {
 
+/// The number of slices that an ordinary user may have at the same time when the row has no max-slices.
+inline constexpr std::uint32_t kUsualMostSlices = 32;
+/// The default number of each card's kMaxSlicesPerCard slices that only root may take.
+inline constexpr std::uint32_t kUsualSlicesForRoot = 16;
+
 /// One row of who may ask for what; the first row that matches the caller decides. A row without uid and gid
 /// matches everybody.
 struct AccessRule {
@@ -20,7 +25,7 @@ struct AccessRule {
   std::optional<std::uint32_t> max_cards;
   std::optional<Bytes> max_memory;           // of each card
   std::optional<std::uint32_t> max_compute;  // 1/100 of each card
-  std::optional<std::uint32_t> max_slices;   // living at once
+  std::optional<std::uint32_t> max_slices;   // living at once; absent: kUsualMostSlices
   bool online = true;                        // may ask for priority online
   std::string text;                          // as it stands in the configuration, for refusals
 };

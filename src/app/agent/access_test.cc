@@ -31,5 +31,21 @@ TEST(Access, TheFirstRowThatMatchesDecides) {
   EXPECT_FALSE(check_access({}, {1, 8, {8}}, request, 0));
 }
 
+TEST(Access, AnOrdinaryUsersSlicesAreLimitedWithoutMaxSlices) {
+  AccessRule row;
+  row.text = "everyone";
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(1));
+  EXPECT_TRUE(check_access({row}, {1, 8, {8}}, request, kUsualMostSlices - 1));
+  const auto refused = check_access({row}, {1, 8, {8}}, request, kUsualMostSlices);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("32 live and at most 32 may where the row has no max-slices"), std::string::npos)
+      << refused.error().what;
+  EXPECT_TRUE(check_access({row}, {1, 0, {0}}, request, 100)) << "root";
+  row.max_slices = 40;
+  EXPECT_TRUE(check_access({row}, {1, 8, {8}}, request, 39));
+  EXPECT_FALSE(check_access({row}, {1, 8, {8}}, request, 40));
+}
+
 }  // namespace
 }  // namespace carve

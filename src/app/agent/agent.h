@@ -21,6 +21,7 @@
 #include "core/ledger/ledger.h"
 #include "core/policy/policy.h"
 #include "port/agent_api.h"
+#include "port/card_files.h"
 #include "port/cgroups.h"
 #include "port/containers.h"
 #include "port/known_cards_store.h"
@@ -47,6 +48,7 @@ struct AgentWorld {
   std::function<Result<void>(const std::string& driver_version)> prepare_links;
   Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
   KnownCardsStore* known_cards = nullptr;  // nullptr: with the driver away at the start no card is known
+  CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
 };
 
 /// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
@@ -112,6 +114,8 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<void> set_names_aside();
   std::optional<std::string> take_name();  // no lock needed
   static std::string unwritten_name();
+  // card_files.cc
+  void close_card_files(), give_card_files(), withdraw_card_files();
   // ending.cc; under commit_
   Result<std::vector<PodProcess>> pod_processes() const;
   Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,
@@ -165,7 +169,7 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
   std::deque<EventView> events_;
   std::deque<ProgramError> program_errors_;  // not taken yet
-  std::string journal_error_;
+  std::string journal_error_, card_files_error_;
   std::string links_error_, links_of_;  // of the last try, for this version of the driver; tried again now and then
   Clock::Time links_tried_{};
   std::string arbiter_error_;

@@ -27,6 +27,7 @@ struct AgentConfig {
   std::string library_error;  // not empty: no fractions can be given, and why
   std::vector<std::string> driver_mounts;
   std::vector<AccessRule> access;
+  std::uint32_t slices_for_root = kUsualSlicesForRoot;  // slices of each card that only root may take
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
   BreachAction on_compute = BreachAction::kEscalate;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process

@@ -52,7 +52,10 @@ std::vector<ProgramError> Agent::take_program_errors() {
 }
 
 void Agent::run_health(const std::stop_token& stop) {
-  while (!stop.stop_requested()) judge_cards(world_.gpu.wait_events(kHealthEvery));
+  while (!stop.stop_requested()) {
+    judge_cards(world_.gpu.wait_events(kHealthEvery));
+    close_card_files();
+  }
 }
 
 /// Before anything is asked of the driver: it may be away, and the node's cards are what they were.

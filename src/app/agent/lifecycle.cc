@@ -65,6 +65,7 @@ SliceDevice Agent::device_of(const LiveSlice& slice) const {
   device.slice_folder = slice.whole() ? config_.whole_folder + "/" + slice.id : slice_folder_of(slice);
   if (slice.gated) device.gate = config_.slices_folder + "/" + slice.id;
   device.user = slice.uid;
+  if (world_.card_files != nullptr) device.card_files = world_.card_files->folder_of(slice.id);
   device.library_folder = config_.library_folder;
   device.driver_version = inventory_.driver_version;
   device.driver = inventory_.files;
@@ -83,6 +84,7 @@ Grant Agent::grant_of(const LiveSlice& slice) const {
   grant.driver_version = inventory_.driver_version;
   grant.driver = inventory_.files;
   grant.masking_socket = config_.masking_socket;
+  if (world_.card_files != nullptr) grant.card_files = world_.card_files->folder_of(slice.id);
   if (slice.keep) grant.device = "carve.elasticgpu.io/slice=" + slice.id;
   for (const auto& card : slice.slices) {
     const CardState* state = ledger_.find(card.card);
@@ -128,7 +130,8 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
     if (!request.keep) slice.asker_gone = caller.gone;
     slice.name = plain_name(request.name);
     slice.made = world_.clock.now();
-    CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy));
+    const std::uint32_t kept_back = caller.uid == 0 ? 0 : config_.slices_for_root;
+    CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy, kept_back));
     slices = slices_for(slice.owner(), slice.part, request.request, placed);
     CARVE_TRY_VOID(ledger_.add(slices));
     slice.slices = slices;
@@ -159,6 +162,7 @@ Result<void> Agent::bring_up(LiveSlice& slice) {
   }
   Result<void> done;
   if (!slice.keep) done = world_.cgroups->create(slice.id);
+  if (done && world_.card_files != nullptr) done = world_.card_files->give(slice.id, slice.uid, device.minors);
   if (done && !slice.whole()) {
     done = world_.pages.put(order);
     if (done) put_.insert(slice.id);
@@ -174,6 +178,11 @@ Result<void> Agent::bring_up(LiveSlice& slice) {
 void Agent::take_down(LiveSlice& slice) {
   // Each step may fail because somebody is away; what stays is found and taken away when he is back.
   if (slice.keep) static_cast<void>(world_.devices.withdraw(slice.id));
+  if (world_.card_files != nullptr) {
+    if (auto gone = world_.card_files->withdraw(slice.id); !gone) {
+      world_.log.warn("device files of a slice are not removed", {{"slice", slice.id}, {"error", gone.error().what}});
+    }
+  }
   if (!slice.whole()) {
     put_.erase(slice.id);
     if (auto dropped = world_.pages.drop(slice.id); !dropped) {

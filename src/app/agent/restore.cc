@@ -110,6 +110,7 @@ Result<void> Agent::restore_records() {
 }
 
 void Agent::publish_devices() {
+  give_card_files();
   std::vector<SliceDevice> publish;
   {
     const std::lock_guard lock(state_);
@@ -146,6 +147,8 @@ Result<void> Agent::restore() {
   }
   CARVE_TRY_VOID(restore_records());
   judge_cards({});
+  close_card_files();
+  withdraw_card_files();
   // Processes without a record would have a card that nobody gave them.
   if (world_.cgroups != nullptr) {
     CARVE_TRY(const auto groups, world_.cgroups->list());

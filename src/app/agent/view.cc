@@ -103,12 +103,18 @@ AgentView Agent::view_of_last_round() const {
   view.gpu_state = to_string(world_.gpu.state());
   view.gpu_reason = world_.gpu.reason();
   view.cgroup_error = world_.cgroup_error;
+  if (const CardFiles* files = world_.card_files) {
+    view.own_devices = true;
+    view.device_mode = files->mode();
+    view.device_group = files->group();
+  }
   const std::lock_guard lock(state_);
   view.driver_version = inventory_.driver_version;
   view.cuda_version = inventory_.cuda_version;
   view.arbiter_state = arbiter_ok_ ? "ok" : arbiter_code_ == Code::kDeadlineExceeded ? "stopped" : "away";
   view.arbiter_reason = arbiter_error_;
   view.journal_error = journal_error_;
+  view.device_error = card_files_error_;
   view.library_folder = config_.library_folder;
   view.state_folder = config_.state_folder;
   view.device_folder = config_.device_folder;

@@ -15,9 +15,15 @@
 #include <fmt/core.h>
 
 #include "app/arbiter/wire.h"
+#include "core/model/request.h"
+#include "core/model/slice.h"
 
 namespace carve::arbiter {
 namespace {
+
+// The ledgers of agent and control refuse slices that do not fit into the arbiter's tables.
+static_assert(lease::kMaxSlices == kMaxSlicesPerCard);
+static_assert(abi::kMaxCardsPerSlice == kMaxCardsPerRequest);
 
 lease::Terms terms_of(const abi::ControlCard& card) { return {card.compute, card.share, card.priority}; }
 

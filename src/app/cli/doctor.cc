@@ -174,6 +174,51 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
   }
 }
 
+constexpr std::uint32_t kOthers = 0006;  // read or write by users that are neither owner nor in the group
+
+void look_at_open_devices(const HostFacts& host, Findings& out) {
+  std::string open;
+  for (const auto& file : host.card_files) {
+    if ((file.mode & kOthers) == 0) continue;
+    open += fmt::format("{}{} ({:04o})", open.empty() ? "" : ", ", file.path, file.mode);
+  }
+  if (open.empty()) return;
+  out.push_back({Severity::kNote, "every local user can use the cards without a slice: " + open,
+                 "own-devices is off: a process outside slices can take memory that slices were promised; "
+                 "Carve shows such a process, and never kills it",
+                 "`own-devices = on` in /etc/carve/carve.conf, or carve up --own-devices on: only root and slices open "
+                 "the cards' files until `carve down`",
+                 "devices-open"});
+}
+
+void look_at_own_devices(const HostFacts& host, const AgentView& view, Findings& out) {
+  if (!view.device_error.empty()) {
+    out.push_back({Severity::kError, "own-devices is on, and a card's device file is not closed", view.device_error,
+                   "correct the file (nvidia-modprobe -c 0 creates it), or remove the damaged record; the agent "
+                   "retries twice a second",
+                   "own-devices"});
+  }
+  for (const auto& file : host.card_files) {
+    if (file.mode == view.device_mode && file.uid == 0 && file.gid == view.device_group) continue;
+    out.push_back({Severity::kWarning,
+                   fmt::format("{} has mode {:04o}, owner {}, group {}; expected: {:04o}, 0, {}", file.path, file.mode,
+                               file.uid, file.gid, view.device_mode, view.device_group),
+                   "another program sets it again after the agent: a udev rule, nvidia-modprobe, nvidia-persistenced",
+                   "the agent closes it twice a second; if this finding remains, find the program that opens it "
+                   "(udevadm info " +
+                       file.path + ")",
+                   "device-file-mode"});
+  }
+  if (host.driver_sets_mode && (*host.driver_sets_mode & kOthers) != 0) {
+    out.push_back({Severity::kWarning, "any local user can open the cards' device files for a moment",
+                   fmt::format("nvidia-modprobe is setuid root, and the driver's parameters make it set their mode to "
+                               "{:04o}; the agent takes up to half a second to close them",
+                               *host.driver_sets_mode),
+                   "options nvidia NVreg_ModifyDeviceFiles=0 in /etc/modprobe.d/, and load the driver again",
+                   "device-file-rules"});
+  }
+}
+
 const char* word(Severity severity) {
   return severity == Severity::kError     ? "ERROR  "
          : severity == Severity::kWarning ? "WARNING"
@@ -187,6 +232,8 @@ std::vector<Finding> diagnose(const HostFacts& host, const std::optional<AgentVi
   look_at_processes(host, view, findings);
   if (view) look_at_view(*view, findings);
   look_at_host(host, view.has_value(), findings);
+  if (view && view->own_devices) look_at_own_devices(host, *view, findings);
+  if (view && !view->own_devices && !host.is_node) look_at_open_devices(host, findings);
   sort_by_severity(&findings);
   return findings;
 }

@@ -12,6 +12,14 @@
 // `carve doctor`: turns the facts about this host into findings that a person can act on. Pure.
 namespace carve::cli {
 
+/// A card's device file.
+struct CardFileFact {
+  std::string path;
+  std::uint32_t mode = 0;  // without the file type: 0666
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+};
+
 /// The facts about this host. An error text is empty when nothing is wrong.
 struct HostFacts {
   bool is_node = false;  // a Kubernetes node: Carve's processes run in pods, `carve up` starts none
@@ -36,6 +44,9 @@ struct HostFacts {
   std::string user_namespaces_error;
   bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
+  std::vector<CardFileFact> card_files;    // the existing device nodes of cards
+  /// The mode that nvidia-modprobe sets on them; any user can start it (setuid root). nullopt: it does not set a mode.
+  std::optional<std::uint32_t> driver_sets_mode;
 };
 
 /// All findings, errors first. A note is not a fault: it says what cannot be used on this host.

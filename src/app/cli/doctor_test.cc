@@ -123,6 +123,23 @@ TEST(Doctor, ReportsEveryFaultWithCauseAndFix) {
        }},
       {"journal.damaged, then start", [](HostFacts& h, auto&) { h.journal_error = "line 3: damaged"; }},
       {"device node /dev/nvidia0", [](HostFacts& h, auto&) { h.missing_nodes = {"/dev/nvidia0"}; }},
+      {"device file is not closed",
+       [](HostFacts&, auto& v) {
+         v->own_devices = true;
+         v->device_error = "x";
+       }},
+      {"/dev/nvidia0 has mode 0666, owner 0, group 0; expected: 0660, 0, 44",
+       [](HostFacts& h, auto& v) {
+         v->own_devices = true;
+         v->device_mode = 0660;
+         v->device_group = 44;
+         h.card_files = {{"/dev/nvidia0", 0666, 0, 0}};
+       }},
+      {"NVreg_ModifyDeviceFiles=0",
+       [](HostFacts& h, auto& v) {
+         v->own_devices = true;
+         h.driver_sets_mode = 0666;
+       }},
   };
   for (const auto& row : rows) {
     auto host = healthy_host();
@@ -136,6 +153,23 @@ TEST(Doctor, ReportsEveryFaultWithCauseAndFix) {
   host.user_namespaces_error = "max_user_namespaces is 0";
   EXPECT_FALSE(anything_wrong(diagnose(host, healthy_view())));
   EXPECT_NE(rendered(host, healthy_view()).find("users other than root cannot"), std::string::npos);
+}
+
+TEST(Doctor, ReportsOpenDeviceFilesOfCards) {
+  auto host = healthy_host();
+  host.card_files = {{"/dev/nvidia0", 0600, 0, 0}, {"/dev/nvidia1", 0666, 0, 0}};
+  host.driver_sets_mode = 0666;
+  auto view = healthy_view();
+  EXPECT_FALSE(anything_wrong(diagnose(host, view))) << "own-devices is optional";
+  EXPECT_NE(rendered(host, view).find("without a slice: /dev/nvidia1 (0666)"), std::string::npos) << rendered(host, view);
+  host.is_node = true;
+  EXPECT_EQ(rendered(host, view).find("devices-open"), std::string::npos) << "own-devices is not available on a node";
+  host.is_node = false;
+  view.own_devices = true;
+  view.device_mode = 0600;
+  host.card_files[1].mode = 0600;
+  host.driver_sets_mode = 0660;
+  EXPECT_TRUE(diagnose(host, view).empty()) << rendered(host, view);
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ constexpr char kGolden[] =
     R"(# TYPE carve_control_filter_refusals_total counter
 carve_control_filter_refusals_total{reason="memory"} 1
 carve_control_filter_refusals_total{reason="compute"} 1
+carve_control_filter_refusals_total{reason="slices"} 0
 carve_control_filter_refusals_total{reason="held_alone"} 2
 carve_control_filter_refusals_total{reason="not_empty"} 3
 carve_control_filter_refusals_total{reason="unhealthy"} 2

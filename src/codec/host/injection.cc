@@ -28,8 +28,11 @@ Result<void> add_edits(const json::value& edits, Injection* injection) {
   CARVE_TRY_VOID(known_only(*object, {"env", "deviceNodes", "mounts", "hooks"}));
   for (const auto& one : json_read::list(edits, "env"))
     injection->environment.push_back(json_read::text_of(&one));
-  for (const auto& node : json_read::list(edits, "deviceNodes"))
-    injection->nodes.push_back(json_read::text(node, "path"));
+  for (const auto& node : json_read::list(edits, "deviceNodes")) {
+    const std::string from = json_read::text(node, "hostPath");
+    const std::string to = json_read::text(node, "path");
+    injection->nodes.push_back(from.empty() || from == to ? to : from + ":" + to);
+  }
   for (const auto& mount : json_read::list(edits, "mounts")) {
     const auto& options = json_read::list(mount, "options");
     const bool read_only = std::any_of(options.begin(), options.end(), [](const json::value& one) {

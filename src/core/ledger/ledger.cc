@@ -41,6 +41,7 @@ struct Changed {
   CardUse before;  // without the old part
   std::vector<Slice> slices;
   CardUse use;
+  bool is_new = true;  // false: read back after a restart; existing slices are not refused because of their number
 };
 
 /// Why an exclusive slice conflicts with the other slices on this card; empty: there is no conflict.
@@ -63,6 +64,10 @@ std::string misfit(const Changed& after) {
   const Card& card = after.card->card;
   if (std::string conflict = exclusive_conflict(after.slices); !conflict.empty()) {
     return fmt::format("{}: {}", card.id.str(), conflict);
+  }
+  if (after.is_new && after.use.slices > kMaxSlicesPerCard && after.use.slices > after.before.slices) {
+    return fmt::format("{}: {} slices are on it, a card has at most {}", card.id.str(), after.before.slices,
+                       kMaxSlicesPerCard);
   }
   std::string text;
   if (after.use.memory > card.memory) {
@@ -236,6 +241,7 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
   std::string misfits;
   for (Changed& one : changed) {
     one.use = sum_of(one.slices, one.card->card.memory);
+    one.is_new = admission == Admission::kNew;
     const std::string why = misfit(one);
     if (!why.empty()) misfits += (misfits.empty() ? "" : "; ") + why;
   }

@@ -55,7 +55,8 @@ struct CardState {
 /// thread-safe; it has one writer. It does not choose cards; policy/ does.
 class Ledger {
  public:
-  /// New slices are refused on an unhealthy or closed card. Slices that are only read back after a restart are not.
+  /// New slices are refused on an unhealthy or closed card, and beyond kMaxSlicesPerCard. Slices that are only read
+  /// back after a restart are not.
   enum class Admission : std::uint8_t { kNew, kRestored };
 
   /// Adds a card, or updates a known one (health, minor, …).
@@ -69,7 +70,7 @@ class Ledger {
   /// Books all of `slices`, or none of them.
   ///   errors  kInvalidArgument: illegal slice, or the same one twice; kNotFound: no such card; kAlreadyExists: (owner,
   ///           part, card) is booked already; kUnavailable: unhealthy or closed; kResourceExhausted: it does not fit,
-  ///           with the numbers of every card that is too full
+  ///           by memory, compute or number of slices, with the numbers of every card that is too full
   ///   cost    O(slices on the affected cards)
   Result<void> add(const std::vector<Slice>& slices, Admission admission = Admission::kNew);
 

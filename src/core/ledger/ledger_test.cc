@@ -47,6 +47,24 @@ TEST(Ledger, ARefusalHasTheNumbersAndChangesNothing) {
   EXPECT_EQ(ledger, before);
 }
 
+TEST(Ledger, RefusesMoreSlicesThanTheArbitersTableHolds) {
+  Ledger ledger = two_cards();
+  const auto tiny = [](std::uint32_t number, const CardId& card) {
+    Slice s = slice("o" + std::to_string(number), "c", card, 1, 0);
+    s.memory = Bytes::mib(1);
+    return s;
+  };
+  for (std::uint32_t i = 0; i < kMaxSlicesPerCard; ++i) ASSERT_TRUE(ledger.add({tiny(i, kA)})) << i;
+  const auto refused = ledger.add({tiny(kMaxSlicesPerCard, kB), tiny(kMaxSlicesPerCard, kA)});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().what, "GPU-a: 128 slices are on it, a card has at most 128");
+  EXPECT_TRUE(ledger.add({tiny(kMaxSlicesPerCard, kB)})) << "the other card is not full";
+  EXPECT_TRUE(ledger.replace(tiny(0, kA).owner, "c", {tiny(0, kA)})) << "a booked slice can be replaced";
+  EXPECT_TRUE(ledger.add({tiny(kMaxSlicesPerCard, kA)}, Ledger::Admission::kRestored)) << "existing slices are booked";
+  EXPECT_TRUE(ledger.remove(tiny(1, kA).owner, "c")) << "and can be removed";
+}
+
 TEST(Ledger, ACardCanBeFilledToTheLastByteAndTheLastHundredth) {
   const auto with = [](Bytes memory, std::uint32_t compute) {
     Slice one = slice("y", "c", kA, 1, compute);

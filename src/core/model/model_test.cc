@@ -42,7 +42,9 @@ TEST(Request, QuantitiesAreLegalUpToTheirLimits) {
     EXPECT_THAT(wrong([&](Request& r) { r.memory = MemoryAsk::of_percent(percent); }), IsEmpty()) << percent;
   EXPECT_THAT(wrong([](Request& r) { r.memory = MemoryAsk::of_percent(101); }),
               ElementsAre(HasSubstr("memory: 101% of a card is not legal")));
-  EXPECT_THAT(wrong([](Request& r) { r.memory = MemoryAsk::of(Bytes(1)); }), IsEmpty());
+  EXPECT_THAT(wrong([](Request& r) { r.memory = MemoryAsk::of(kSmallestSlice); }), IsEmpty());
+  EXPECT_THAT(wrong([](Request& r) { r.memory = MemoryAsk::of(kSmallestSlice - Bytes(1)); }),
+              ElementsAre("memory: 1048575 bytes is not legal; ask for at least 1 MiB (1048576 bytes) of each card"));
   EXPECT_THAT(wrong([](Request& r) { r.memory = MemoryAsk::of(Bytes(0)); }), ElementsAre(HasSubstr("memory: 0 bytes")));
   for (const std::uint32_t compute : {1U, 100U})
     EXPECT_THAT(wrong([&](Request& r) { r.compute = CoreShare(compute); }), IsEmpty()) << compute;

@@ -23,6 +23,12 @@ void check_amounts(const Request& request, std::vector<Error>& errors) {
                                   request.memory.percent())
                     : "memory: 0 bytes is not legal; ask for bytes such as 4Gi, or 1% to 100%");
   }
+  if (!request.memory.is_percent() && request.memory.bytes() != Bytes(0) &&
+      request.memory.bytes() < kSmallestSlice) {
+    add_invalid(errors, fmt::format("memory: {} bytes is not legal; ask for at least {} ({} bytes) of each card",
+                                    request.memory.bytes().count(), to_human(kSmallestSlice),
+                                    kSmallestSlice.count()));
+  }
   if (request.compute > CoreShare::whole()) {
     add_invalid(errors, fmt::format("cores: {} is not legal; ask for 1 to 100 hundredths of each card",
                             request.compute.hundredths()));

@@ -25,6 +25,9 @@ struct Owner {
   friend auto operator<=>(const Owner&, const Owner&) = default;
 };
 
+/// The largest number of slices on a card: the size of the arbiter's table of a card (lease/arbiter.h, kMaxSlices).
+inline constexpr std::uint32_t kMaxSlicesPerCard = 128;
+
 /// What one part of one owner holds of one card. The identity of a slice is (owner, part, card).
 struct Slice {
   Owner owner;

@@ -40,13 +40,14 @@ tl::unexpected<Error> refuse(const Ledger& ledger, const Request& request, std::
 }  // namespace
 
 Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& links,
-                                      const Request& request, const PolicyRow& policy) {
+                                      const Request& request, const PolicyRow& policy,
+                                      std::uint32_t kept_back) {
   CARVE_TRY_VOID(joined(validate(request)));
   std::vector<Candidate> candidates;
   std::vector<RefusedCard> refused;
   candidates.reserve(ledger.cards().size());
   for (const CardState& card : ledger.cards()) {
-    const Offer offer = offer_of(card, request);
+    const Offer offer = offer_of(card, request, kept_back);
     if (const auto why = refusal_of(card, request, offer)) {
       refused.push_back(RefusedCard{&card, offer, *why});
     } else {

@@ -58,6 +58,38 @@ TEST(Place, BinpackFillsTheFullestCardAndSpreadTheEmptiest) {
   EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), spread())), "GPU-a");
 }
 
+TEST(Place, RefusesASliceThatTheCardsTableCannotHold) {
+  Ledger ledger = ledger_of({card("a")});
+  Request request = fraction(1, 0);
+  request.memory = MemoryAsk::of(kSmallestSlice);
+  for (std::uint32_t i = 0; i < 112; ++i) hold(ledger, "x" + std::to_string(i), request, "a");
+  const auto ordinary = place(ledger, {}, request, binpack(), 16);
+  ASSERT_FALSE(ordinary);
+  EXPECT_EQ(ordinary.error().code, Code::kResourceExhausted);
+  EXPECT_THAT(ordinary.error().what, HasSubstr("1 card: 112 slices are on it, and 16 of 128 are kept for root"));
+  for (std::uint32_t i = 112; i < 128; ++i) {
+    ASSERT_TRUE(place(ledger, {}, request, binpack()));
+    hold(ledger, "x" + std::to_string(i), request, "a");
+  }
+  const auto full = place(ledger, {}, request, binpack());
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, Code::kResourceExhausted);
+  EXPECT_THAT(full.error().what, HasSubstr("1 card: 128 slices are on it, a card has at most 128"));
+}
+
+TEST(Place, RefusesASliceBelowTheSmallestSize) {
+  const Ledger ledger = ledger_of({card("a")});
+  Request request = fraction(1, 10);
+  request.memory = MemoryAsk::of(Bytes::mib(1) - Bytes(1));
+  const auto refused = place(ledger, {}, request, binpack());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(refused.error().what,
+            "memory: 1048575 bytes is not legal; ask for at least 1 MiB (1048576 bytes) of each card");
+  request.memory = MemoryAsk::of(kSmallestSlice);
+  EXPECT_TRUE(place(ledger, {}, request, binpack()));
+}
+
 TEST(Place, TiesGoToTheLowerUuid) {
   const Ledger ledger = ledger_of({card("b"), card("a"), card("c")});
   EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), binpack())), "GPU-a");

@@ -17,6 +17,7 @@ struct Offer {
   Bytes memory;       // the requested amount on this card
   CoreShare compute;  // as requested
   CoreShare guarantee;
+  std::uint32_t most_slices = kMaxSlicesPerCard;  // that the card may have, with this one
 };
 
 /// A policy is one row: a name, a sentence for `--help`, and the score of a card that already fits; higher is better. A
@@ -56,6 +57,7 @@ struct PlacedCard {
 /// Ledger::add() of slices_for() accepts the result while the ledger does not change.
 ///   in      links: how the cards are connected (may be empty). For several whole cards the best connected set wins,
 ///           and the score decides between equals; otherwise the score decides, and the links decide between equals
+///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take (they are kept for root)
 ///   out     the cards sorted by UUID; the same input gives the same output, ties go to the lower UUID
 ///   errors  kInvalidArgument: validate() reports faults; kResourceExhausted: there is no room now, but there would be
 ///           if slices ended; kFailedPrecondition: never on this machine (too few or too small cards, no such model).
@@ -64,7 +66,8 @@ struct PlacedCard {
 ///   cost    O(cards); sets of several cards: exact up to 16 candidates (at most 12,870 sets), greedy above
 [[nodiscard]] Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& links,
                                                     const Request& request,
-                                                    const PolicyRow& policy);
+                                                    const PolicyRow& policy,
+                                                    std::uint32_t kept_back = 0);
 
 /// The slices of a placement, ready for Ledger::add().
 [[nodiscard]] std::vector<Slice> slices_for(const Owner& owner, const std::string& part,

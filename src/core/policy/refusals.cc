@@ -21,6 +21,11 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
     case Refusal::kCompute:
       return fmt::format("largest free compute {} < {}", card.free_compute().hundredths(),
                          best.offer.guarantee.hundredths());
+    case Refusal::kSlices:
+      return best.offer.most_slices == kMaxSlicesPerCard
+                 ? fmt::format("{} slices are on it, a card has at most {}", card.use.slices, kMaxSlicesPerCard)
+                 : fmt::format("{} slices are on it, and {} of {} are kept for root", card.use.slices,
+                               kMaxSlicesPerCard - best.offer.most_slices, kMaxSlicesPerCard);
     case Refusal::kHeldAlone:
       return "held exclusively";
     case Refusal::kNotEmpty:
@@ -47,6 +52,8 @@ bool nearer(const RefusedCard& a, const RefusedCard& b) {
       return a.card->free_memory() > b.card->free_memory();
     case Refusal::kCompute:
       return a.card->free_compute() > b.card->free_compute();
+    case Refusal::kSlices:
+      return a.card->use.slices < b.card->use.slices;
     case Refusal::kTooSmall:
       return a.card->card.memory > b.card->card.memory;
     default:
@@ -56,9 +63,10 @@ bool nearer(const RefusedCard& a, const RefusedCard& b) {
 
 }  // namespace
 
-Offer offer_of(const CardState& card, const Request& request) {
+Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept_back) {
   return Offer{request.memory.on(card.card.memory), request.compute,
-               request.share == ShareClass::kBestEffort ? CoreShare() : request.compute};
+               request.share == ShareClass::kBestEffort ? CoreShare() : request.compute,
+               kMaxSlicesPerCard - std::min(kept_back, kMaxSlicesPerCard)};
 }
 
 std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
@@ -72,6 +80,7 @@ std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
   if (request.constraints.exclusive && card.use.slices > 0) return Refusal::kNotEmpty;
   if (offer.memory > card.free_memory()) return Refusal::kMemory;
   if (offer.guarantee > card.free_compute()) return Refusal::kCompute;
+  if (!request.whole && card.use.slices >= offer.most_slices) return Refusal::kSlices;
   return std::nullopt;
 }
 

@@ -15,6 +15,7 @@ namespace carve {
 enum class Refusal : std::uint8_t {
   kMemory,     // too little free memory
   kCompute,    // too little free compute
+  kSlices,     // the card has as many slices as it can have, or as the user can take
   kHeldAlone,  // another owner holds the card exclusively
   kNotEmpty,   // the request is exclusive, and the card has slices
   kUnhealthy,
@@ -25,7 +26,8 @@ enum class Refusal : std::uint8_t {
 };
 
 /// What that card would give to the request.
-[[nodiscard]] Offer offer_of(const CardState& card, const Request& request);
+///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take
+[[nodiscard]] Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept_back = 0);
 
 /// nullopt when the card serves it.
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,

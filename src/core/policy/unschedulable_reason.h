@@ -15,6 +15,7 @@ namespace carve {
 enum class UnschedulableReason : std::uint8_t {
   kMemory,             // too little free memory
   kCompute,            // too little free compute
+  kSlices,             // the card has as many slices as a card can have
   kHeldAlone,          // another owner holds the card exclusively
   kNotEmpty,           // the pod requests the card exclusively, and it has slices
   kUnhealthy,
@@ -27,17 +28,18 @@ enum class UnschedulableReason : std::uint8_t {
   kAgentLeaving,       // the node is closed for a while
   kConflictingPlugin,  // the node is closed to the pod's dialect
 };
-inline constexpr std::size_t kUnschedulableReasons = 13;
+inline constexpr std::size_t kUnschedulableReasons = 14;
 
 /// One word for each: label values of metrics.
 inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedulableWords = {
-    "memory",    "compute", "held_alone", "not_empty", "unhealthy",     "card_closed",       "too_small",
-    "model",     "not_named", "too_few",  "no_card",   "agent_leaving", "conflicting_plugin"};
+    "memory",    "compute", "slices",    "held_alone", "not_empty", "unhealthy",     "card_closed",
+    "too_small", "model",   "not_named", "too_few",    "no_card",   "agent_leaving", "conflicting_plugin"};
 
 /// A short text for each, about a node. It is used where there are too many nodes to report the missing amounts.
 inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedulableTexts = {
     "no card has enough free memory",
     "no card has enough free compute",
+    "its cards have as many slices as a card can have",
     "each of its cards is held exclusively",
     "no card is empty",
     "its cards are unhealthy",

@@ -66,11 +66,13 @@ TEST_F(UnschedulableReasonTest, APercentageOfLessThanOneByteIsTooLarge) {
   auto request = asks(1);
   request.memory = MemoryAsk::of_percent(1);
   EXPECT_EQ(unschedulable_reason_on(small, {{"c", Phase::kRun, request}}), UnschedulableReason::kTooSmall);
-  request.memory = MemoryAsk::of(Bytes(1));
-  EXPECT_TRUE(place_pod(small, {}, {OwnerKind::kPod, "p"}, {{"c", Phase::kRun, request}}, kPolicies[0]));
-  request.memory = MemoryAsk::of(Bytes(50));
-  EXPECT_TRUE(place_pod(small, {}, {OwnerKind::kPod, "p"}, {{"c", Phase::kRun, request}}, kPolicies[0]));
-  request.memory = MemoryAsk::of(Bytes(51));
+  card.memory = Bytes::mib(50);
+  ASSERT_TRUE(small.put_card(card));
+  for (const std::uint64_t mib : {1, 50}) {
+    request.memory = MemoryAsk::of(Bytes::mib(mib));
+    EXPECT_TRUE(place_pod(small, {}, {OwnerKind::kPod, "p"}, {{"c", Phase::kRun, request}}, kPolicies[0])) << mib;
+  }
+  request.memory = MemoryAsk::of(Bytes::mib(51));
   EXPECT_EQ(unschedulable_reason_on(small, {{"c", Phase::kRun, request}}), UnschedulableReason::kTooSmall);
 }
 

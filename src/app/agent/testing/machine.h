@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/agent/testing/fake_card_files.h"
 #include "app/agent/testing/fakes.h"
 
 namespace carve::fakes {
@@ -23,6 +24,8 @@ struct Machine {
   FakeDevices devices;
   FakeProcesses processes;
   FakeContainers containers;
+  FakeCardFiles card_files{fate};
+  bool own_devices = false;
   ManualClock clock;
   bool gives_cards = true;
   BreachAction on_compute = AgentConfig().on_compute;
@@ -39,7 +42,7 @@ struct Machine {
     config.last_process = std::chrono::seconds(0);
     auto agent = std::make_unique<Agent>(
         config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, prepare_links,
-                           &containers});
+                           &containers, nullptr, own_devices ? &card_files : nullptr});
     const auto restored = agent->restore();
     if (!restored) return nullptr;
     return agent;
