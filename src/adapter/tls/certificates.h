@@ -52,8 +52,8 @@ class Certificates {
   ///   errors  those of the API server; the previous certificate stays in use
   [[nodiscard]] Result<void> step(const std::function<void(const Serving&)>& changed);
   /// Calls step() after every change of one of the Secrets or webhooks, and every 10 minutes for renewals, until
-  /// `stop`. Uses four watches. While a watch has failed, or the ServiceAccount may not watch, calls step() every 3
-  /// seconds. After an error of step() it retries 2 seconds later.
+  /// `stop`. Uses four watches. While a watch has failed, or the ServiceAccount may not watch, calls step() every
+  /// 3 seconds. After an error of step() it retries 2 seconds later.
   void run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop);
   /// The end of validity of the serving certificate; the epoch: there is none yet.
   [[nodiscard]] Clock::WallTime good_until() const;
