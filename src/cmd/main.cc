@@ -408,8 +408,7 @@ void view_commands(CLI::App& app, Everything& all) {
                ? std::string()
                : "\"" + value + "\" is not a supported shell; legal are bash and zsh";
   });
-  completion->footer(
-      "Examples:\n  carve completion bash > /etc/bash_completion.d/carve\n  source <(carve completion zsh)");
+  completion->footer("Examples:\n  carve completion bash > /etc/bash_completion.d/carve\n  source <(carve completion zsh)");
 }
 
 void collect(const CLI::App* app, const std::string& path, std::vector<CompletionNode>* nodes) {
@@ -503,8 +502,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   for (const auto& row : rows) {
     if (name != row.name) continue;
     if (auto applied = apply_config(used, row.host); !applied) {
-      // Only a process that serves needs the whole file. The others need folders: a mistake elsewhere must not fail a
-      // pod's probe, nor keep an operator from looking.
+      // The other commands use only its folders. A mistake elsewhere must not fail a pod's probe.
       if (row.serves || applied.error().code != Code::kInvalidArgument) return report(applied.error(), kExitUsage);
       std::fprintf(stderr, "carve: warning: %s\n", applied.error().what.c_str());
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/agent/agent_config.h"
+#include "app/agent/agent_world.h"
 #include "app/agent/card_watch.h"
 #include "app/agent/slice_table.h"
 #include "app/agent/unexplained.h"
@@ -21,35 +22,10 @@
 #include "core/ledger/ledger.h"
 #include "core/policy/policy.h"
 #include "port/agent_api.h"
-#include "port/card_files.h"
-#include "port/cgroups.h"
-#include "port/containers.h"
-#include "port/known_cards_store.h"
-#include "port/node_journal.h"
 #include "port/node_slices.h"
 #include "port/pages.h"
-#include "port/processes.h"
-#include "port/slice_devices.h"
 
 namespace carve {
-
-/// What the agent needs of the world; all outlive it.
-struct AgentWorld {
-  Gpu& gpu;
-  Pages& pages;
-  Cgroups* cgroups;  // nullptr: `cgroup_error` says why; only devices can be made then
-  std::string cgroup_error;
-  NodeJournal& journal;
-  SliceDevices& devices;
-  Processes& processes;
-  const Clock& clock;
-  Log& log;
-  /// Makes the link names for this driver version in the library folder.
-  std::function<Result<void>(const std::string& driver_version)> prepare_links;
-  Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
-  KnownCardsStore* known_cards = nullptr;  // nullptr: with the driver away at the start no card is known
-  CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
-};
 
 /// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
 /// pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies where, what the journal holds

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "port/agent_api.h"
+#include "port/card_files.h"
+#include "port/cgroups.h"
+#include "port/containers.h"
+#include "port/gpu.h"
+#include "port/known_cards_store.h"
+#include "port/node_journal.h"
+#include "port/pages.h"
+#include "port/processes.h"
+#include "port/slice_devices.h"
+
+namespace carve {
+
+/// The ports and other objects that the agent uses. All of them outlive it.
+struct AgentWorld {
+  Gpu& gpu;
+  Pages& pages;
+  Cgroups* cgroups;  // nullptr: `cgroup_error` says why; only devices can be made then
+  std::string cgroup_error;
+  NodeJournal& journal;
+  SliceDevices& devices;
+  Processes& processes;
+  const Clock& clock;
+  Log& log;
+  /// Makes the link names for this driver version in the library folder.
+  std::function<Result<void>(const std::string& driver_version)> prepare_links;
+  Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
+  KnownCardsStore* known_cards = nullptr;  // nullptr: with the driver away at the start no card is known
+  CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
+};
+
+}  // namespace carve
