@@ -408,7 +408,7 @@ void view_commands(CLI::App& app, Everything& all) {
                ? std::string()
                : "\"" + value + "\" is not a supported shell; legal are bash and zsh";
   });
-  completion->footer("Examples:\n  carve completion bash > /etc/bash_completion.d/carve\n  source <(carve completion zsh)");
+  completion->footer("Examples:\n  carve completion bash > ~/.carve-completion\n  source <(carve completion zsh)");
 }
 
 void collect(const CLI::App* app, const std::string& path, std::vector<CompletionNode>* nodes) {
