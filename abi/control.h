@@ -63,6 +63,12 @@ struct ControlCardState {
 };
 static_assert(sizeof(ControlCardState) == 80);
 
+/// More figures of one card of a slice, in the order of `cards`. Times in ms modulo 2^32.
+struct ControlLate {
+  std::uint32_t granted_ms;  // the slice held the card's lease; never 0
+  std::uint32_t drained_ms;  // its work ran on after the end of a lease, as far as LeaseTime excuses that
+};
+
 struct ControlReply {
   std::uint32_t magic;
   std::uint16_t abi;
@@ -72,10 +78,16 @@ struct ControlReply {
   std::uint32_t pid_count;
   std::uint32_t remains;  // 1: nobody is ruled by it, only its files are there; one card without a name stands for it
   char id[kMaxSliceId + 1];
-  char text[168];      // what was wrong, for a person
+  // `code` selects the member: not 0: an error's text; 0: `late`, which was added to this message later. An earlier
+  // arbiter leaves it empty, so granted_ms = 0 means that the arbiter does not report the figures.
+  union {
+    char text[168];  // the error, for a person
+    ControlLate late[kMaxCardsPerSlice];
+  };
   ControlCardState cards[kMaxCardsPerSlice];
   std::int32_t pids[kAccountSlots];
 };
+static_assert(sizeof(ControlLate) * kMaxCardsPerSlice <= 168, "fits into the space of the text");
 static_assert(sizeof(ControlReply) == 256 + kMaxCardsPerSlice * sizeof(ControlCardState) + kAccountSlots * 4);
 
 /// Every text ends within its field, every number lies within its range; `why` names the first that does not.

@@ -82,9 +82,10 @@ Result<AccessRule> access_rule(const std::string& text, bool allow) {
 Result<BreachAction> breach_action(const std::string& key, const std::string& value) {
   if (value == "kill") return BreachAction::kKill;
   if (value == "throttle" && key == "on-compute-breach") return BreachAction::kThrottle;
+  if (value == "escalate" && key == "on-compute-breach") return BreachAction::kEscalate;
   if (value == "report") return BreachAction::kReport;
   return fail(Code::kInvalidArgument, "\"" + value + "\" is not an action; legal are kill, " +
-                                          (key == "on-compute-breach" ? "throttle, " : "") + "report");
+                                          (key == "on-compute-breach" ? "throttle, escalate, " : "") + "report");
 }
 
 Result<bool> on_or_off(const std::string& value) {

@@ -31,7 +31,7 @@ struct HostOptions {
   bool own_devices = false;                // the cards' device files belong to Carve while it is up
   std::string own_devices_group;           // members can open them outside slices; empty: only root can
   BreachAction on_memory = BreachAction::kKill;
-  BreachAction on_compute = BreachAction::kThrottle;
+  BreachAction on_compute = BreachAction::kEscalate;
 
   [[nodiscard]] std::string agent_socket() const { return runtime_dir + "/agent.sock"; }
   [[nodiscard]] std::string slices_dir() const { return runtime_dir + "/slices"; }

@@ -242,13 +242,13 @@ void server_commands(CLI::App& app, Everything& all) {
   up->add_option("--simulate", all.up.simulate,
                  "use a simulated driver with these cards, such as h200x2, t4x1 or a100x8")
       ->type_name("PROFILE");
-  up->add_flag("--check-config", all.up.check_config,
-               "check the configuration, print its errors, and exit");
+  up->add_flag("--check-config", all.up.check_config, "check the configuration, print its errors, and exit");
   up->footer(
       "Examples:\n  carve up\n  carve up --simulate h200x2\n  carve up --config /etc/carve/carve.conf "
       "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
       "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
-      "= throttle    # or kill, report\n  own-devices = on                # only slices open the cards\n"
+      "= escalate    # the default: freeze, revoke, kill; or throttle (freeze only), kill (immediately), report\n"
+      "  own-devices = on                # only slices open the cards\n"
       "  slices-for-root = 16            # of the 128 of each card");
   auto* down = app.add_subcommand("down", "stop Carve on this machine and remove what it created");
   host_flags(down, &all.down.host, false);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,12 @@ struct PageCard {
   std::uint64_t charged_ns = 0;  // card time as the arbiter accounts it; also grows during a long kernel
   std::uint32_t contexts = 0;
   std::uint32_t rescues = 0;  // leases out of turn, because its work seemed to wait for a launch; never decreases
+  /// Time in which the slice held the card's lease, ms modulo 2^32, never decreases; nullopt: the arbiter does not
+  /// report it. A tenant cannot increase it beyond the turns of its slice.
+  std::optional<std::uint32_t> granted_ms = std::nullopt;
+  /// Time for which its work ran on after the end of a lease, as far as an honest long kernel explains it; unit as
+  /// granted_ms.
+  std::uint32_t drained_ms = 0;
 };
 
 struct PageSlice {

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "abi/page.h"
 #include "tests/attacks/driver.h"
 
 namespace carve::attacks {
@@ -14,6 +16,7 @@ struct Options {
   std::uint64_t step = 64ULL << 20;           // bytes per allocation
   std::uint64_t hold_ms = 1500;               // how long to keep the memory
   unsigned busy = 100;                        // percent of the time in which to compute
+  unsigned processes = 1;                     // number of processes, of the compute attacks
 };
 
 struct Attack {
@@ -30,12 +33,19 @@ int report_and_hold(const char* name, const Taken& taken, const Options& options
 /// Prints why the attack cannot be carried out here; returns the exit status 3.
 int precondition_missing(const char* name, const std::string& why);
 
+/// The account pages that the library mapped into this process.
+std::vector<abi::AccountPage*> mapped_accounts();
+
 // Attacks that have their own files.
 int module_globals(const Options&);
 int module_globals_room(const Options&);
 int no_context_memory(const Options&);
 int many_globals(const Options&);
 int memory_bursts(const Options&);
+int registered_compute(const Options&);
+int queued_compute(const Options&);
+int compute_lied(const Options&);
+int compute_pretended(const Options&);
 int pages_truncated(const Options&);
 int pages_locked(const Options&);
 int pages_noise(const Options&);

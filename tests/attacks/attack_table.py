@@ -6,6 +6,7 @@ account. During each attack a neighbour computes in its own slice; its share mus
 attack_table.py --bin <build>/bin. Exit code 77: skipped, with the reason; 1: a result was neither.
 """
 import glob
+import json
 import os
 import re
 import sys
@@ -22,7 +23,7 @@ TRIED = 4096 * MIB
 HOLD_MS = 1500
 SECOND = 1.0
 
-# name → required result. "either": held, or caught within a second.
+# name → required result. "either": held, or caught within a second (COMPUTE_ATTACKS: within COMPUTE_MS).
 ATTACKS = {
     "plain": "held", "cleared-environment": "held", "rtld-next": "held", "rtld-deepbind": "held",
     "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",
@@ -31,7 +32,12 @@ ATTACKS = {
     "registered-memory": "either", "module-globals": "either", "no-context-memory": "either", "many-globals": "either",
     "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
     "grant-written": "held", "stopped-in-lease": "either",
+    "registered-compute": "either", "compute-lied": "either",
 }
+# Of these: card time without leases, by two processes in a slice of 10. The judgement uses the time from the first kernel
+# to the event, and the neighbour's share from then on.
+COMPUTE_ATTACKS = ("registered-compute", "compute-lied")
+COMPUTE_MS = 1500  # SECURITY.md: 0.2 s of the card beyond the allowed amount and 10 points, and 0.7 s
 
 
 def claims(texts):
@@ -119,6 +125,35 @@ class Table:
             verdict = "held (ended: %s)" % (err.strip().split("\n")[-1] or process.returncode)
         return verdict, most, over, self.neighbour_share(since, end)
 
+    def run_compute(self, name):
+        """→ (verdict, 0, ms from the first kernel to the event, share of the neighbour after that). The agent must know
+        of no offence."""
+        process = self.m.start("run", "--memory", "2Gi", "--cores", "10", "--", self.m.program("carve-attack"), name,
+                               "--hold-ms", "4000", "--processes", "2")
+        began = json.loads(process.stdout.readline())
+        if "missing" in began:
+            return "missing: " + began["missing"], 0, 0, None
+        breaches = lambda: [e for e in self.m.view()["events"] if e["kind"] == "breach-compute"]
+        try:
+            event = until("an event", 4, breaches)[0]
+        except AssertionError:
+            return "NOT SEEN", 0, 1e9, None
+        since = time.monotonic_ns()
+        process.wait(timeout=30)
+        over = event["unix_ms"] - began["began_ms"]
+        return f"caught in {over:.0f} ms", 0, over, self.neighbour_share(since, time.monotonic_ns())
+
+    def forget_offences(self):
+        self.m.kill_agent()
+        until("the agent is back", 10, self.agent_is_back)
+        time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
+
+    def agent_is_back(self):
+        try:
+            return self.m.view()["arbiter_state"] == "ok"
+        except AssertionError:
+            return False
+
     def node(self):
         """The process IDs of the arbiter and the agent. Fails when either is not found by name."""
         return self.m.pid_of("arbiter"), self.m.pid_of("agent")
@@ -139,7 +174,7 @@ class Table:
             return "MISSING"
         if wanted == "held" and not verdict.startswith("held"):
             return "NOT HELD"
-        if over > SECOND * 1000:
+        if over > (COMPUTE_MS if name in COMPUTE_ATTACKS else SECOND * 1000):
             return "TOO LATE"
         if share is None or share < 45:
             return "NEIGHBOUR HURT"
@@ -150,8 +185,10 @@ class Table:
               "all figures from the simulated driver")
         print(f"{'attack':<22}{'outcome':<26}{'most held, MiB':>16}{'neighbour got, %':>20}  judgement")
         for name, wanted in ATTACKS.items():
+            if name in COMPUTE_ATTACKS:
+                self.forget_offences()
             before = self.node()
-            verdict, most, over, share = self.run(name)
+            verdict, most, over, share = self.run_compute(name) if name in COMPUTE_ATTACKS else self.run(name)
             judgement = self.judge(name, wanted, verdict, over, share)
             if judgement == "ok" and not self.node_is_well(before):
                 judgement = "NODE HURT"

@@ -143,7 +143,7 @@ int launch_kernels(const Find& find, unsigned launches) {
   return launch ? 0 : kNotFound;
 }
 
-int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent) {
+int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent, int queued) {
   using Synchronize = int (*)();
   void* function = nullptr;
   if (const int status = load_kernel(find, &function)) return status;
@@ -154,7 +154,7 @@ int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_perc
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (std::chrono::steady_clock::now() < end) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < queued; ++i) {
       if (const int status = launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr)) return status;
     }
     if (const int status = synchronize()) return status;

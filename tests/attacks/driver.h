@@ -35,9 +35,9 @@ std::uint64_t free_memory(const Find& find);
 /// Returns the CUresult of the first failure, 0 when all were launched.
 int launch_kernels(const Find& find, unsigned launches);
 
-/// Keeps device 0 busy with our own kernels for this many milliseconds, a few kernels at a time.
+/// Keeps device 0 busy with kernels of 500 us for this many milliseconds, `queued` kernels at a time.
 /// Returns the CUresult of the first failure, 0 when the time was over.
-int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent);
+int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent, int queued = 16);
 
 /// Finds functions with dlsym on `handle`.
 Find in_handle(void* handle);

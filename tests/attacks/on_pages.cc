@@ -60,22 +60,6 @@ std::vector<int> ask_for_pages() {
   return fds;
 }
 
-/// The account pages that the library mapped into this process.
-std::vector<abi::AccountPage*> mapped_accounts() {
-  std::vector<abi::AccountPage*> pages;
-  FILE* maps = std::fopen("/proc/self/maps", "re");
-  char line[512];
-  while (maps && std::fgets(line, sizeof line, maps)) {
-    unsigned long from = 0;
-    unsigned long to = 0;
-    if (std::sscanf(line, "%lx-%lx rw-s", &from, &to) != 2 || to - from < sizeof(abi::AccountPage)) continue;
-    auto* page = reinterpret_cast<abi::AccountPage*>(from);
-    if (std::strstr(line, " rw-s ") && page->magic == abi::kAccountMagic) pages.push_back(page);
-  }
-  if (maps) std::fclose(maps);
-  return pages;
-}
-
 // Allocates memory while `spoil` is called repeatedly on every account page that this process holds.
 template <class Spoil>
 int while_spoiling(const char* name, const Options& o, Spoil spoil) {
@@ -97,6 +81,21 @@ int while_spoiling(const char* name, const Options& o, Spoil spoil) {
 }
 
 }  // namespace
+
+std::vector<abi::AccountPage*> mapped_accounts() {
+  std::vector<abi::AccountPage*> pages;
+  FILE* maps = std::fopen("/proc/self/maps", "re");
+  char line[512];
+  while (maps && std::fgets(line, sizeof line, maps)) {
+    unsigned long from = 0;
+    unsigned long to = 0;
+    if (std::sscanf(line, "%lx-%lx rw-s", &from, &to) != 2 || to - from < sizeof(abi::AccountPage)) continue;
+    auto* page = reinterpret_cast<abi::AccountPage*>(from);
+    if (std::strstr(line, " rw-s ") && page->magic == abi::kAccountMagic) pages.push_back(page);
+  }
+  if (maps) std::fclose(maps);
+  return pages;
+}
 
 int pages_truncated(const Options& o) {
   take_memory(usual_driver(), o.step, o.step);

@@ -118,7 +118,7 @@ def compute(machine):
         after = gpu_ns()
         return [100 * (b - a) / (after[2] - before[2]) for a, b in zip(before[:2], after[:2])]
     taker, other = shares(10)
-    print(f"compute: a slice of {GUARANTEE} that goes past the library is throttled after {found:.1f} s; then it gets "
+    print(f"compute: a slice of {GUARANTEE} that bypasses the library is throttled after {found:.1f} s; then it gets "
           f"{taker:.1f} of 100, its neighbour of 70 gets {other:.1f}")
     assert child.poll() is None, "it was to be slowed, not ended"
     assert taker <= GUARANTEE + POINTS, taker
@@ -131,8 +131,22 @@ def compute(machine):
     until("free", 5, lambda: not machine.slices())
 
 
+def answers(machine):
+    try:
+        return machine.view()["arbiter_state"] == "ok"
+    except AssertionError:
+        return False
+
+
+def forget_offences(machine):
+    """Restarts the agent: its user's next slice begins without debt."""
+    machine.kill_agent()
+    until("the agent is back", 10, lambda: answers(machine))
+    time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
+
+
 def compute_by_little(machine):
-    """Below the possible error of one sample of the driver: its mean of ten seconds reveals it."""
+    """The excess is 12 points above the slack: the debt reaches the bound of the event after about two seconds."""
     child = machine.start("run", "--memory", "2Gi", "--cores", "20", "--", machine.program("carve-attack"),
                           "registered-compute", "--hold-ms", "90000", "--busy", "42")
 
@@ -145,11 +159,11 @@ def compute_by_little(machine):
         return 100 * (gpu_ns() - before) / (time.monotonic_ns() - since)
     until("it computes", 10, lambda: gpu_ns() > 0)
     begin, known = time.monotonic(), len(events(machine, "breach-compute"))
-    alone = share(4)
+    alone = share(1)  # shorter than the time in which the debt can reach the bound
     until("it is throttled", 20, lambda: len(events(machine, "breach-compute")) > known)
     found = time.monotonic() - begin
     held = share(15)
-    print(f"compute by little: a slice of 20 that takes {alone:.1f} past the library is throttled after {found:.1f} s; "
+    print(f"compute by little: a slice of 20 that takes {alone:.1f} by bypassing the library is throttled after {found:.1f} s; "
           f"then it gets {held:.1f}")
     assert 35 < alone < 20 + 25, f"{alone}: this test shows nothing"
     assert held <= 20 + 10, held
@@ -172,6 +186,7 @@ def main():
         globals_take_room(machine)
         bursts(machine)
         compute(machine)
+        forget_offences(machine)
         compute_by_little(machine)
     except BaseException:
         print(machine.logs()[-4000:])

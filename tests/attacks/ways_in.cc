@@ -169,14 +169,6 @@ void* after_a_hello(const Options& o) {
 
 int registered_memory(const Options& o) { return through("registered-memory", after_a_hello(o), o); }
 
-int registered_compute(const Options& o) {
-  void* const driver = after_a_hello(o);
-  if (!driver) return precondition_missing("registered-compute", "the driver's file cannot be opened");
-  std::printf("{\"attack\":\"registered-compute\",\"pid\":%d}\n", getpid());
-  std::fflush(stdout);
-  return compute_for(in_handle(driver), o.hold_ms, o.busy) == 0 ? 0 : 3;
-}
-
 constexpr Attack kAttacks[] = {
     {"plain", plain},
     {"cleared-environment", cleared_environment},
@@ -193,6 +185,9 @@ constexpr Attack kAttacks[] = {
     {"own-copy", own_copy},
     {"registered-memory", registered_memory},
     {"registered-compute", registered_compute},
+    {"queued-compute", queued_compute},
+    {"compute-lied", compute_lied},
+    {"compute-pretended", compute_pretended},
     {"module-globals", module_globals},
     {"module-globals-room", module_globals_room},
     {"no-context-memory", no_context_memory},

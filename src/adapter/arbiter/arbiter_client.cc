@@ -119,7 +119,8 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
       card.uuid[sizeof card.uuid - 1] = 0;
       slice.cards.push_back(
           {CardId(card.uuid), Bytes(card.announced_bytes), card.busy_ns, card.charged_ns, card.contexts,
-           card.rescues});
+           card.rescues, reply.late[i].granted_ms == 0 ? std::nullopt : std::optional(reply.late[i].granted_ms),
+           reply.late[i].drained_ms});
     }
     for (std::uint32_t i = 0; i < reply.pid_count; ++i) slice.processes.push_back({reply.pids[i]});
     slices.push_back(std::move(slice));

@@ -172,16 +172,24 @@ void add_processes(int (*call)(Device, unsigned*, ProcessInfo*), Device device,
   }
 }
 
-/// Adds the newest sample of each process since the last call; a process without a new sample has 0.
-void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector<WireProcess>* processes) {
+/// Adds the newest sample of each process since the last call; a process without a new sample has 0. A driver that
+/// returns no sample at all has either not sampled yet or seen no work: for one second the last samples stay valid,
+/// each limited by the use of the whole card.
+///   in  card_percent  the driver's figure for the whole card
+void add_samples(const Api& api, Handles* handles, std::size_t card, unsigned card_percent,
+                 std::vector<WireProcess>* processes) {
   if (api.process_utilization == nullptr) return;
   std::vector<ProcessSample> samples(kMaxProcesses);
   auto count = static_cast<unsigned>(samples.size());
   const int status =
       api.process_utilization(handles->devices[card], samples.data(), &count, handles->last_sample_us[card]);
   if (status != kSuccess) {
-    // kNotFound: no process has run since the last call.
-    handles->last_sm[card].clear();
+    if (std::chrono::steady_clock::now() - handles->sampled_at[card] > std::chrono::seconds(1))
+      handles->last_sm[card].clear();
+    for (auto& process : *processes) {
+      const auto found = handles->last_sm[card].find(static_cast<unsigned>(process.pid));
+      if (found != handles->last_sm[card].end()) process.sm_percent = std::min(found->second, card_percent);
+    }
     return;
   }
   std::map<unsigned, ProcessSample> newest;
@@ -192,6 +200,7 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector
         std::max<unsigned long long>(handles->last_sample_us[card], samples[i].time_us);
   }
   handles->last_sm[card].clear();
+  handles->sampled_at[card] = std::chrono::steady_clock::now();
   for (const auto& [pid, sample] : newest) handles->last_sm[card][pid] = std::min(100U, sample.sm);
   for (auto& process : *processes) {
     const auto found = handles->last_sm[card].find(static_cast<unsigned>(process.pid));
@@ -243,6 +252,7 @@ int take_inventory(const Library& library, Handles* handles, WireMachine* machin
   ++handles->generation;
   handles->last_sample_us.assign(handles->devices.size(), 0);
   handles->last_sm.assign(handles->devices.size(), {});
+  handles->sampled_at.assign(handles->devices.size(), {});
   machine->cards = static_cast<std::uint32_t>(cards->size());
   return kSuccess;
 }
@@ -278,7 +288,7 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   if (api.power != nullptr) api.power(device, &usage->power_mw);
   add_processes(api.compute_processes, device, processes);
   add_processes(api.graphics_processes, device, processes);
-  add_samples(api, handles, card, processes);
+  add_samples(api, handles, card, usage->utilization_percent, processes);
   usage->processes = static_cast<std::uint32_t>(processes->size());
   return kSuccess;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct Handles {
   std::vector<Device> devices;
   std::vector<unsigned long long> last_sample_us;     // per card
   std::vector<std::map<unsigned, unsigned>> last_sm;  // per card: PID → percent
+  std::vector<std::chrono::steady_clock::time_point> sampled_at;  // per card: when last_sm was taken
 };
 
 /// Lists the cards. A lost card is left out and is no error. Returns an NVML code; `what` is the call that failed.

@@ -9,8 +9,10 @@ void Agent::act(const Breach& breach) {
   const bool compute = breach.kind == BreachKind::kCompute;
   const BreachAction action = compute ? config_.on_compute : config_.on_memory;
   std::string done = "reported only";
-  if (action == BreachAction::kThrottle && compute) {
-    done = throttle(breach) ? "throttled" : "reported only (its cgroup cannot be frozen here)";
+  if (compute && action == BreachAction::kEscalate) {
+    done = slow(breach, breach.step);
+  } else if (compute && (action == BreachAction::kThrottle || (action == BreachAction::kKill && !breach.certain))) {
+    done = slow(breach, ComputeStep::kFreeze);
   } else if (action != BreachAction::kReport && breach.kind != BreachKind::kMemoryBrief && !breach.slice.empty()) {
     done = breach.ends_slice ? end_slice(breach) : end_processes(breach);
   }
@@ -21,6 +23,14 @@ void Agent::act(const Breach& breach) {
       found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
   }
   note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
+}
+
+/// Freezes, revokes or ends the slice, and returns a text about what was done.
+std::string Agent::slow(const Breach& breach, ComputeStep step) {
+  if (step == ComputeStep::kKill) return end_slice(breach);
+  const bool frozen = throttle(breach);
+  if (step == ComputeStep::kRevoke) return revoke(breach.slice) + (frozen ? ", throttled" : "");
+  return frozen ? "throttled" : "reported only (its cgroup cannot be frozen here)";
 }
 
 /// SIGKILL to those that the breach names, each only while it is still the slice's.
@@ -34,6 +44,20 @@ std::string Agent::end_processes(const Breach& breach) {
   }
   if (!error.empty()) return (any ? "not all could be killed: " : "could not be killed: ") + error;
   return any ? "killed" : "gone before it was killed";
+}
+
+/// Removes the slice's pages: calls through the library get no lease and no memory any more. The pages are re-created
+/// when the offence is forgotten. Until then the slice keeps its entry in the ledger.
+std::string Agent::revoke(const std::string& id) {
+  {
+    const std::lock_guard lock(state_);
+    const auto found = slices_.find(id);
+    if (found == slices_.end()) return "gone before it was revoked";
+    found->second.revoked_until = world_.clock.now() + config_.bounds.offences.forgotten_after;
+    found->second.samples.clear();  // the figures of the removed pages no longer count
+  }
+  const auto dropped = world_.pages.drop(id);
+  return dropped ? "revoked" : "could not be revoked: " + dropped.error().what;
 }
 
 /// SIGKILL to all of the slice, whatever it forks meanwhile: where it has a cgroup of ours by that, else to every
@@ -101,7 +125,6 @@ bool Agent::throttle(const Breach& breach) {
     }
     if (frozen.groups.empty()) return false;
   }
-  watchdog_.frozen(breach, rest);
   const std::lock_guard lock(state_);
   auto& there = frozen_[breach.slice];
   there.until = frozen.until;

@@ -150,6 +150,7 @@ class Agent final : public AgentApi, public NodeSlices {
   void act(const Breach& breach), thaw(), thaw_containers();
   bool throttle(const Breach& breach);
   std::string end_processes(const Breach& breach), end_slice(const Breach& breach);
+  std::string slow(const Breach& breach, ComputeStep step), revoke(const std::string& id);
   [[nodiscard]] bool is_still_of(const std::string& slice, std::int32_t pid) const;
   void note_event(const std::string& kind, const std::string& slice, const std::string& text);
   void note_gpu_state();
@@ -168,10 +169,9 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
   std::deque<EventView> events_;
   std::deque<ProgramError> program_errors_;  // not taken yet
-  std::string journal_error_, card_files_error_;
+  std::string journal_error_, arbiter_error_, card_files_error_;
   std::string links_error_, links_of_;  // of the last try, for this version of the driver; tried again now and then
   Clock::Time links_tried_{};
-  std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
   std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
   bool arbiter_ok_ = false, arbiter_asked_ = false;

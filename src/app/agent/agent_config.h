@@ -13,7 +13,9 @@
 
 namespace carve {
 
-enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
+/// kThrottle and kEscalate apply to compute only. kThrottle only freezes, for a part of each second. kEscalate
+/// continues with revoke and then kill (see ComputeStep) if freezing does not stop the slice.
+enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport, kEscalate };
 
 struct AgentConfig {
   std::string runtime_folder;
@@ -27,7 +29,7 @@ struct AgentConfig {
   std::vector<AccessRule> access;
   std::uint32_t slices_for_root = kUsualSlicesForRoot;  // slices of each card that only root may take
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
-  BreachAction on_compute = BreachAction::kThrottle;
+  BreachAction on_compute = BreachAction::kEscalate;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
   // The same for a slice of an agent before this one. Whoever was answered asks anew every tenth of a second.
   Clock::Duration rejoin_time = std::chrono::seconds(5);

@@ -213,7 +213,8 @@ void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
       const bool ours = put_.count(id) != 0;
       // Made while the list was under way: it is there by now.
       const bool fresh = world_.clock.now() - slice.made < std::chrono::seconds(1) && !slice.joined;
-      if ((!there || !ours) && !fresh && !slice.whole()) put.push_back(order_of(slice));
+      const bool revoked = world_.clock.now() < slice.revoked_until;
+      if ((!there || !ours) && !fresh && !slice.whole() && !revoked) put.push_back(order_of(slice));
     }
   }
   for (const auto& id : drop) static_cast<void>(world_.pages.drop(id));

@@ -1,6 +1,8 @@
 // The second line as a whole: what it sees of the machine, and what it does. In memory, with a clock of the test's own.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
@@ -132,6 +134,100 @@ TEST_F(SecondLine, ShortBreachesAreForgivenInTime) {
   }
   EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U);
   EXPECT_EQ(events("breach-memory-brief"), 20);
+}
+
+/// A slice of 10 that bypasses the library to compute, next to a neighbour of 70: each gets half of the card.
+class ComputeLine : public SecondLine {
+ protected:
+  void SetUp() override {
+    liar_ = start(77, 1, 10);
+    neighbour_ = start(78, 1, 70);
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 0}, {78, Bytes::mib(500), 100}};
+    for (int i = 0; i < 4; ++i) compute_round(0);
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 50}, {78, Bytes::mib(500), 50}};
+  }
+  /// 250 ms in which the neighbour has the lease. The liar adds `claimed_ms` to its busy_ns, and the arbiter charges it
+  /// for that.
+  void compute_round(std::uint64_t claimed_ms) {
+    machine_.pages.busy_ns[liar_] += claimed_ms * 1'000'000;
+    machine_.pages.charged_ns[liar_] += claimed_ms * 1'000'000;
+    machine_.pages.charged_ns[neighbour_] += 250'000'000;
+    machine_.pages.granted_ms.try_emplace(liar_, 1);
+    machine_.pages.granted_ms[neighbour_] += 250;
+    round();
+    agent_->reap();
+  }
+  [[nodiscard]] bool alive(const std::string& id) { return machine_.cgroups.groups[id].size() == 1; }
+  [[nodiscard]] int rounds_until(const std::function<bool()>& condition, std::uint64_t claimed_ms, int most = 80) {
+    for (int i = 1; i <= most; ++i) {
+      compute_round(claimed_ms);
+      if (condition()) return i;
+    }
+    return most + 1;
+  }
+  std::string liar_, neighbour_;
+};
+
+TEST_F(ComputeLine, AFalseBusyNsCausesAnEventWithinASecond) {
+  EXPECT_LE(rounds_until([&] { return events("breach-compute") != 0; }, 250), 4);
+  EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{liar_});
+}
+
+TEST_F(ComputeLine, ADriverNextToTheLibraryCausesAnEventWithinASecond) {
+  EXPECT_LE(rounds_until([&] { return events("breach-compute") != 0; }, 0), 4);
+  EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{liar_});
+}
+
+/// Queued work runs on while the slice is frozen: the slice loses its leases, does not get them back, and is ended.
+TEST_F(ComputeLine, ASliceThatFreezingDoesNotStopIsRevokedAndThenEnded) {
+  const int frozen = rounds_until([&] { return machine_.cgroups.frozen.count(liar_) != 0; }, 250);
+  const int revoked = frozen + rounds_until([&] { return machine_.pages.orders.count(liar_) == 0; }, 250);
+  EXPECT_TRUE(alive(liar_));
+  EXPECT_NE(last_event().find("revoked"), std::string::npos) << last_event();
+  bool back = false;
+  const int ended = revoked + rounds_until(
+                                  [&] {
+                                    back = back || machine_.pages.orders.count(liar_) != 0;
+                                    return !alive(liar_);
+                                  },
+                                  250);
+  EXPECT_FALSE(back) << "its pages were re-created";
+  EXPECT_LE(revoked, 16) << "1.0 s of the card at 30 points: 3.3 s";
+  EXPECT_LE(ended, 24) << "1.6 s of the card: 5.3 s";
+  EXPECT_TRUE(alive(neighbour_));
+  EXPECT_EQ(machine_.pages.orders.count(neighbour_), 1U);
+}
+
+class ThrottledOnly : public ComputeLine {
+ protected:
+  void SetUp() override {
+    machine_.on_compute = BreachAction::kThrottle;
+    agent_ = machine_.start();
+    ComputeLine::SetUp();
+  }
+};
+
+TEST_F(ThrottledOnly, ThePolicyThrottleNeverRevokesAndNeverKills) {
+  EXPECT_LE(rounds_until([&] { return machine_.cgroups.frozen.count(liar_) != 0; }, 250), 4);
+  EXPECT_EQ(rounds_until([&] { return !alive(liar_) || machine_.pages.orders.count(liar_) == 0; }, 250), 81);
+  EXPECT_GT(events("breach-compute"), 5) << "reported once a second";
+}
+
+/// Each time the slice leaves soon after it was caught, and its user returns with a new slice.
+TEST_F(ComputeLine, AUserThatReturnsIsEndedInTheFourthSlice) {
+  std::vector<int> rounds;
+  for (int visit = 1; visit <= 4; ++visit) {
+    rounds.push_back(rounds_until([&] { return events("breach-compute") != 0 && !alive(liar_); }, 250, 5));
+    if (!alive(liar_)) break;
+    machine_.cgroups.groups[liar_].clear();
+    machine_.gpu.processes["GPU-0"] = {{78, Bytes::mib(500), 100}};
+    agent_->reap();
+    for (int i = 0; i < 32; ++i) compute_round(0);
+    liar_ = start(77, 1, 10);
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 50}, {78, Bytes::mib(500), 50}};
+  }
+  ASSERT_EQ(rounds.size(), 4U);
+  EXPECT_FALSE(alive(liar_)) << last_event();
 }
 
 }  // namespace

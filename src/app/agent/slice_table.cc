@@ -5,6 +5,15 @@
 #include <sstream>
 
 namespace carve {
+namespace {
+
+/// Growth of a counter modulo 2^32. A counter that decreased is from another arbiter, which started at 0.
+double grown_ms(std::uint32_t before, std::uint32_t after) {
+  const std::uint32_t by = after - before;
+  return by > UINT32_MAX / 2 ? after : by;
+}
+
+}  // namespace
 
 std::optional<std::size_t> LiveSlice::card_index(const CardId& card) const {
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -15,13 +24,16 @@ std::optional<std::size_t> LiveSlice::card_index(const CardId& card) const {
 
 void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
   const std::vector<std::uint64_t> zeros(slices.size(), 0);
-  Sample sample{now, zeros, zeros};
+  Sample sample{now, zeros, zeros, std::vector<std::optional<std::uint32_t>>(slices.size()),
+                std::vector<std::uint32_t>(slices.size())};
   announced.assign(slices.size(), Bytes());
   for (const auto& card : pages.cards) {
     const auto index = card_index(card.card);
     if (!index) continue;
     sample.busy_ns[*index] = card.busy_ns;
     sample.charged_ns[*index] = card.charged_ns;
+    sample.granted_ms[*index] = card.granted_ms;
+    sample.drained_ms[*index] = card.drained_ms;
     announced[*index] = card.announced;
   }
   registered.clear();
@@ -47,8 +59,36 @@ double LiveSlice::grown_percent(std::vector<std::uint64_t> Sample::*counter, std
 
 double LiveSlice::delivered_percent(std::size_t index) const { return grown_percent(&Sample::busy_ns, index); }
 
-double LiveSlice::accounted_percent(std::size_t index) const {
-  return std::max(delivered_percent(index), grown_percent(&Sample::charged_ns, index));
+double LiveSlice::charged_percent(std::size_t index) const {
+  if (samples.size() < 2) return 0;
+  const Sample& last = samples.back();
+  const Sample& before = samples[samples.size() - 2];
+  const auto span = static_cast<double>((last.at - before.at).count());
+  if (span <= 0 || last.charged_ns[index] <= before.charged_ns[index]) return 0;
+  return 100.0 * static_cast<double>(last.charged_ns[index] - before.charged_ns[index]) / span;
+}
+
+std::optional<double> LiveSlice::granted_percent(std::size_t index) const {
+  if (samples.size() < 2) return std::nullopt;
+  const Sample& last = samples.back();
+  const Sample& before = samples[samples.size() - 2];
+  const auto span = std::chrono::duration<double, std::milli>(last.at - before.at).count();
+  if (span <= 0 || !last.granted_ms[index] || !before.granted_ms[index]) return std::nullopt;
+  return 100.0 * grown_ms(*before.granted_ms[index], *last.granted_ms[index]) / span;
+}
+
+double LiveSlice::drained_percent(std::size_t index) const {
+  if (samples.size() < 2) return 0;
+  const Sample& last = samples.back();
+  const Sample& before = samples[samples.size() - 2];
+  const auto span = std::chrono::duration<double, std::milli>(last.at - before.at).count();
+  return span <= 0 ? 0 : 100.0 * grown_ms(before.drained_ms[index], last.drained_ms[index]) / span;
+}
+
+std::string offender_of(const LiveSlice& slice) {
+  if (slice.local()) return "user " + std::to_string(slice.uid);
+  const auto slash = slice.name.find('/');
+  return slash == std::string::npos ? slice.holder.uid : "namespace " + slice.name.substr(0, slash);
 }
 
 std::string plain_name(const std::string& text) {

@@ -32,6 +32,7 @@ struct LiveSlice {
   std::uint64_t epoch = 0;  // of the record: whose decision this is; 0: this machine's own, or a claim's
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
 
+  Clock::Time revoked_until{};  // its pages were removed for an offence, and are not re-created before this time
   bool joined = false;  // a process was in its cgroup
   std::function<bool()> asker_gone;  // Caller::gone of whom it was granted to, until he joined; empty: not known
   Clock::Time made{};
@@ -43,6 +44,8 @@ struct LiveSlice {
     Clock::Time at;
     std::vector<std::uint64_t> busy_ns;     // per card
     std::vector<std::uint64_t> charged_ns;  // per card
+    std::vector<std::optional<std::uint32_t>> granted_ms;  // per card; nullopt: not reported
+    std::vector<std::uint32_t> drained_ms;                 // per card
   };
   std::deque<Sample> samples;
   std::vector<Bytes> announced;          // per card
@@ -58,11 +61,19 @@ struct LiveSlice {
   void take(const PageSlice& pages, Clock::Time now);
   /// GPU time delivered on card `index` in the last second, in per cent, by the pages.
   [[nodiscard]] double delivered_percent(std::size_t index) const;
-  /// The larger of that and what the arbiter charged: what the slice may have used without going around anything.
-  [[nodiscard]] double accounted_percent(std::size_t index) const;
+  /// Card time by the arbiter's account between the last two samples, in percent. The slice's own page is ignored.
+  [[nodiscard]] double charged_percent(std::size_t index) const;
+  /// The part of that time in which the slice held the card's lease; nullopt: the arbiter does not report it.
+  [[nodiscard]] std::optional<double> granted_percent(std::size_t index) const;
+  /// The part of that time in which its work ran on past its leases, as far as an honest long kernel explains it.
+  [[nodiscard]] double drained_percent(std::size_t index) const;
   /// Growth of a counter over the last second, in per cent of the time.
   [[nodiscard]] double grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const;
 };
+
+/// The name under which offences of the slice are counted: the user of a local slice, the namespace of a pod or claim.
+/// If no namespace is known: the owner's UID.
+[[nodiscard]] std::string offender_of(const LiveSlice& slice);
 
 /// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py", with gated=1
 /// where it is; what came through a door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID>

@@ -235,9 +235,15 @@ void Agent::watch() {
                        slice.announced,
                        {},
                        pages_known,
-                       spare_of(slice)};
+                       spare_of(slice),
+                       {},
+                       {},
+                       offender_of(slice),
+                       world_.clock.now() < slice.revoked_until};
       for (std::size_t i = 0; i < slice.slices.size(); ++i) {
-        one.delivered_percent.push_back(slice.accounted_percent(i));
+        one.charged_percent.push_back(slice.charged_percent(i));
+        one.granted_percent.push_back(slice.granted_percent(i));
+        one.drained_percent.push_back(slice.drained_percent(i));
       }
       watched.push_back(std::move(one));
     }

@@ -110,20 +110,71 @@ bool Watchdog::wary(Clock::Time now) const {
   });
 }
 
-void Watchdog::judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
-                             std::vector<Breach>* breaches) {
+bool Watchdog::starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& except,
+                       const CardId& card, double points) {
+  for (const auto& slice : slices) {
+    if (&slice == &except || slice.whole || !slice.pages_known) continue;
+    for (std::size_t i = 0; i < slice.cards.size(); ++i) {
+      if (slice.cards[i].card != card) continue;
+      const auto found = sums.find({slice.id, card});
+      const double used = found == sums.end() ? 0 : found->second.sm_percent;
+      const double granted = i < slice.granted_percent.size() ? slice.granted_percent[i].value_or(0) : 0;
+      if (used + points < std::min<double>(granted, slice.cards[i].guarantee().hundredths())) return true;
+    }
+  }
+  return false;
+}
+
+ComputeRound Watchdog::round_of(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving) {
   const Slice& card = slice.cards[index];
-  const double told = index < slice.delivered_percent.size() ? slice.delivered_percent[index] : 0;
-  const double wanted = card.compute.hundredths();
-  const double allowed = card.share == ShareClass::kFixed
-                             ? std::min(wanted, std::max(told, 1.0))
-                             : std::max(told, static_cast<double>(card.guarantee().hundredths()));
-  const auto used = cases_[{slice.id, card.card}].look(sum.sm_percent, allowed, now, bounds_.compute);
-  if (!used) return;
-  breaches->push_back({BreachKind::kCompute, slice.id, card.card, sum.pids,
-                       fmt::format("uses {:.0f} % of {}, {:.0f} % by its own account, {} allowed", *used,
-                                   card.card.str(), told, wanted),
-                       wanted, *used});
+  ComputeRound round;
+  round.used = sum.sm_percent;
+  round.starving = starving;
+  if (slice.revoked) return round;
+  round.guarantee = card.guarantee().hundredths();
+  if (card.share == ShareClass::kFixed) return round;
+  round.charged = index < slice.charged_percent.size() ? slice.charged_percent[index] : 0;
+  if (index < slice.granted_percent.size()) round.granted = slice.granted_percent[index];
+  if (index < slice.drained_percent.size()) round.drained = slice.drained_percent[index];
+  return round;
+}
+
+Breach Watchdog::compute_breach(const WatchedSlice& slice, std::size_t index, const Sum& sum,
+                                const ComputeRound& round, const Computing& one) {
+  const Slice& card = slice.cards[index];
+  Breach breach{BreachKind::kCompute, slice.id, card.card, sum.pids, {}, round.guarantee, one.peak};
+  breach.step = one.reported;
+  breach.text = fmt::format("uses {:.0f} % of {}, {} % allowed; the arbiter charged {:.0f} % and granted {}",
+                            round.used, card.card.str(), card.compute.hundredths(), round.charged.value_or(0),
+                            round.granted ? fmt::format("{:.0f} %", *round.granted) : "an unknown part");
+  breach.certain = one.debt.certain();
+  breach.text += breach.certain ? fmt::format("; it owes {:.1f} s of the card", one.debt.owed())
+                                : "; one long kernel explains it";
+  if (round.starving) breach.text += "; a neighbour gets less than its guarantee";
+  return breach;
+}
+
+void Watchdog::judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving,
+                             Clock::Time now, std::vector<Breach>* breaches) {
+  constexpr Clock::Duration kSecond = std::chrono::seconds(1);
+  const ComputeRound round = round_of(slice, index, sum, starving);
+  Computing& one = computing_[{slice.id, slice.cards[index].card}];
+  const double prior = one.begun ? 0 : offences_.prior(slice.user, now, bounds_.offences);
+  one.begun = true;
+  if (round.used >= one.peak || now - one.peak_at > 2 * kSecond) {
+    one.peak = round.used;
+    one.peak_at = now;
+  }
+  const ComputeStep step = one.debt.look(round, now, bounds_.compute, prior);
+  if (step == ComputeStep::kNone) return;
+  if (one.debt.certain()) {
+    if (!std::exchange(one.caught, true)) offences_.note(slice.user, now, bounds_.offences);
+    offences_.renew(slice.user, now);
+  }
+  if (step <= one.reported && now - one.reported_at < kSecond) return;
+  one.reported = step;
+  one.reported_at = now;
+  breaches->push_back(compute_breach(slice, index, sum, round, one));
 }
 
 std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
@@ -141,19 +192,17 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
       const auto found = sums.find({slice.id, slice.cards[i].card});
       const Sum sum = found == sums.end() ? Sum() : found->second;
       judge_memory(slice, i, sum, now, &breaches);
-      if (slice.pages_known) judge_compute(slice, i, sum, now, &breaches);
+      if (!slice.pages_known) continue;
+      const bool starving = starves(slices, sums, slice, slice.cards[i].card, bounds_.compute.slack_points);
+      judge_compute(slice, i, sum, starving, now, &breaches);
     }
   }
-  // What was not seen in this round starts anew.
+  // A breach that was not seen in this round starts again.
   std::erase_if(strikes_, [&](const auto& entry) { return entry.second.last_round != now; });
   std::erase_if(prices_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
-  std::erase_if(cases_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
+  std::erase_if(computing_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
+  offences_.forget(now, bounds_.offences);
   return breaches;
-}
-
-void Watchdog::frozen(const Breach& breach, double share) {
-  if (const auto found = cases_.find({breach.slice, breach.card}); found != cases_.end())
-    found->second.frozen(share);
 }
 
 std::map<std::pair<std::string, std::size_t>, Bytes> Watchdog::overheads(

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "app/agent/compute_case.h"
+#include "app/agent/compute_debt.h"
+#include "app/agent/offences.h"
 #include "base/clock.h"
 #include "core/model/slice.h"
 #include "port/gpu.h"
@@ -22,9 +24,14 @@ struct WatchedSlice {
   std::vector<Slice> cards;
   std::set<std::int32_t> registered;      // said hello
   std::vector<Bytes> announced;           // per card
-  std::vector<double> delivered_percent;  // per card, by the pages or the arbiter, the larger
+  std::vector<double> charged_percent;    // per card since the previous round, by the arbiter's account
   bool pages_known = true;                // what the three above say is of now; else only memory and cards are judged
-  std::vector<Bytes> spare;               // per card: its part of what is promised to no slice; absent: plenty
+  std::vector<Bytes> spare = {};          // per card: its part of what is promised to no slice; absent: plenty
+  // As charged_percent: the slice held the card's lease; nullopt: the arbiter does not report it.
+  std::vector<std::optional<double>> granted_percent = {};
+  std::vector<double> drained_percent = {};  // as charged_percent: its work ran on past a lease, excused
+  std::string user = {};                     // offender_of: earlier offences count against it; empty: unknown
+  bool revoked = false;                      // its leases were revoked: it may use nothing any more
 };
 
 /// One process on one card in one round; `slice` is whose it is by the kernel's word, empty: foreign.
@@ -52,6 +59,8 @@ struct Breach {
   std::string text;      // for the log and the views
   double allowed = 100;  // kCompute: per cent of the card
   double seen = 0;
+  ComputeStep step = ComputeStep::kNone;  // kCompute: the step of the policy `escalate`
+  bool certain = true;                    // false: an honest long kernel explains it; the slice is not ended
   bool ends_slice = false;  // its price has grown so far: all of the slice ends, not only `pids`
 };
 
@@ -71,6 +80,7 @@ struct WatchBounds {
   int ended_at = 4;
   Clock::Duration forgiven_after = std::chrono::seconds(15);
   ComputeBounds compute;
+  OffenceBounds offences;
 };
 
 class Watchdog {
@@ -80,9 +90,6 @@ class Watchdog {
   /// One round; `now` grows. Every breach that has lasted is reported once per second while it lasts.
   std::vector<Breach> judge(const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings,
                             Clock::Time now);
-
-  /// The slice is kept from running for this share of the next second (what judge() asked for in `freeze`).
-  void frozen(const Breach& breach, double share);
 
   /// Whether a slice has a price to pay for short breaches: it is to be looked at more often.
   [[nodiscard]] bool wary(Clock::Time now) const;
@@ -118,14 +125,32 @@ class Watchdog {
   void judge_process(const WatchedSlice& slice, const Sighting& seen, Clock::Time now, std::vector<Breach>* breaches);
   void judge_memory(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
                     std::vector<Breach>* breaches);
-  void judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
+  void judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving, Clock::Time now,
                      std::vector<Breach>* breaches);
+  /// Whether another slice on the card was granted the card but, by the driver's account, used less than the grant and
+  /// less than its guarantee.
+  static bool starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& except,
+                      const CardId& card, double points);
+  /// One slice's compute on one card.
+  struct Computing {
+    ComputeDebt debt;
+    bool begun = false;
+    bool caught = false;  // the offence of its user was recorded
+    double peak = 0;      // the maximum use in a round of the last two seconds, percent
+    Clock::Time peak_at{};
+    ComputeStep reported = ComputeStep::kNone;
+    Clock::Time reported_at{};
+  };
+  static ComputeRound round_of(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving);
+  static Breach compute_breach(const WatchedSlice& slice, std::size_t index, const Sum& sum,
+                               const ComputeRound& round, const Computing& one);
   bool lasted(const Key& key, Clock::Duration need, Clock::Time now);
 
   WatchBounds bounds_;
   std::map<Key, Strike> strikes_;
   std::map<std::pair<std::string, CardId>, Price> prices_;
-  std::map<std::pair<std::string, CardId>, ComputeCase> cases_;
+  std::map<std::pair<std::string, CardId>, Computing> computing_;
+  Offences offences_;
 };
 
 }  // namespace carve

@@ -148,6 +148,13 @@ std::uint32_t CardLoop::rescues(int slice) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(machine_.rescues(slice), UINT32_MAX));
 }
 
+abi::ControlLate CardLoop::lease_time(int slice) {
+  const std::lock_guard lock(mutex_);
+  const LeaseTime& time = places_[static_cast<std::size_t>(slice)].lease_time;
+  const auto granted = static_cast<std::uint32_t>(time.granted_ns() / 1'000'000);
+  return {granted == 0 ? 1 : granted, static_cast<std::uint32_t>(time.drained_ns() / 1'000'000)};
+}
+
 std::uint64_t CardLoop::busy_ns(int slice) {
   const std::lock_guard lock(mutex_);
   const Place& place = places_[static_cast<std::size_t>(slice)];
@@ -195,6 +202,7 @@ std::uint64_t CardLoop::step() {
     if (!place.account) continue;
     seen_[i] = lease::observe(*place.account, place.grant->high_slot.load_relaxed(), last_, now);
     seen_[i].busy_ns += place.retired_busy_ns - place.settled_busy_ns;
+    places_[i].lease_time.look(now, machine_.grant(static_cast<int>(i)), seen_[i]);
   }
   machine_.step(now, seen_.data());
   trace_.stepped(now, machine_, seen_.data());

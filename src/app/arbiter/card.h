@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "abi/control.h"
 #include "abi/page.h"
+#include "app/arbiter/lease_time.h"
 #include "app/arbiter/trace.h"
 #include "base/result.h"
 #include "lease/arbiter.h"
@@ -41,6 +43,9 @@ class CardLoop {
   [[nodiscard]] std::uint64_t charged_ns(int slice);
   /// Leases out of turn that the slice was given, up to the largest number that fits.
   [[nodiscard]] std::uint32_t rescues(int slice);
+  /// Since the slice was added, ms: the time in which it held the card's lease, and the excused time for which its work
+  /// ran on after a lease.
+  [[nodiscard]] abi::ControlLate lease_time(int slice);
   /// GPU time that the slice's processes, those that ended too, say they measured.
   [[nodiscard]] std::uint64_t busy_ns(int slice);
 
@@ -53,6 +58,7 @@ class CardLoop {
     std::uint64_t settled_busy_ns = 0;  // of before a take-over: charged by the arbiter before us
     std::uint32_t epoch_base = 0;       // where the page's epochs stood: they go on, whoever wrote them
     std::uint32_t published = 0;        // the decision that stands in the page
+    LeaseTime lease_time = {};
   };
   explicit CardLoop(std::string uuid) : uuid_(std::move(uuid)), places_(lease::kMaxSlices) {}
   void run();

@@ -299,6 +299,7 @@ void Slice::describe(abi::ControlReply* out) {
     state.busy_ns = cards_[i].loop->busy_ns(cards_[i].number);
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
     state.rescues = cards_[i].loop->rescues(cards_[i].number);
+    out->late[i] = cards_[i].loop->lease_time(cards_[i].number);
   }
   for (const auto& [slot, member] : members_) {
     if (!member.dead) out->pids[out->pid_count++] = member.pid;

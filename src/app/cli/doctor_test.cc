@@ -161,7 +161,8 @@ TEST(Doctor, ReportsOpenDeviceFilesOfCards) {
   host.driver_sets_mode = 0666;
   auto view = healthy_view();
   EXPECT_FALSE(anything_wrong(diagnose(host, view))) << "own-devices is optional";
-  EXPECT_NE(rendered(host, view).find("without a slice: /dev/nvidia1 (0666)"), std::string::npos) << rendered(host, view);
+  EXPECT_NE(rendered(host, view).find("without a slice: /dev/nvidia1 (0666)"), std::string::npos)
+      << rendered(host, view);
   host.is_node = true;
   EXPECT_EQ(rendered(host, view).find("devices-open"), std::string::npos) << "own-devices is not available on a node";
   host.is_node = false;

@@ -96,7 +96,7 @@ class FakePages final : public Pages {
       PageSlice slice;
       slice.id = id;
       for (const auto& card : order.slices)
-        slice.cards.push_back({card.card, announced[id], busy_ns[id], 0, 0});
+        slice.cards.push_back({card.card, announced[id], busy_ns[id], charged_ns[id], 0, 0, granted(id)});
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
@@ -113,10 +113,16 @@ class FakePages final : public Pages {
   std::set<std::string> remains;  // of slices that an arbiter before left
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
+  std::map<std::string, std::uint64_t> charged_ns;
+  std::map<std::string, std::uint32_t> granted_ms;  // none: an arbiter that does not report it
   std::map<std::string, Bytes> announced;
   std::map<std::string, Bytes> overheads;
 
  private:
+  [[nodiscard]] std::optional<std::uint32_t> granted(const std::string& id) const {
+    const auto found = granted_ms.find(id);
+    return found == granted_ms.end() ? std::nullopt : std::optional(found->second);
+  }
   std::mutex mutex_;  // what one thread drops another one lists
   Fate& fate_;
 };

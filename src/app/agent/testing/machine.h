@@ -28,6 +28,7 @@ struct Machine {
   bool own_devices = false;
   ManualClock clock;
   bool gives_cards = true;
+  BreachAction on_compute = AgentConfig().on_compute;
   std::function<Result<void>(const std::string&)> prepare_links;  // none: there is nothing to be linked
   Log log{[](std::string_view) {}};
 
@@ -37,6 +38,7 @@ struct Machine {
     config.access = access;
     config.arbiter_settles = std::chrono::seconds(0);
     config.gives_cards = gives_cards;
+    config.on_compute = on_compute;
     config.last_process = std::chrono::seconds(0);
     auto agent = std::make_unique<Agent>(
         config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, prepare_links,
