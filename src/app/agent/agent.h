@@ -145,10 +145,9 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
   std::deque<EventView> events_;
   std::deque<ProgramError> program_errors_;  // not taken yet
-  std::string journal_error_, card_files_error_;
+  std::string journal_error_, arbiter_error_, card_files_error_;
   std::string links_error_, links_of_;  // of the last try, for this version of the driver; tried again now and then
   Clock::Time links_tried_{};
-  std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
   std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
   bool arbiter_ok_ = false, arbiter_asked_ = false;
