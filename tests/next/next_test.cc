@@ -6,7 +6,7 @@
 
 #include "tests/integration/arbiter/fixture.h"
 
-// An arbiter of the next page ABI with processes whose library has this one, and the reverse.
+// An arbiter of the next page ABI with processes and a library of this one, and the reverse.
 namespace carve::arbiter_test {
 namespace {
 
@@ -55,7 +55,7 @@ TEST_F(NextTest, ALibraryOfThisReleaseWorksWithTheNextArbiter) {
   EXPECT_TRUE(eventually([&] { return works.busy_ns() > before + 10 * kMs; }))
       << "the next arbiter must grant it time";
 
-  // New processes in the old container, and in a new slice, whose agent is not upgraded yet.
+  // New processes in the old container, and in a new slice; the agent is not upgraded yet.
   auto another = hello(runtime_, "old", abi::LibraryKind::kCuda, abi::kPageAbi);
   ASSERT_TRUE(another.has_value());
   EXPECT_EQ(another->welcome.status, abi::WelcomeStatus::kOk);

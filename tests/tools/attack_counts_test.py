@@ -21,7 +21,8 @@ class Counts(unittest.TestCase):
                 self.assertGreaterEqual(held, must, name)
 
     def test_numbers_are_found_anywhere_in_a_text(self):
-        found = attack_table.claims({"a": "none", "b": "| no; 20 attacks: 16 held, 4 caught | 7 attacks.", "c": "1 attacks"})
+        found = attack_table.claims({"a": "none", "b": "| no; 20 attacks: 16 held, 4 caught | 7 attacks.",
+                                     "c": "1 attacks"})
         self.assertEqual(found, [("b", 20, 16, 4), ("b", 7, None, None), ("c", 1, None, None)])
 
     def test_harm_to_the_node_is_noticed(self):

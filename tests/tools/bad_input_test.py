@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every option of the command line must have a row of bad input in tests/integration/node/bad_input.tsv, whose effect
+"""Every option of the command line must have a row of bad input in tests/integration/node/bad_input.tsv; its effect
 is tested there."""
 import pathlib
 import re

@@ -44,7 +44,8 @@ class Manifests(unittest.TestCase):
     def test_another_namespace_is_used_in_all_jobs(self):
         command, = commands("deploy/chart/README.md", "s/carve-system/gpus/g")
         for path in sorted((self.root / "deploy/jobs").glob("*.yaml")):
-            changed = subprocess.run(["bash", "-euo", "pipefail", "-c", command.replace("deploy/jobs/down.yaml", str(path))
+            changed = subprocess.run(["bash", "-euo", "pipefail", "-c",
+                                      command.replace("deploy/jobs/down.yaml", str(path))
                                    .replace("kubectl apply -f -", "cat")], cwd=self.root, check=True, timeout=60,
                                   capture_output=True, text=True).stdout
             self.assertNotIn("carve-system", changed)

@@ -88,14 +88,16 @@ class Stages(unittest.TestCase):
         self.passes_from("in/Turn.a+b (x)", 2)
         self.assertEqual(self.stage("again"), 0, self.output)
         self.assertIn("1 passed, 0 failed, 0 skipped", self.output)
-        self.assertIn("passed, but not at each try:\n  dev: in/Turn.a+b (x): passed 1 of 2 tries, docs/flaky.md:6\n", self.output)
+        self.assertIn("passed, but not at each try:\n  dev: in/Turn.a+b (x): passed 1 of 2 tries, docs/flaky.md:6\n",
+                      self.output)
 
     def test_an_unlisted_test_that_needed_a_second_try_fails_the_run(self):
         self.list_as_flaky("in/Turn.a+b", "in/Turn")
         self.passes_from("in/Turn.a+b (x)", 2)
         self.assertNotEqual(self.stage("again"), 0)
         self.assertIn("0 passed, 1 failed, 0 skipped", self.output)
-        self.assertIn("failed:\n  dev: in/Turn.a+b (x): passed 1 of 2 tries, not listed in docs/flaky.md\n", self.output)
+        self.assertIn("failed:\n  dev: in/Turn.a+b (x): passed 1 of 2 tries, not listed in docs/flaky.md\n",
+                      self.output)
 
     def test_without_the_document_no_test_is_listed(self):
         self.passes_from("flaky", 2)
