@@ -68,7 +68,7 @@ TABLE = (
     Excuse(REFUSED, "kill", "keeper", 5,
            "no process serves the slots until the container runs again and has registered, and the kubelet asks once"),
     Excuse(REFUSED, "kill", "kubelet", 5,
-           "a new kubelet admits its pods a second after its start, before plugins have registered again"),
+           "a new kubelet admits its pods a second after its start, regardless of which plugins have registered"),
     Excuse(UNKNOWN, "kill", "containerd", 10,
            "a new containerd finds a container without its state: code 255; the kubelet checks each pod every 10 s"),
     # Seen only after the end of a kubelet. A containerd that is stopped at that time notices it later; therefore the
