@@ -6,7 +6,7 @@
 #include "app/arbiter/arbiter.h"
 
 // The arbiter of the next page ABI: `carve arbiter [--runtime-dir FOLDER]` without the command line's parser, and
-// `carve probe arbiter`, by which its pod is asked whether it answers.
+// `carve probe arbiter`, the probe of its pod.
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "probe") {
     return carve::ArbiterClient(carve::arbiter::Options().runtime_folder + "/arbiter/control").list() ? 0 : 1;

@@ -6,13 +6,13 @@
 
 #include "tests/integration/arbiter/fixture.h"
 
-// An arbiter of the next page ABI under processes whose library is of this one, and the other way round.
+// An arbiter of the next page ABI with processes and a library of this one, and the reverse.
 namespace carve::arbiter_test {
 namespace {
 
 constexpr std::uint16_t kNextAbi = abi::kPageAbi + 1;
 
-/// The program of the next release, on this runtime folder.
+/// Runs the program of the next release on this runtime folder.
 class NextArbiter {
  public:
   explicit NextArbiter(const std::string& runtime) : pid_(::fork()) {
@@ -39,7 +39,7 @@ class NextTest : public ArbiterTest {
   }
 };
 
-TEST_F(NextTest, ALibraryOfTheOneBeforeGoesOnUnderTheNextArbiter) {
+TEST_F(NextTest, ALibraryOfThisReleaseWorksWithTheNextArbiter) {
   put(order("old", 30, ShareClass::kFixed));
   RawClient running = connect("old");
   ASSERT_EQ(running.cards.size(), 1U);
@@ -53,9 +53,9 @@ TEST_F(NextTest, ALibraryOfTheOneBeforeGoesOnUnderTheNextArbiter) {
   EXPECT_EQ(listed("old")->cards[0].announced, Bytes(4711));
   const auto before = works.busy_ns();
   EXPECT_TRUE(eventually([&] { return works.busy_ns() > before + 10 * kMs; }))
-      << "it is granted time by the next arbiter";
+      << "the next arbiter must grant it time";
 
-  // New processes in the old container, and a new slice's, whose agent was not upgraded yet.
+  // New processes in the old container, and in a new slice; the agent is not upgraded yet.
   auto another = hello(runtime_, "old", abi::LibraryKind::kCuda, abi::kPageAbi);
   ASSERT_TRUE(another.has_value());
   EXPECT_EQ(another->welcome.status, abi::WelcomeStatus::kOk);
@@ -67,7 +67,7 @@ TEST_F(NextTest, ALibraryOfTheOneBeforeGoesOnUnderTheNextArbiter) {
   EXPECT_TRUE(beats(fresh.card()));
 }
 
-TEST_F(NextTest, OneThatIsTwoVersionsOldIsRefusedAndSaidSo) {
+TEST_F(NextTest, ALibraryTwoVersionsOldIsRefusedWithAStatus) {
   arbiter_.reset();
   const NextArbiter next(runtime_);
   ASSERT_TRUE(eventually([&] { return agent_->list().has_value(); }));
@@ -78,7 +78,7 @@ TEST_F(NextTest, OneThatIsTwoVersionsOldIsRefusedAndSaidSo) {
   EXPECT_EQ(refused->welcome.abi, kNextAbi);
 }
 
-TEST_F(NextTest, ALibraryOfTheNextReadsThePagesOfThisArbiter) {
+TEST_F(NextTest, ALibraryOfTheNextReleaseReadsThePagesOfThisArbiter) {
   put(order("s"));
   const auto client = hello(runtime_, "s", abi::LibraryKind::kCuda, kNextAbi, kNextAbi - 1);
   ASSERT_TRUE(client.has_value());

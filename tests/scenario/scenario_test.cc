@@ -1,4 +1,4 @@
-// Plays every *.txt of this folder; README.md there says what may stand in one.
+// Plays every *.txt file of this folder; README.md there lists the statements.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Words parted by spaces; "…" holds spaces together; # ends the line.
+/// Words separated by spaces; "…" keeps spaces in a word; # starts a comment.
 Words split(const std::string& line) {
   Words words;
   bool open = false;
@@ -47,10 +47,10 @@ std::string joined_words(const Words& words) {
   return text;
 }
 
-/// The machine that a scenario talks about. A statement that is not understood fails the test.
+/// The machine of a scenario. An unknown statement fails the test.
 class Scenario {
  public:
-  /// What is wrong with this statement, or with what came of it; empty when all is as it says.
+  /// Executes a statement. Returns what is wrong with it or with its outcome; empty when the outcome is as expected.
   std::string play(const Words& words) {
     const std::string verb = words.front();
     const Words rest(words.begin() + 1, words.end());
@@ -195,7 +195,7 @@ std::vector<std::string> scenario_files() {
 
 class ScenarioTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(ScenarioTest, GoesAsItSays) {
+TEST_P(ScenarioTest, EveryStatementHolds) {
   const std::string path = std::string(CARVE_SCENARIOS) + "/" + GetParam() + ".txt";
   std::ifstream in(path);
   Scenario scenario;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A document that says how many attacks there are says as many as the attack table has. That each came out as a document
-says is compared where the attacks run (tests/attacks/attack_table.py); the judge of the node is tried here."""
+"""Documents must state the number of attacks in the attack table. Whether each attack came out as a document says is
+compared where the attacks run (tests/attacks/attack_table.py). The check of the node's health is tested here."""
 import os
 import sys
 import unittest
@@ -10,7 +10,7 @@ import attack_table  # noqa: E402
 
 
 class Counts(unittest.TestCase):
-    def test_no_document_says_another_number(self):
+    def test_every_document_states_the_number_of_the_table(self):
         texts = attack_table.documents()
         self.assertGreater(len(texts), 10)
         must = sum(wanted == "held" for wanted in attack_table.ATTACKS.values())
@@ -20,13 +20,14 @@ class Counts(unittest.TestCase):
                 self.assertEqual(held + caught, attacks, name)
                 self.assertGreaterEqual(held, must, name)
 
-    def test_a_number_is_found_wherever_it_stands(self):
-        said = attack_table.claims({"a": "none", "b": "| no; 20 attacks: 16 held, 4 caught | 7 attacks.", "c": "1 attacks"})
-        self.assertEqual(said, [("b", 20, 16, 4), ("b", 7, None, None), ("c", 1, None, None)])
+    def test_numbers_are_found_anywhere_in_a_text(self):
+        found = attack_table.claims({"a": "none", "b": "| no; 20 attacks: 16 held, 4 caught | 7 attacks.",
+                                     "c": "1 attacks"})
+        self.assertEqual(found, [("b", 20, 16, 4), ("b", 7, None, None), ("c", 1, None, None)])
 
-    def test_harm_to_the_node_is_seen(self):
+    def test_harm_to_the_node_is_noticed(self):
         class Node:
-            """Two processes that live (this one), and what the agent says of the arbiter."""
+            """Two living processes (both this one), and the arbiter's state as the agent reports it."""
             pids, says = {"arbiter": os.getpid(), "agent": os.getpid()}, "ok"
 
             def pid_of(self, service):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every option of the command line has a row of bad input (tests/integration/node/bad_input.tsv), where what comes of
-it is tried."""
+"""Every option of the command line must have a row of bad input in tests/integration/node/bad_input.tsv; its effect
+is tested there."""
 import pathlib
 import re
 import unittest
@@ -9,12 +9,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def options_in(source):
-    """Long options, as main.cc names them: "--force" or "-n,--namespace"."""
+    """Long options in the form of main.cc: "--force" or "-n,--namespace"."""
     return set(re.findall(r'"(?:-[a-z],)?(--[a-z][a-z-]*)"', source))
 
 
 def tried_in(table):
-    """Options that stand in the arguments of a row."""
+    """Options in the arguments of the rows."""
     words = set()
     for line in table.splitlines():
         if not line.startswith("#"):
@@ -29,7 +29,7 @@ class BadInput(unittest.TestCase):
         tried = tried_in((ROOT / "tests/integration/node/bad_input.tsv").read_text(encoding="utf-8"))
         self.assertEqual(sorted(options - tried), [])
 
-    def test_what_is_missing_is_found(self):
+    def test_a_missing_option_is_found(self):
         options = options_in('add_flag("--old", x); add_option("-n,--new-one", y); text("--not an option")')
         self.assertEqual(options, {"--old", "--new-one"})
         self.assertEqual(options - tried_in("# --new-one\nrun --old=maybe -- true\t--new-one\n"), {"--new-one"})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Commands by which the docs change the manifests, run on a copy of deploy/: each leaves nothing out. What needs a
-cluster is run on one, by tests/cluster/scenario."""
+"""Commands of the docs that change the manifests, run on a copy of deploy/: none may leave a place out. Commands that
+need a cluster are run on one, by tests/cluster/scenario."""
 import pathlib
 import re
 import shutil
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def commands(page, needle):
-    """The commands of a page (lines that begin with `$ ` or are indented) that name `needle`."""
+    """The commands of a page (lines that begin with `$ ` or are indented) that contain `needle`."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [re.sub(r"^(\$ | {4})", "", line) for line in text.splitlines()
             if line.startswith(("$ ", "    ")) and needle in line]
@@ -29,11 +29,11 @@ class Manifests(unittest.TestCase):
         subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=self.root, check=True, timeout=60)
 
     def lines(self, pattern):
-        """[(file, line)] of all manifests."""
+        """[(file, line)] of the matching lines of all manifests."""
         return [(str(path.relative_to(self.root)), line.strip()) for path in sorted(self.root.rglob("*.yaml"))
                 for line in path.read_text(encoding="utf-8").splitlines() if re.search(pattern, line)]
 
-    def test_a_registry_of_ones_own_is_named_everywhere(self):
+    def test_another_registry_is_used_in_all_manifests(self):
         command, = commands("docs/kubernetes.md", "elasticgpu.io/carve:0.1.0|")
         before = self.lines(r"image: elasticgpu\.io/carve:")
         self.assertGreaterEqual(len({path for path, _ in before}), 7)
@@ -41,14 +41,15 @@ class Manifests(unittest.TestCase):
         self.assertEqual(self.lines(r"image: elasticgpu\.io/carve:"), [])
         self.assertEqual(len(self.lines(r"image: registry\.example/carve:0\.1\.0$")), len(before))
 
-    def test_in_another_namespace_the_jobs_name_that_alone(self):
+    def test_another_namespace_is_used_in_all_jobs(self):
         command, = commands("deploy/chart/README.md", "s/carve-system/gpus/g")
         for path in sorted((self.root / "deploy/jobs").glob("*.yaml")):
-            said = subprocess.run(["bash", "-euo", "pipefail", "-c", command.replace("deploy/jobs/down.yaml", str(path))
+            changed = subprocess.run(["bash", "-euo", "pipefail", "-c",
+                                      command.replace("deploy/jobs/down.yaml", str(path))
                                    .replace("kubectl apply -f -", "cat")], cwd=self.root, check=True, timeout=60,
                                   capture_output=True, text=True).stdout
-            self.assertNotIn("carve-system", said)
-            self.assertIn("\n  namespace: gpus\n", said)
+            self.assertNotIn("carve-system", changed)
+            self.assertIn("\n  namespace: gpus\n", changed)
 
 
 if __name__ == "__main__":

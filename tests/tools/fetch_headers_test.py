@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""sim/export/fetch_headers asked by several at once, as third-party tests do: each gets all headers, each package is
-fetched once. pip is played by a script, so no network is in it."""
+"""sim/export/fetch_headers, started by several processes at one time, as third-party tests do: each gets all headers,
+each package is fetched once. A script replaces pip, so the test needs no network."""
 import concurrent.futures
 import functools
 import os
@@ -21,7 +21,7 @@ cd "$2" && echo header > "$3.h" && {python} -m zipfile -c "$3.whl" "$3.h" && rm 
 
 
 class FetchHeaders(unittest.TestCase):
-    def test_several_at_once_get_all_of_them_and_fetch_each_once(self):
+    def test_concurrent_calls_get_all_headers_and_fetch_each_package_once(self):
         with tempfile.TemporaryDirectory() as folder:
             cache, log = pathlib.Path(folder, "cache"), pathlib.Path(folder, "fetched")
             python = pathlib.Path(folder, "python3")

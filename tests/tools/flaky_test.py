@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each row of docs/flaky.md names a test of this build, with a label that this test has. Usage: flaky_test.py BUILD"""
+"""Each row of docs/flaky.md must name a test of this build, with a label of that test. Usage: flaky_test.py BUILD"""
 import json
 import pathlib
 import re
@@ -12,7 +12,7 @@ BUILD = ROOT / "build/dev"
 
 
 def rows_of(text):
-    """Test and label of each row, as scripts/lib/stages.sh finds them."""
+    """Test and label of each row, with the pattern of scripts/lib/stages.sh."""
     return re.findall(r"^\| `([^`]+)` \| ([^|]*?) \|", text, re.MULTILINE)
 
 
@@ -24,7 +24,7 @@ def labels_of(build):
 
 
 def wrong(rows, labels):
-    """The rows that name no test with that label. A name that ends with `*` stands for all tests that begin so."""
+    """The rows that name no test with that label. A name that ends with `*` stands for all tests with that prefix."""
     def known(name, label):
         if name.endswith("*"):
             return any(label in of for test, of in labels.items() if test.startswith(name[:-1]))
@@ -36,10 +36,10 @@ class Flaky(unittest.TestCase):
     def test_each_name_is_a_test(self):
         text = (ROOT / "docs/flaky.md").read_text(encoding="utf-8")
         rows = rows_of(text)
-        self.assertEqual(len(rows), text.count("\n|") - 2, "each row but the head begins with `a name` and a label")
+        self.assertEqual(len(rows), text.count("\n|") - 2, "each row except the head begins with `a name` and a label")
         self.assertEqual(wrong(rows, labels_of(BUILD)), [])
 
-    def test_what_is_no_test_is_found(self):
+    def test_a_row_without_a_test_is_found(self):
         labels = {"a/b": ["alone", "integration"], "c": []}
         rows = rows_of("| test | label |\n| --- | --- |\n| `a/b` | alone | x |\n| `a/b` | unit | x |\n| `a` | alone | x |\n"
                        "| `c` | alone | x |\n| `a*` | alone | x |\n| `b*` | alone | x |\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tools/mutate changes what a program does and nothing else, draws the same changes for the same seed, and explains only
-lines that are in the tree."""
+"""tools/mutate must change only what a program does, draw the same changes for the same seed, and explain only lines
+that exist in the tree."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -18,12 +18,12 @@ LOADER.exec_module(mutate)
 
 
 def become(text):
-    """Every text that the tool makes of this one."""
+    """All mutants of this text."""
     return {text[:one.at] + one.new + text[one.end:] for site in mutate.changes_of("a.cc", text) for one in site}
 
 
 class Changes(unittest.TestCase):
-    def test_operators(self):
+    def test_operators_are_changed(self):
         for text, wanted in {
             "a < b": {"a <= b", "a >= b"},
             "a >= b": {"a > b", "a < b"},
@@ -41,26 +41,26 @@ class Changes(unittest.TestCase):
             with self.subTest(text):
                 self.assertEqual(become(text), wanted)
 
-    def test_the_boundary_of_a_choice_of_two_equals_is_left(self):
+    def test_a_choice_between_two_values_keeps_its_boundary(self):
         self.assertEqual(become("if (a.b > c) a.b = c;") - {"if (a.b > c) ;"}, {"if (a.b <= c) a.b = c;"})
         self.assertEqual(become("x = a < b ? a : b"), {"x = a >= b ? a : b"})
         self.assertEqual(become("x = a < b(c) ? b(c) : a"), {"x = a >= b(c) ? b(c) : a"})
         self.assertEqual(become("x = a < b ? a : c"), {"x = a <= b ? a : c", "x = a >= b ? a : c"})
 
-    def test_numbers_keep_their_suffix(self):
+    def test_numbers_change_by_one_and_keep_their_suffix(self):
         self.assertEqual(become("a[7]"), {"a[8]", "a[6]"})
         self.assertEqual(become("0"), {"1"})
         self.assertEqual(become("1'000ULL"), {"1001ULL", "999ULL"})
         self.assertEqual(become("0x10u"), {"17u", "15u"})
         self.assertEqual(become("1.5"), set())
 
-    def test_truth_that_is_returned(self):
+    def test_returned_conditions_become_constants(self):
         self.assertLessEqual({"return true;", "return false;"}, become("return a == b;"))
         self.assertLessEqual({"return true;", "return false;"}, become("return !a;"))
         self.assertEqual(become("return f(a == b);"), {"return f(a != b);"})
         self.assertEqual(become("return a;"), set())
 
-    def test_statements(self):
+    def test_statements_are_removed(self):
         body = "void f() { %s }"
         for statement in ("a = b;", "a.b[c] = d;", "a->b(c);", "std::sort(a, b);", "*a = b;"):
             with self.subTest(statement):
@@ -73,7 +73,7 @@ class Changes(unittest.TestCase):
             text.replace("c = d;", ";") for text in become("void f() { if (a) b(); else c = d; }")})
         self.assertEqual(become("struct A { A(); void f(); };"), set())
 
-    def test_what_is_no_operator_or_does_nothing(self):
+    def test_text_without_an_operator_or_an_effect_is_not_changed(self):
         for text in ("// a < b", "/* 1 + 2 */", 'x("a < 1")', "x('<')", 'R"(a < 1)"', "#if A < 1", "static_assert(a < 1);",
                      "std::array<T, 3> a", "template <class T, int kN = 3> class A", "T&& a", "T* a", "T& a",
                      "std::map<A, std::set<B, 2>> a", "operator<(A a)", "operator==(A a)", "a <=> b", "a.reserve(n + 1)",
@@ -81,7 +81,7 @@ class Changes(unittest.TestCase):
             with self.subTest(text):
                 self.assertEqual(become(text), set())
 
-    def test_the_lines_that_are_shown(self):
+    def test_a_change_is_shown_with_its_line(self):
         text = "int f() {\n  return a <\n         b;\n}\n"
         change = next(one for site in mutate.changes_of("a.cc", text) for one in site if one.new == "<=")
         self.assertEqual(change.line, 2)
@@ -89,7 +89,7 @@ class Changes(unittest.TestCase):
 
 
 class Draws(unittest.TestCase):
-    def test_the_same_seed_draws_the_same_and_another_does_not(self):
+    def test_the_same_seed_draws_the_same_changes_and_another_seed_others(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for name, text in {"lease/a.cc": "int a = 1 + 2;\n", "lease/a_test.cc": "int a = 3;\n", "lease/b.h": "int b = 4;\n",
@@ -104,10 +104,10 @@ class Draws(unittest.TestCase):
 
 
 class TheTree(unittest.TestCase):
-    def test_what_is_explained_is_there(self):
+    def test_every_explained_line_exists(self):
         self.assertEqual(mutate.stale(mutate.read_explained()), [])
 
-    def test_the_list_of_changes(self):
+    def test_the_list_of_changes_is_the_same_for_the_same_seed(self):
         listed = [subprocess.run([sys.executable, str(ROOT / "tools/mutate"), "--list", "--seed", "7", "--count", "5"],
                                  capture_output=True, text=True, check=True).stdout for _ in range(2)]
         self.assertEqual(len(listed[0].splitlines()), 6)

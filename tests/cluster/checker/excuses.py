@@ -68,9 +68,9 @@ TABLE = (
     Excuse(REFUSED, "kill", "keeper", 5,
            "no process serves the slots until the container runs again and has registered, and the kubelet asks once"),
     Excuse(REFUSED, "kill", "kubelet", 5,
-           "a new kubelet admits its pods a second after its start, before plugins have registered again"),
+           "a new kubelet admits its pods a second after its start, regardless of which plugins have registered"),
     Excuse(UNKNOWN, "kill", "containerd", 10,
-           "a new containerd finds a container without its state: exit code 255; the kubelet checks each pod every 10 s"),
+           "a new containerd finds a container without its state: code 255; the kubelet checks each pod every 10 s"),
     # Seen only after the end of a kubelet. A containerd that is stopped at that time notices it later; therefore the
     # kubelet does not count as serving before containerd continues (ring/faults.py).
     Excuse(BROKEN_OFF, "kill", "kubelet", 5, "its calls end with it, including the call that starts a container"),
@@ -88,8 +88,8 @@ TABLE = (
     *_both(LOST_LOG, "containerd", 2, "it copies a container's output into the log"),
     *_both(NO_ANSWER, "apiserver", 2, "no answer; earlier connections break at the next request"),
     *_both(NO_WEBHOOK, "leader", 10,
-           "it also answers admission, and is called until it is known not to be ready: probes of 2 s, a webhook's timeout "
-           "of 5 s, existing connections"),
+           "it also answers admission, and is called until it is known not to be ready: probes of 2 s, a webhook's "
+           "timeout of 5 s, existing connections"),
     *_both(NO_WEBHOOK, "apiserver", 5,
            "its calls from before a stop time out (a webhook has 5 s); a new API server knows no Services yet"),
 )

@@ -53,10 +53,10 @@ def family_of(name, families) -> str:
     return name
 
 
-def check_family(name, told) -> list:
+def check_family(name, comments) -> list:
     """Checks one family's name and comments."""
-    wrong = [f"{name}: {len(told[word])} lines of {word}" for word in ("HELP", "TYPE") if len(told[word]) != 1]
-    kind = (told["TYPE"] or ["untyped"])[0]
+    wrong = [f"{name}: {len(comments[word])} lines of {word}" for word in ("HELP", "TYPE") if len(comments[word]) != 1]
+    kind = (comments["TYPE"] or ["untyped"])[0]
     if kind not in KINDS:
         wrong.append(f"{name}: {kind} is no type")
     if (kind == "counter") != name.endswith("_total"):
@@ -93,7 +93,7 @@ def check_histogram(name, samples) -> list:
 def check(text) -> list:
     """All violations in one scrape; empty when there are none."""
     families, samples, wrong = read(text)
-    told, seen, of = set(families), set(), {}
+    declared, seen, of = set(families), set(), {}
     for name, labels, value in samples:
         family = family_of(name, families)
         of.setdefault(family, []).append((name, labels, value))
@@ -105,8 +105,8 @@ def check(text) -> list:
         wrong += [f"{name}: label {label!r}" for label in names if not re.fullmatch("[a-z_]+", label)]
         if len(names) != len(set(names)):
             wrong.append(f"{name}: a label twice: {names}")
-    wrong += [f"{family}: neither HELP nor TYPE" for family in sorted(of.keys() - told)]
-    for family in sorted(told):
+    wrong += [f"{family}: neither HELP nor TYPE" for family in sorted(of.keys() - declared)]
+    for family in sorted(declared):
         wrong += check_family(family, families[family])
         if families[family]["TYPE"] == ["histogram"]:
             wrong += check_histogram(family, of.get(family, []))

@@ -143,7 +143,8 @@ def check_kubelet(name, node, pods):
     for key, slots in node["resources"].items():
         for slot in slots:
             users.setdefault(slot, []).append("/".join(key))
-    return found + [f"{name}: {slot} is held by {' and '.join(sorted(holders))}" for slot, holders in sorted(users.items())
+    return found + [f"{name}: {slot} is held by {' and '.join(sorted(holders))}" for slot,
+                    holders in sorted(users.items())
                     if len(holders) > 1]
 
 

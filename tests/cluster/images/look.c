@@ -6,7 +6,7 @@
  * usage: ring-look [allocate BYTES] [try BYTES] [hold SECONDS]
  *   allocate  also calls cuMemAlloc for that many bytes on card 0; the result's number is in "allocated" (0: success)
  *   hold      prints the line, then sleeps and keeps the allocation
- *   try       while it holds: after SIGUSR1, within a second, an allocation of that many bytes, whose result's number
+ *   try       while it holds: after SIGUSR1, within a second, an allocation of that many bytes; the result's number
  *             is printed on a separate line: {"tried": 2}
  */
 #include <dlfcn.h>

@@ -3,8 +3,8 @@
  *
  * usage: ring-reach paths PATH...  opens each, and connects to it as to a socket of either kind
  *        ring-reach abstract       connects to every abstract socket in /proc/net/unix
- *        ring-reach pages ID...    searches the mappings and descriptors of every process in /proc for the
- *                                  pages of these slices, and tries to open what it finds
+ *        ring-reach pages ID...    searches the mappings and descriptors of every process in /proc for the pages of
+ *                                  these slices, and tries to open what it finds
  *        ring-reach own            says hello on the container's own socket and tries to write the grant page it gets
  */
 #define _GNU_SOURCE

@@ -113,7 +113,7 @@ def kill_and_remove(seconds: float = 30) -> list:
 
 
 def empty(group: Path) -> None:
-    """Removes the groups below one (whose processes are gone). The group itself stays."""
+    """Removes the groups below one (their processes are gone). The group itself stays."""
     for folder, _, _ in os.walk(group, topdown=False):
         if Path(folder) != group:
             try:

@@ -33,7 +33,7 @@ class Ring:
 
     @property
     def build(self) -> Path | None:
-        """The build folder whose simulator and Carve run on the nodes."""
+        """The build folder of the simulator and Carve on the nodes."""
         build = self.state.content.get("build")
         return Path(build) if build else None
 

@@ -29,7 +29,7 @@ SOCKETS = {         # where a part listens while it serves; the socket of a kill
 
 
 def main_process(container_id: str) -> int:
-    """The process of a container whose parent is not in the container."""
+    """The process of a container that has its parent outside the container."""
     members = RingTest.pids_of(container_id.partition("://")[2])
     for pid in members:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:

@@ -122,7 +122,7 @@ class RingTest(unittest.TestCase):
 
     @staticmethod
     def pids_of(word):
-        """The machine's processes whose cgroup path contains this word: those of a container or a pod."""
+        """The machine's processes with this word in their cgroup path: those of a container or a pod."""
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
@@ -140,7 +140,7 @@ class RingTest(unittest.TestCase):
             with contextlib.suppress(OSError):
                 if "pause" in Path(f"/proc/{pid}/comm").read_text():
                     os.kill(pid, signal.SIGKILL)
-        wait_for("the container was started again", 120, lambda: self.restarts_of(name) > 0, 0.5)
+        wait_for("the container was restarted", 120, lambda: self.restarts_of(name) > 0, 0.5)
         self.wait_ready(name, 120)
 
     def assert_limited(self, name):
@@ -244,7 +244,7 @@ class CarveTest(RingTest):
 
     def look(self, name, container="main"):
         """What `ring-look` printed in a container that runs it."""
-        line = wait_for(f"{name}/{container} has looked", 20,
+        line = wait_for(f"{name}/{container} has printed its look", 20,
                         lambda: self.kube.logs(name, container).strip().splitlines())
         return json.loads(line[-1])
 

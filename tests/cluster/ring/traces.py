@@ -67,8 +67,8 @@ KUBELETS = ("kubelet.sock", "kubelet_internal_checkpoint")      # the kubelet's 
 
 
 def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
-    """Paths on a node whose last part names Carve, and everything in the folders that drivers share. Of a folder it
-    lists the folder's path, not its content. Not containerd's store of images, which is the runtime's, nor logs of
+    """Paths on a node that name Carve in their last part, and everything in the folders that drivers share. Of a folder
+    it lists the folder's path, not its content. Not containerd's store of images, which is the runtime's, nor logs of
     pods, which the kubelet removes later (within a minute)."""
     found = {f"{folder}/{entry.name}" for folder in SHARED if node.outside(folder).is_dir()
              for entry in node.outside(folder).iterdir() if entry.name not in KUBELETS}
@@ -88,7 +88,7 @@ def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
 
 
 def mounts(node) -> set:
-    """Mounts of a node whose source or mount point names Carve: "PLACE (SOURCE)"."""
+    """Mounts of a node that name Carve in source or mount point: "PLACE (SOURCE)"."""
     found = set()
     for line in Path(f"/proc/{node.state.pid(f'{node.name}-keeper')}/mountinfo").read_text().splitlines():
         left, right = line.split(" - ")
@@ -99,7 +99,7 @@ def mounts(node) -> set:
 
 
 def groups(node) -> set:
-    """Cgroups of a node, in any hierarchy, whose own name contains Carve's."""
+    """Cgroups of a node, in any hierarchy, with Carve's name in their own."""
     return {f"{above}/{name}" for root in cgroups.roots_of(node.name) for above, below, _ in os.walk(root)
             for name in below if any(word in name for word in WORDS[:2])}
 

@@ -204,7 +204,7 @@ class Served(AdmissionTest):
         self.assertIn(text, said)
 
     def claiming(self, limits=None, env=None):
-        """A pod whose container also has a claim, for any device."""
+        """A pod with a container that also has a claim, for any device."""
         made = self.of(limits, env=env, resourceClaims=[{"name": "nic", "resourceClaimName": "nobodys"}])
         made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
         return made
@@ -236,7 +236,7 @@ class Served(AdmissionTest):
         asks, cardless = self.of({"elasticgpu.io/gpu-memory": "4096"}), self.of({"cpu": "1"})
         self.kube.delete("MutatingWebhookConfiguration", "carve-admission")
         try:
-            wait_for("it is out of force", 30, lambda: SLOT in str(self.review(asks)), every=0.5)
+            wait_for("the webhook is out of force", 30, lambda: SLOT in str(self.review(asks)), every=0.5)
             self.assert_refused(asks, f'limits: {SLOT} is "", must be "1"')
             self.assert_refused(asks, "it was not called, or another webhook changed the pod after it")
             self.assert_refused(self.of(env=[{"name": VISIBLE, "value": "all"}]), VISIBLE)
@@ -244,7 +244,7 @@ class Served(AdmissionTest):
         finally:
             self.ring.kubectl("apply", "-f", WEBHOOK)
             # Control writes its certificate authority into the configuration.
-            wait_for("it is in force again", 60, lambda: isinstance(self.review(asks), dict), every=0.5)
+            wait_for("the webhook is in force again", 60, lambda: isinstance(self.review(asks), dict), every=0.5)
         self.assertEqual(self.limits(self.review(asks))[SLOT], "1")
 
     def test_a_stored_pod_is_unchanged_when_it_is_applied_again(self):

@@ -162,8 +162,8 @@ class AgentCost(SlotTest):
             f"{kind} {statistics.median(one[kind][step] for one in rounds):.1f}" for kind in kinds) for step in steps), end="")
         rounds = [{kind: sum(one[kind].values()) for kind in kinds} for one in rounds]
         bare = statistics.median(one["no GPU"] for one in rounds)
-        print(f"\nfrom the pod's arrival at the kubelet to a started container, {ROUNDS} rounds: no GPU {bare:.0f} ms (the host took "
-              f"{host.percent():.1f} % of the processors)", end="")
+        print(f"\nfrom the pod's arrival at the kubelet to a started container, {ROUNDS} rounds: no GPU "
+              f"{bare:.0f} ms (the host took {host.percent():.1f} % of the processors)", end="")
         costs = {kind: median_within([one[kind] - one["no GPU"] for one in rounds]) for kind in ("DRA", "slots")}
         for kind, (median, low, high) in costs.items():
             print(f"; {kind} {median:+.0f} ms ({low:+.0f} to {high:+.0f})", end="")

@@ -61,11 +61,13 @@ class ClientCertificate(install.Installation):
         self.rolled("deployment/carve-control")
         follows = self.kube.secret(SECRET, SPACE)["tls.crt"]
         self.assertNotEqual(follows, short, "control has replaced it")
-        wait_for("the kubelets have updated the volumes", 150, lambda: self.mounted() == [follows] * len(before), every=1)
+        wait_for("the kubelets have updated the volumes", 150, lambda: self.mounted() == [follows] * len(before),
+                 every=1)
         time.sleep(max(0.0, ends + 2 - time.time()))
         name = self.create(self.asking())["metadata"]["name"]   # the first call to control after its restart
         self.wait_ready(name)
-        print(f"\nplaced {self.waited(name)} s after its creation, running {time.time() - ends:.0f} s after the certificate's end",
+        print(f"\nplaced {self.waited(name)} s after its creation, running {time.time() - ends:.0f} s after the "
+              "certificate's end",
               flush=True)
         self.assertEqual(self.schedulers(), before, "the same processes")
         self.assert_right([name])

@@ -142,7 +142,8 @@ class Chaos(RingTest):
         for pod, container, (since, until, status, text) in churn.lost_logs:
             if status == 200:       # it may have been truncated at any time of the container's life
                 since = moments.of_rfc3339(pod["status"]["startTime"])
-            kind, subject = excuses.LOST_LOG if status == 200 else excuses.NO_LOG, f"{pod['metadata']['name']}/{container}"
+            kind = excuses.LOST_LOG if status == 200 else excuses.NO_LOG
+            subject = f"{pod['metadata']['name']}/{container}"
             failures.append(excuses.Failure(kind, subject, pod["spec"]["nodeName"], since, until, f"{status}: {text}",
                                             pod["metadata"]["uid"]))
         for since, until, status, text in churn.troubles:
@@ -158,7 +159,8 @@ class Chaos(RingTest):
         begun = time.strftime("%H:%M:%S", time.gmtime(failure.since))
         return "\n  ".join([f"{failure.subject} on {failure.node or 'no node'}: {failure.kind}, {begun} and "
                             f"{failure.until - failure.since:.1f} s after: {failure.text}",
-                            *about, "faults around it, relative to its time:", *excuses.around(failure, faults.windows)])
+                            *about, "faults around it, relative to its time:",
+                            *excuses.around(failure, faults.windows)])
 
     def summed_up(self):
         """Prints how many containers were checked, and how many failures each fault excused."""
@@ -212,7 +214,7 @@ class Chaos(RingTest):
         pods = {pod["metadata"]["uid"]: pod for pod, _, _ in wanted}
         self.assert_no_findings(check.check(list(pods.values()), [], [], seen, by="records", physical=self.physical))
         self.assert_no_findings([f"{key}: an allocation over its limit returned {look['allocated']}, not 2 (out of memory)"
-                     for key, look in seen.items() if look["allocated"] != 2])
+                                 for key, look in seen.items() if look["allocated"] != 2])
         self.say(f"{len(seen)} containers see their own cards and limits, and cannot allocate more")
 
     def each_node_starts_pods(self):

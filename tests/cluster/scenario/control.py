@@ -28,7 +28,8 @@ NATIVE = {"elasticgpu.io/gpu-memory": 4096, "elasticgpu.io/gpu-core": 30}
 
 
 def asking(name, limits, command=HOLD, containers=1, **spec):
-    """A pod of the programs' image whose containers request `limits`; it names neither Carve's scheduler nor slots."""
+    """A pod of the programs' image with containers that request `limits`; it names neither Carve's scheduler nor
+    slots."""
     made = pod(name, image=images.PROGRAMS, command=command, **spec)
     first = made["spec"]["containers"][0]
     first["resources"] = {"limits": {key: str(value) for key, value in limits.items()}}
@@ -315,7 +316,8 @@ class Observability(ControlTest):
         self.assertIn("/ 4 GiB  30 burst", table)
         agent = next(p["metadata"]["name"] for p in self.kube.list("Pod", carve.NAMESPACE)
                      if p["metadata"]["name"].startswith("carve-agent-") and p["spec"]["nodeName"] == node)
-        metrics = self.ring.kubectl("get", "--raw", f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics").stdout
+        metrics = self.ring.kubectl("get", "--raw",
+                                    f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics").stdout
         line, = [row for row in metrics.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
         self.assertEqual(float(line.rsplit(" ", 1)[1]), 4 * GIB)
         self.assertIn(f'uuid="{card}"', line)
@@ -531,7 +533,8 @@ class Waiting(ControlTest):
         gone = container.last()
         self.wait_ready(name)
         agent = written.first(gone, "patch", "gpus/status")
-        steps = [("the rest of the pod (pause) has ended", pod_.last()), ("the agent has published the free card", agent),
+        steps = [("the rest of the pod (pause) has ended", pod_.last()),
+                 ("the agent has published the free card", agent),
                  ("control has requeued the waiting pod", written.first(
                      agent or gone, "patch", "nodes", lambda e: e["user"]["username"].endswith(":carve-control"))),
                  ("bound", written.first(gone, "create", "pods/binding", lambda e: e["objectRef"]["name"] == name)),
@@ -600,7 +603,8 @@ class Failures(ControlTest):
         try:
             begun = time.monotonic()
             epochs = self.bound_in_time(before)
-            wait_for("twice its lease", 60, lambda: time.monotonic() > begun + 2 * before["leaseDurationSeconds"])
+            wait_for("twice its Lease duration", 60,
+                     lambda: time.monotonic() > begun + 2 * before["leaseDurationSeconds"])
         finally:
             os.kill(process, signal.SIGCONT)
         names = [self.create(asking(self.name(), NATIVE))["metadata"]["name"] for _ in range(5)]

@@ -400,7 +400,8 @@ class ControlProcess(RingTest):
         self.assertEqual(record["owner"]["uid"], asking["uid"])
         counted = {'carve_control_bindings_total{outcome="unknown"} 1', 'carve_control_bindings_total{outcome="found"} 1',
                    'carve_control_bindings_total{outcome="bound"} 0', "carve_control_reservations 0"}
-        wait_for("the reservation has become the record", 10, lambda: counted <= set(one.get("/metrics")[1].splitlines()))
+        wait_for("the reservation has become the record", 10,
+                 lambda: counted <= set(one.get("/metrics")[1].splitlines()))
         self.assertEqual(self.bind(one, context, asking, node), "", "kube-scheduler retries")
         self.assertEqual(len(stall.answers), 1)
 

@@ -75,7 +75,8 @@ class DefaultScheduler(install.Installation):
                 for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
                     for card in part["cards"]:
                         held[card["uuid"]] += card["compute"]
-            self.assert_no_findings([f"{card}: {share} of 100 are given" for card, share in held.items() if share > 100])
+            self.assert_no_findings([f"{card}: {share} of 100 are given" for card,
+                                                 share in held.items() if share > 100])
             self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
         finally:
             for one in made:
@@ -104,7 +105,7 @@ class DefaultScheduler(install.Installation):
         return min(int(float(re.search(r"(?m)^carve_nodes (\S+)$", text).group(1))) for text in self.metrics())
 
     def binders_of(self, name):
-        """Users whose Binding of that pod the API server accepted, from its audit log."""
+        """The users of the accepted Bindings of that pod, from the API server's audit log."""
         found = set()
         log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
         for line in log.read_text().splitlines():

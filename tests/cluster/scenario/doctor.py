@@ -72,7 +72,8 @@ class Doctor(CarveTest):
 
     def test_finds_a_kubelet_without_slots(self):
         file = self.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-        wait_for("slots in the kubelet's checkpoint", 30, lambda: file.exists() and "elasticgpu.io/slot" in file.read_text())
+        wait_for("slots in the kubelet's checkpoint", 30,
+                 lambda: file.exists() and "elasticgpu.io/slot" in file.read_text())
         self.carve.node.stop_kubelet()
         kept = file.with_name("kept")
         shutil.copy(file, kept)

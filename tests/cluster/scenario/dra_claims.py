@@ -37,7 +37,7 @@ class DraClaims(CarveTest):
             "name": self.name("claim"), "namespace": "default"}, "spec": {"devices": devices}})["metadata"]["name"]
 
     def pod_of(self, claim, uses=({"name": "gpu"},), command=HOLD, **spec):
-        """A pod whose containers c0, c1, … each name one use of the claim."""
+        """A pod with containers c0, c1, … that each name one use of the claim."""
         made = pod(self.name(), **spec)
         made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
         made["spec"]["containers"] = [{
@@ -106,7 +106,7 @@ class DraClaims(CarveTest):
         name = self.started(self.pod_of(claim))
         look = self.look(name, "c0")
         self.assert_no_findings([f"{name}: cuda shows {look['cuda']['cards']}, nvml {look['nvml']['cards']}"]
-                    if look["cuda"]["cards"] != look["nvml"]["cards"] else [])
+                                if look["cuda"]["cards"] != look["nvml"]["cards"] else [])
 
     def test_a_selector_chooses_cards_by_their_attributes(self):
         uuid = self.carve.truth("cards")["cards"][-1]["uuid"]
@@ -164,7 +164,7 @@ class DraClaims(CarveTest):
                            terminationGracePeriodSeconds=6)
         name = self.started(deaf)
         self.kube.delete("Pod", name)
-        wait_for("its end has begun", 10, lambda: (p := self.kube.get("Pod", name)) and
+        wait_for("its deletion has begun", 10, lambda: (p := self.kube.get("Pod", name)) and
                  p["metadata"].get("deletionTimestamp"))
         self.assertEqual(len(self.carve.inspect()["slices"]), 1)
         wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)

@@ -91,7 +91,7 @@ class DraFraction(CarveTest):
         self.assertEqual(conditions(status), {device: [("Ready", "True")] for device in allocated})
 
     def spinning(self, uuid, cores):
-        """Creates a pod that launches without pause and whose claim is a share of this card. Returns its name."""
+        """Creates a pod that launches without pause and has a claim for a share of this card. Returns its name."""
         template = self.name("template")
         request = {"deviceClassName": "gpu.elasticgpu.io", "capacity": {"requests": {"memory": "4Gi", "cores": str(cores)}},
                    "selectors": [{"cel": {"expression": f'device.attributes["gpu.elasticgpu.io"].uuid == "{uuid}"'}}]}

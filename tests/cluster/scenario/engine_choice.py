@@ -1,5 +1,4 @@
-"""Compares the placement of 500 pods by the real kube-scheduler and control with the engine's offline choice for the
-same state.
+"""Compares 500 placements by the real kube-scheduler and control with the engine's offline choices for the same state.
 
 60 nodes with 8 cards that exist only as objects; pods in all dialects, until the cluster is well filled. Four workers
 create them concurrently: kube-scheduler asks about the next pod while the previous Binding is on its way. With
@@ -8,7 +7,7 @@ every filter call and every bind call. Afterwards the engine (tests/cluster/engi
 names a node and cards for each filter call: the last one of each pod is compared with its Binding. A pod's cards are
 read from the pod at the API server.
 
-State at a filter call: every pod whose own last filter call was forwarded before it, because control expects a pod
+State at a filter call: every pod with an earlier last filter call counts as placed, because control expects a pod
 where it sent it until it is bound (core/cluster/assumed_pods.h). The seed is printed; CARVE_SEED sets it. With
 CARVE_FOLLOWER kube-scheduler asks a second replica, which does not lead and forwards the bind calls.
 

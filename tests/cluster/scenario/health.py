@@ -104,12 +104,14 @@ class Health(CarveTest):
         seen = {}
 
         def all_seen():
-            seen.update({what: time.monotonic() - begun for what, holds in sources.items() if what not in seen and holds()})
+            seen.update({what: time.monotonic() - begun for what,
+                         holds in sources.items() if what not in seen and holds()})
             return len(seen) == len(sources)
         try:
             wait_for("taints and slots", SECONDS, all_seen)
         except AssertionError:
-            self.fail(f"after {SECONDS} s only {seen}: tainted {self.tainted()}, {self.healthy_slots()} slots, not {left}")
+            self.fail(f"after {SECONDS} s only {seen}: tainted {self.tainted()}, {self.healthy_slots()} slots, "
+                      f"not {left}")
         self.assertLessEqual(max(seen.values()), SECONDS, seen)
         try:
             wait_for("slots", KUBELET + 5, lambda: self.slots("allocatable") == left)
@@ -133,7 +135,7 @@ class Health(CarveTest):
         return self.create(pod(self.name(), image=images.PROGRAMS, command=HOLD, claims={"gpu": template}, node="n1"))
 
     def slot_pod(self, card):
-        """A pod with a slot whose record names this card."""
+        """A pod with a slot and a record for this card."""
         made = pod(self.name(), schedulerName=binder.SCHEDULER)
         made["spec"]["containers"] = [binder.with_slots(
             {"name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": HOLD}, 1)]

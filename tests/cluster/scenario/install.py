@@ -124,8 +124,9 @@ class Installation(RingTest):
         of_all = time.monotonic() - begun
         self.assertEqual(arriving.refused, [], "admission must be available at every moment")
         waited = max((self.waited(name), name) for name in arriving.names)
-        print(f"\ncontrol and scheduler replaced in {of_control:.0f} s, all in {of_all:.0f} s; {len(arriving.names)} pods "
-              f"were created during that time, none was refused; the one that waited longest was bound after {waited[0]:.0f} s",
+        print(f"\ncontrol and scheduler replaced in {of_control:.0f} s, all in {of_all:.0f} s; {len(arriving.names)} "
+              "pods were created during that time, none was refused; the one that waited longest was bound after "
+              f"{waited[0]:.0f} s",
               flush=True)
         self.assertLessEqual(waited[0], seconds + 5)
         self.assertEqual(self.containers(before), started, "earlier pods must be unchanged")
@@ -168,8 +169,8 @@ class Installation(RingTest):
         lost = {name: status.get("reason", "?") + ": " + status.get("message", "") for name, status in ended.items()
                 if status["phase"] == "Failed"}
         waited = sorted(self.waited(name) for name in arriving.names if name not in lost)
-        print(f"\nagents replaced {ROLLS} times in {seconds:.0f} s; {len(arriving.names)} pods were created during that time, {len(lost)} "
-              f"were lost; bound after {waited[len(waited) // 2]:.0f} s (half of them), {waited[-1]:.0f} s (all)", flush=True)
+        print(f"\nagents replaced {ROLLS} times in {seconds:.0f} s; {len(arriving.names)} pods were created during that "
+              f"time, {len(lost)} were lost; bound after {waited[len(waited) // 2]:.0f} s (half of them), {waited[-1]:.0f} s (all)", flush=True)
         self.assertEqual(lost, {})
         self.assertEqual(left, {node.name for node in self.ring.nodes}, "each agent must publish that it is leaving")
         self.assertEqual(self.leaving(), [], "the next agents must clear that condition")
@@ -182,7 +183,7 @@ class Installation(RingTest):
         return status if status["phase"] in ("Succeeded", "Failed") else None
 
     def leaving(self):
-        """Nodes whose condition says that their agent is about to end."""
+        """Nodes with the condition that their agent is about to end."""
         return [node["metadata"]["name"] for node in self.kube.list("Node", None) for one in node["status"]["conditions"]
                 if (one["type"], one["status"]) == ("GPUAgentLeaving", "True")]
 
@@ -255,7 +256,8 @@ class Installation(RingTest):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             removing = pool.submit(self.remove)
             try:
-                said = wait_for("carve-down reports why it waits", 120, lambda: self.why_down_waits(node, name), every=0.5)
+                said = wait_for("carve-down reports why it waits", 120, lambda: self.why_down_waits(node, name),
+                                every=0.5)
                 print(f"carve-down: {said}", flush=True)
                 self.assertIn("1 pod(s) with cards of Carve", said)
                 self.assertFalse(removing.done(), "the uninstall must wait")

@@ -99,7 +99,7 @@ class ManyPods(SlotTest):
         self.assert_no_findings(check.check(pods, claims, slices, seen))
         sizes = {name: [card["memory"] for card in look["cuda"]["cards"]] for (_, name, _), look in seen.items()}
         self.assert_no_findings([f"{name} sees {sizes[name]} bytes; its claim has {self.claimed(i)}"
-                     for i, name in enumerate(names) if sizes[name] != [self.claimed(i)]])
+                                 for i, name in enumerate(names) if sizes[name] != [self.claimed(i)]])
         granted, (pages, owners) = check.granted_by_claims(claims, slices), self.carve.granted()
         self.assertEqual(len(granted), len(pods))
         self.assert_no_findings(check.check_pages(granted, pages, owners))

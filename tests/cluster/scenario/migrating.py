@@ -220,7 +220,8 @@ class Move(RingTest):
         self.kube.patch("Deployment", "moved", {"spec": {"replicas": 0}}, SPACE)
         self.run_block(back, lambda: self.shows(NODE, self.resource) == COUNT)
         self.assertEqual(self.of_carve(NODE), [])
-        self.assertEqual([gpu["metadata"]["name"] for gpu in self.kube.list("GPU", None)], [], "Carve must have no card any more")
+        self.assertEqual([gpu["metadata"]["name"] for gpu in self.kube.list("GPU", None)], [],
+                         "Carve must have no card any more")
         # An agent's leftover GPU object must not make the pod Carve's.
         self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{NODE}.left"},
                      "spec": {"index": 0, "uuid": "GPU-left", "memory": 16 * GIB, "nodeName": NODE, "doors": ["slots"]}})
@@ -315,7 +316,8 @@ class Hami(threading.Thread):
             "app") == "plugin" and pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]}
         for name in here & set(nodes):
             if self.REGISTER not in nodes[name]["metadata"].get("annotations", {}):
-                annotations = {self.REGISTER: json.dumps([{"id": "GPU-0", "count": COUNT, "devmem": 16384, "devcore": 100}]),
+                annotations = {self.REGISTER: json.dumps([{"id": "GPU-0", "count": COUNT, "devmem": 16384,
+                                                           "devcore": 100}]),
                                "hami.io/node-handshake": "Requesting_2026-01-01 00:00:00"}
                 self.kube.patch("Node", name, {"metadata": {"annotations": annotations}})
 
@@ -377,7 +379,8 @@ class FromHami(Move):
 
     def assert_given(self, look):
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3000 << 20])
-        self.assertEqual(self.admitted({"nvidia.com/gpu": "1"}), "carve-scheduler", "HAMi's webhook must not change the pod")
+        self.assertEqual(self.admitted({"nvidia.com/gpu": "1"}), "carve-scheduler",
+                         "HAMi's webhook must not change the pod")
         with self.assertRaisesRegex(ApiError, "nvidia.com/gpumem: Carve does not read this name"):
             self.admitted(self.THEIRS)
 

@@ -182,7 +182,8 @@ class NodeNominator(FullCluster):
 
     def test_a_new_pod_finds_the_one_free_node(self):
         self.free(200)
-        wait_for("control counts the free card", 20, lambda: self.placing.metric('carve_pods{state="holding"}') == NODES - 1, every=0.1)
+        wait_for("control counts the free card", 20,
+                 lambda: self.placing.metric('carve_pods{state="holding"}') == NODES - 1, every=0.1)
         time.sleep(3.5)      # it counts as taken that much longer (ClusterModel::kLinger)
         took = []
         for i in range(3):

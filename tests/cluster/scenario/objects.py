@@ -125,7 +125,8 @@ class Objects(CarveTest):
     def test_a_restarted_agent_finds_and_corrects_what_it_wrote(self):
         made = self.started(self.fraction())
         uid = made["metadata"]["uid"]
-        wait_for("shown", 5, lambda: any(uid in g["status"].get("allocated", {}) for g in self.gpus().values()))
+        wait_for("the pod in a GPU object", 5,
+                 lambda: any(uid in g["status"].get("allocated", {}) for g in self.gpus().values()))
         versions = {uuid: gpu["metadata"]["resourceVersion"] for uuid, gpu in self.gpus().items()}
         ghost = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "spec": {"index": 7, "nodeName": "n1", "uuid": "x"},
                  "metadata": {"name": "n1.gpu-ghost"}}
@@ -210,11 +211,13 @@ class Objects(CarveTest):
         wait_for("the agent has one slice less", 20, lambda: len(self.carve.inspect()["slices"]) < cards or
                  self.phase(waiting) == "Running", every=0.02)
         freed = time.monotonic()
-        wait_for("the node's annotation changes", 5, lambda: self.node()["metadata"]["annotations"].get(TOUCHED) != before, every=0.05)
+        wait_for("the node's annotation changes", 5,
+                 lambda: self.node()["metadata"]["annotations"].get(TOUCHED) != before, every=0.05)
         touched = time.monotonic()
         self.wait_phase(waiting, "Running", 30)
         running = time.monotonic()
-        print(f"annotated {touched - freed:.2f} s, running {running - freed:.2f} s after the slice was free", file=sys.stderr)
+        print(f"annotated {touched - freed:.2f} s, running {running - freed:.2f} s after the slice was free",
+              file=sys.stderr)
         self.assertLessEqual(touched - freed, 2.0)
 
     # --- refusals ------------------------------------------------------------------------------------------------
@@ -231,7 +234,8 @@ class Objects(CarveTest):
         refused = wait_for("the Node's condition, too", 20, lambda: (
             one := self.condition("GPUStartsRefused"))["status"] == "True" and one)
         self.assertIn(made["metadata"]["name"], refused["message"])
-        wait_for("the event is counted, not repeated", 40, lambda: [e["count"] for e in events()] and events()[0]["count"] >= 2)
+        wait_for("the event is counted, not repeated", 40,
+                 lambda: [e["count"] for e in events()] and events()[0]["count"] >= 2)
         self.assertEqual(len(events()), 1)
 
     def test_a_resource_that_a_device_class_maps_gets_no_total(self):

@@ -180,7 +180,7 @@ class AddedLater(OtherWays):
         # Admission closes the variable, with which NVIDIA's runtime would show every card of the node: where the
         # container sets it itself, and where it may be set through envFrom.
         for container, more, variable in (
-                ("plain", {}, None), ("beside", {"targetContainerName": "main"}, None),
+                ("plain", {}, None), ("neighbour", {"targetContainerName": "main"}, None),
                 ("greedy", {"env": [{"name": VISIBLE, "value": "all"}]}, "void"),
                 ("quiet", {"envFrom": [{"configMapRef": {"name": texts}}]}, "void")):
             with self.subTest(container):
@@ -228,8 +228,9 @@ class Page(OtherWays):
         self.wait_ready("fraction")
         self.assertEqual([(size, cores) for _, size, cores in self.cards_of("fraction")["main"]], [(4096 << 20, 30)])
         looked = json.loads(self.ring.kubectl("exec", "fraction", "--", "ring-look").stdout)
-        self.assert_no_findings(check.check([self.kube.get("Pod", "fraction")], [], [], {("default", "fraction", "main"): looked},
-                                by="records", physical=self.capacity))
+        self.assert_no_findings(check.check([self.kube.get("Pod", "fraction")], [], [],
+                                                        {("default", "fraction", "main"): looked},
+                                            by="records", physical=self.capacity))
         sample, = re.findall(r"(?m)^\$ kubectl exec fraction -- (carve-sample-alloc [^#\n]*?) *(?:#.*)?$", text)
         result = json.loads(self.ring.kubectl("exec", "fraction", "--", *sample.split()).stdout.splitlines()[-1])
         self.assertEqual((result["out_of_memory"], result["total"]), (True, 4096 << 20))
@@ -348,8 +349,9 @@ class Settings(OtherWays):
         self.assert_right(fractions)
         found, seen = self.kube.get("Pod", whole), self.look(whole)
         self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
-        self.assert_no_findings(check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None),
-                                {("default", whole, "main"): seen}, physical=self.capacity))
+        self.assert_no_findings(check.check([found], self.kube.list("ResourceClaim"),
+                                                        self.kube.list("ResourceSlice", None),
+                                            {("default", whole, "main"): seen}, physical=self.capacity))
         card, = seen["cuda"]["cards"]
         self.assertNotIn(card["uuid"], [uuid for name in fractions for uuid, _, _ in self.cards_of(name)["main"]])
 
@@ -360,7 +362,8 @@ class Metrics(OtherWays):
         held = self.run_all(*[asking(self.name(), NATIVE, nodeSelector={"kubernetes.io/hostname": node.name})
                               for node in self.ring.nodes])
         waiting = self.create(asking(self.name(), {"nvidia.com/gpu": 16}))
-        wait_for("the event that says why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        wait_for("the event that says why it waits", 30,
+                 lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
         with self.assertRaises(ApiError):
             self.create(asking(self.name(), {"elasticgpu.io/gpu-core": 130}))
         texts = self.scrapes()

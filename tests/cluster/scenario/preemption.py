@@ -89,7 +89,8 @@ class Prioritised(ControlTest):
         return {name for name, now in found.items() if now is None or now["metadata"].get("deletionTimestamp")}
 
     def refused(self, made):
-        return wait_for("the event that it was tried", 30, lambda: [m for m in self.messages(made) if "nodes are available" in m])
+        return wait_for("the event that it was tried", 30,
+                        lambda: [m for m in self.messages(made) if "nodes are available" in m])
 
 
 class Preemption(Prioritised):

@@ -99,7 +99,8 @@ class Races(SlotTest):
         wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(foreign) if "has no record" in w])
         self.assertTrue([w for w in self.warnings(foreign) if "has no record" in w and "check that `carve control` runs" in w])
         wait_for("the Node's condition", 15, lambda: self.node_condition("GPUStartsRefused")[0])
-        self.assertIn(f"pod default/{foreign['metadata']['name']}, container main", self.node_condition("GPUStartsRefused")[1])
+        self.assertIn(f"pod default/{foreign['metadata']['name']}, container main",
+                      self.node_condition("GPUStartsRefused")[1])
         self.assertEqual(self.phase(foreign["metadata"]["name"]), "Pending")
         binder.write_later(self.kube, foreign, self.record(foreign, {"main": [(4, 2, 10)]}))
         self.wait_ready(foreign["metadata"]["name"], 90)

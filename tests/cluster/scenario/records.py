@@ -57,7 +57,8 @@ class Records(RingTest):
             cls.ring.kubectl("delete", "--ignore-not-found", "-f", POLICY)
             # The next scenario's binder is an administrator who writes records.
             wait_for("the policies are out of force", 30, lambda: cls.outcome(
-                cls.kube, "POST", cls.pods() + "?dryRun=All", cls.of("probe", {RECORD: FORGED})) == "done" and cls.outcome(
+                cls.kube, "POST", cls.pods() + "?dryRun=All",
+                cls.of("probe", {RECORD: FORGED})) == "done" and cls.outcome(
                     cls.kube, "POST", f"/api/v1/namespaces/{cls.space}/pods/none/binding?dryRun=All",
                     cls.binding("none", {RECORD: FORGED})).startswith("404"), every=0.5)
         cls.kube.delete("Namespace", cls.space)
@@ -120,7 +121,8 @@ class Records(RingTest):
                 outcome = self.outcome(self.tenant, "POST", self.pods(), self.of(name, {key: FORGED}))
                 self.assertRegex(outcome, f"^403 .*annotation {key} .*only carve-control")
                 self.assertIsNone(self.kube.get("Pod", name, self.space))
-        self.assertEqual(self.outcome(self.tenant, "POST", self.pods() + "?dryRun=All", self.of("fine", {"a": "b"})), "done")
+        self.assertEqual(self.outcome(self.tenant, "POST", self.pods() + "?dryRun=All", self.of("fine", {"a": "b"})),
+                         "done")
 
     def test_a_record_is_refused_at_update_and_status(self):
         name = self.make()
@@ -181,7 +183,8 @@ class Records(RingTest):
 
     def test_any_user_may_create_a_binding_without_a_record(self):
         name = self.make()
-        self.assertEqual(self.outcome(self.tenant, "POST", self.pods(name, "binding"), self.binding(name, {"a": "b"})), "done")
+        self.assertEqual(self.outcome(self.tenant, "POST", self.pods(name, "binding"), self.binding(name, {"a": "b"})),
+                         "done")
 
     def test_pods_of_another_system_keep_their_annotations(self):
         """gpushare's own extender writes these on pods that are not Carve's, as long as both systems are in the
@@ -194,9 +197,11 @@ class Records(RingTest):
         name = self.make(resource="aliyun.com/gpu-mem", labels={"aliyun.com/gpu-count": "1"})
         for change in ({"aliyun.com/gpu-count": "2"}, {"aliyun.com/gpu-count": None}):
             for sub in (None, "status"):
-                outcome = self.outcome(self.tenant, "PATCH", self.pods(name, sub), {"metadata": {"labels": change}}, MERGE)
+                outcome = self.outcome(self.tenant, "PATCH", self.pods(name, sub), {"metadata": {"labels": change}},
+                                       MERGE)
                 self.assertRegex(outcome, "^403 .*may not change; create a new pod")
-        self.assertEqual(self.outcome(self.tenant, "PATCH", self.pods(name), {"metadata": {"labels": {"a": "b"}}}, MERGE),
+        self.assertEqual(self.outcome(self.tenant, "PATCH", self.pods(name), {"metadata": {"labels": {"a": "b"}}},
+                                      MERGE),
                          "done")
 
     def test_a_status_update_without_annotations_and_labels_does_not_reach_the_policies(self):
@@ -242,7 +247,8 @@ class Records(RingTest):
         change = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "8"},
                                                                          "requests": {"aliyun.com/gpu-mem": "8"}}}]}}
         for sub in (None, "resize"):
-            outcome = self.outcome(self.kube, "PATCH", self.pods(name, sub), change, "application/strategic-merge-patch+json")
+            outcome = self.outcome(self.kube, "PATCH", self.pods(name, sub), change,
+                                   "application/strategic-merge-patch+json")
             self.assertRegex(outcome, "^422 ")
 
 

@@ -19,7 +19,7 @@ GIVEN = {30: 40, 70: 60}    # cores -> GiB: all cores together, and 41 GiB of th
 
 class SlotFraction(SlotTest):
     def spinning(self, cores):
-        """Creates a pod that launches without pause and whose record is a share of the first card. Returns its name."""
+        """Creates a pod that launches without pause, with a record for a share of the first card. Returns its name."""
         made = self.start(slot_pod(self.name(), [container("main", self.SPIN)]), {"main": [(0, GIVEN[cores], cores)]})
         return made["metadata"]["name"]
 
@@ -43,7 +43,7 @@ class SlotFraction(SlotTest):
         print(f"free {free - ends.last():.2f} s after the last process ", end="", flush=True)
         self.assertLessEqual(free - ends.last(), 2.0)
         self.assertEqual(self.owners_of_pages(), {staying["metadata"]["uid"]})
-        # Another pod can use the room, next to the first one, which goes on.
+        # Another pod can use the room, next to the first one, which keeps running.
         next_one = self.start(slot_pod(self.name()), {"main": [(0, GIVEN[70], 70)]})["metadata"]["name"]
         self.wait_ready(next_one)
         self.assert_right(next_one)

@@ -28,7 +28,7 @@ RECEIVED = re.compile(r"[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}).*Processed device upd
                       r"totalCount=([1-9]\d*)")
 
 
-class BothDoors(SlotTest):
+class BothInterfaces(SlotTest):
     doors = "dra,slots"
 
     def setUp(self):
@@ -95,7 +95,7 @@ class BothDoors(SlotTest):
 
     def started_under(self, kills, kill):
         """Binds pods one after the other while `kill` is called `kills` times at random moments. Returns their names. A
-        running pod goes on, and afterwards a pod starts as usual."""
+        running pod keeps running, and afterwards a pod starts as usual."""
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed} ", end="", flush=True)
         dice, stop, killed = random.Random(seed), threading.Event(), []

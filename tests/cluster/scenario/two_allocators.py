@@ -52,7 +52,7 @@ class TwoAllocators(ControlTest):
         return next(one["attributes"]["uuid"]["string"] for one in self.devices() if one["name"] == device)
 
     def named_claims(self):
-        """Cards of n1 whose GPU object has a claim as holder."""
+        """Cards of n1 that have a claim as holder in their GPU object."""
         return {gpu["spec"]["uuid"] for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == "n1"
                 and [one for one in gpu.get("status", {}).get("holders", []) if one.get("owner", {}).get("kind") == "claim"]}
 

@@ -185,7 +185,7 @@ class Upgrade(InstalledTest):
     # --- pods by DRA and by slots -------------------------------------------------------------------------------------
 
     def by_record(self, card, size, cores, command):
-        """Creates a pod whose record names its card. Returns its name."""
+        """Creates a pod and its record, which names the card. Returns its name."""
         made = pod(self.name(), schedulerName=binder.SCHEDULER)
         made["spec"]["containers"] = [binder.with_slots(
             {"name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": command})]

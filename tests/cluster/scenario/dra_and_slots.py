@@ -19,7 +19,7 @@ HOLD = ["ring-look", "hold", "3600"]
 SECONDS = 10    # within which a taint is added or removed: it stays for five after the last slice
 
 
-class TwoDoors(SlotTest):
+class DraAndSlots(SlotTest):
     def setUp(self):
         self.addCleanup(self.untainted, 30)     # runs last, after the pods are gone
         super().setUp()
@@ -102,7 +102,7 @@ class TwoDoors(SlotTest):
         wait_for(f"{name} is gone", 60, lambda: self.kube.get("Pod", name) is None, 0.05)
 
 
-class Apart(TwoDoors):
+class Apart(DraAndSlots):
     doors = "dra,slots"
 
     def test_a_card_that_slots_use_is_offered_to_no_new_claim(self):
@@ -179,7 +179,7 @@ class Apart(TwoDoors):
         self.assertEqual((seen, self.writes() - before), ({frozenset({0, 1})}, 0))
 
 
-class Shared(TwoDoors):
+class Shared(DraAndSlots):
     doors = "dra,slots,shared"
 
     def serve(self, doors):
@@ -204,7 +204,7 @@ class Shared(TwoDoors):
         self.assertEqual((self.pools(), [self.container(name) for name in (slots, claimed)]), (pools, before))
 
 
-class ServerWithoutTaints(TwoDoors):
+class ServerWithoutTaints(DraAndSlots):
     """The API server's feature is off, as in an old cluster: it drops the field silently."""
     doors = "dra,slots"
 
