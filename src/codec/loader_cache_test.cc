@@ -67,12 +67,12 @@ TEST(LoaderCache, ReplacesOnlyTheImagesOwnEntry) {
     set<std::uint32_t>(&both, entry, 0x0003);
     both[at<std::uint32_t>(both, entry + 4) + std::strlen("libcuda.so.")] = '1';
   }
-  const auto mended = with_libraries(both, {kCuda});
-  ASSERT_TRUE(mended) << mended.error().what;
-  EXPECT_EQ(*loader_entries(*mended), (std::vector<LoaderEntry>{kCuda, {"libc.so.6", "/lib/libc"}}));
-  EXPECT_EQ(at<std::uint32_t>(*mended, 20), 3U);
-  EXPECT_NE(mended->find("/i386/libcuda.so.1"), std::string::npos);
-  EXPECT_EQ(mended->find("compat"), std::string::npos);
+  const auto repaired = with_libraries(both, {kCuda});
+  ASSERT_TRUE(repaired) << repaired.error().what;
+  EXPECT_EQ(*loader_entries(*repaired), (std::vector<LoaderEntry>{kCuda, {"libc.so.6", "/lib/libc"}}));
+  EXPECT_EQ(at<std::uint32_t>(*repaired, 20), 3U);
+  EXPECT_NE(repaired->find("/i386/libcuda.so.1"), std::string::npos);
+  EXPECT_EQ(repaired->find("compat"), std::string::npos);
 }
 
 TEST(LoaderCache, ASecondTimeChangesNothing) {
