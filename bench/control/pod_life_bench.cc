@@ -201,8 +201,8 @@ class Bench {
     auto requests = streams_.feed(bytes, {});
     if (!requests) std::abort();
     for (auto& request : *requests) {
-      request.ask.peer = "carve-scheduler";
-      streams_.reply(request.stream, control_.routes.answer(request.ask));
+      request.http.peer = "carve-scheduler";
+      streams_.reply(request.stream, control_.routes.answer(request.http));
     }
     for (auto piece = streams_.output(); !piece.empty(); piece = streams_.output()) *out += piece;
   }
