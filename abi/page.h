@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kAccountMagic = 0x41564143;  // "CAVA"
 #endif
 inline constexpr std::uint16_t kPageAbi = CARVE_PAGE_ABI;                         // the ABI that this build writes
 inline constexpr std::uint16_t kPageAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;     // the oldest ABI its clients read
-inline constexpr std::uint16_t kClientAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;   // the oldest client that reads kPageAbi
+inline constexpr std::uint16_t kClientAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;   // the oldest client that it serves
 
 inline constexpr std::size_t kGrantPageBytes = 4096;
 inline constexpr std::size_t kAccountSlots = 1024;
