@@ -2,8 +2,8 @@
 
 // One word of shared memory that another process reads or writes at the same time.
 //
-// Every store goes through here, so that the test build of the library (CARVE_KILL_POINTS) can die before
-// and after each of them; tests/isolation counts the call sites and visits them all. Freestanding: no libc.
+// Every store to shared memory uses this class, so that the test build of the library (CARVE_KILL_POINTS) can die
+// before and after each store. tests/isolation counts the call sites and visits all of them. Freestanding: no libc.
 
 namespace carve::abi {
 
@@ -32,21 +32,21 @@ struct Cell {
   void store_seq_cst(T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     store<__ATOMIC_SEQ_CST>(value, file, line);
   }
-  /// Adds and returns what stood there before. Sequentially consistent.
+  /// Adds `value` and returns the previous value. Sequentially consistent.
   T fetch_add(T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     CARVE_ABI_KILL_POINT(file, line);
     const T before = __atomic_fetch_add(&raw, value, __ATOMIC_SEQ_CST);
     CARVE_ABI_KILL_POINT(file, line);
     return before;
   }
-  /// Subtracts and returns what stood there before. Sequentially consistent.
+  /// Subtracts `value` and returns the previous value. Sequentially consistent.
   T fetch_sub(T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     CARVE_ABI_KILL_POINT(file, line);
     const T before = __atomic_fetch_sub(&raw, value, __ATOMIC_SEQ_CST);
     CARVE_ABI_KILL_POINT(file, line);
     return before;
   }
-  /// True when `expected` stood there and `desired` stands there now.
+  /// Stores `desired` and returns true if the word contained `expected`; otherwise returns false.
   bool compare_exchange(T expected, T desired, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE()) {
     CARVE_ABI_KILL_POINT(file, line);

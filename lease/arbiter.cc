@@ -3,15 +3,15 @@
 namespace carve::lease {
 namespace {
 
-// Virtual time counts in 1/128 ns of a slice of weight 1: enough for years, and 1/100 of a card stays exact
-// to the nanosecond.
+// The unit of virtual time is 1/128 ns of a slice of weight 1. The range lasts for years, and 1/100 of a card stays
+// exact to the nanosecond.
 constexpr std::uint64_t kVirtualScale = 128;
 constexpr std::uint32_t kPpmPerHundredth = 10'000;
-// A tenant may report anything: no single report counts for more than this.
+// A tenant may report any value: no single report counts for more than this.
 constexpr std::uint64_t kLongestReport = 600'000'000'000;
 constexpr std::int64_t kMostPresumed = 1'000 * static_cast<std::int64_t>(kLongestReport);
-// Of the time that work was in flight, no more than this part is given back as not used; and so much of the time that
-// a holder works it may pause in between.
+// A slice gets back at most 1/4 of the time that its work was in flight as not used. A holder may pause for 1/4 of the
+// time that it works.
 constexpr std::uint64_t kMostReturnedPart = 4;
 
 constexpr std::uint64_t min_of(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
@@ -20,20 +20,20 @@ constexpr std::uint64_t clamp(std::uint64_t value, std::uint64_t low, std::uint6
   return value < low ? low : value > high ? high : value;
 }
 
-/// whole * part / sum, without overflow: a step can come minutes late on a suspended machine.
+/// Returns whole * part / sum without overflow: on a suspended machine a step can be minutes late.
 std::uint64_t part_of(std::uint64_t whole, std::uint64_t part, std::uint64_t sum) {
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(whole) * part / sum);
 }
 
-/// How much `overlapping` time of a slice counts, when time is taken from each by how many processes of others it had
-/// to wait for.
+/// Returns the weight of a slice's `overlapping` time when waiting time is divided among the slices: the time
+/// multiplied by the number of other slices' processes, for which the slice had to wait.
 std::uint64_t waits_ns(std::uint64_t overlapping, std::uint64_t own, std::uint64_t all) {
   return overlapping * (all - min_of(own, all));
 }
 
 std::int64_t signed_ns(std::uint64_t ns) { return static_cast<std::int64_t>(ns); }
 
-/// How long work was in flight within [last, now], from the states at both ends and the edge between them.
+/// Returns how long work was in flight within [last, now], from the states at both ends and the edge between them.
 std::uint64_t worked_ns(bool was_busy, const Observation& seen, std::uint64_t last, std::uint64_t now) {
   const bool edge_known = seen.edge_ns >= last && seen.edge_ns <= now && seen.edge_ns != 0;
   if (was_busy && seen.busy) return now - last;
@@ -47,7 +47,7 @@ int Arbiter::add(const Terms& terms) {
   int slice = 0;
   while (slice < end_ && slices_[slice].used) ++slice;
   if (slice == static_cast<int>(kMaxSlices)) return -1;
-  const std::uint32_t epoch = slices_[slice].grant.epoch;  // never goes back, whoever had the number before
+  const std::uint32_t epoch = slices_[slice].grant.epoch;  // never decreases, also for a reused number
   slices_[slice] = Slice{};
   slices_[slice].used = true;
   slices_[slice].terms = terms;
@@ -71,19 +71,20 @@ void Arbiter::remove(int slice) {
 
 void Arbiter::set_terms(int slice, const Terms& terms) {
   slices_[slice].terms = terms;
-  slices_[slice].exhausted = false;  // the next look decides, by the new terms
+  slices_[slice].exhausted = false;  // the next step decides by the new terms
   next_step_ = 0;
 }
 
 void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
   const std::uint64_t now = started_ ? max_of(now_ns, last_) : now_ns;
   if (!started_) {
-    last_ = now;  // nobody pays for the time before
+    last_ = now;  // no slice pays for the time before the first step
     for (int i = 0; i < end_; ++i) slices_[i].settled_at = now;
   }
   started_ = true;
-  // Somebody waited, so this step was due within a quantum. A longer gap is the arbiter's own (stopped, starved):
-  // the slices went on at their last rates meanwhile, and nobody owes the others what nobody ruled over.
+  // A slice waited, so this step was due within a quantum. A longer gap is the arbiter's own (it was stopped or
+  // starved). During the gap the slices continued at their last rates, and no slice owes another one for time without
+  // an arbiter.
   if (now - last_ > abi::kHeartbeatMissedNs && best_waiting(last_) >= 0) forget_gap(now, observations);
   charge(now, observations);
   observe(now, observations);
@@ -94,7 +95,8 @@ void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
   last_ = now;
 }
 
-// What was measured meanwhile is not settled later either: each measured the others' time with its own.
+// The time measured during the gap is not settled later either, because each slice's measurement includes the time of
+// the other slices.
 void Arbiter::forget_gap(std::uint64_t now, const Observation* observations) {
   last_ = now - tuning_.quantum;
   for (int i = 0; i < end_; ++i) {
@@ -107,9 +109,9 @@ void Arbiter::forget_gap(std::uint64_t now, const Observation* observations) {
   }
 }
 
-// Two slices whose work overlapped shared the card: the hardware gives equal time slices to processes, so each slice
-// is charged its part of the time that passed, never more in all than passed. Who holds the card while others wait
-// for it has had that time in its turn, whatever it did with it and whatever it says about it.
+// Two slices with overlapping work shared the card. The hardware gives equal time slices to processes, so each slice is
+// charged its part of the time that passed, and the sum never exceeds that time. A slice that holds the card while
+// others wait is charged for that time, regardless of how it used the time and what it reports.
 void Arbiter::charge(std::uint64_t now, const Observation* observations) {
   const std::uint64_t passed = now - last_;
   std::uint64_t worked[kMaxSlices];
@@ -133,9 +135,9 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     charge_use(slice, used);
     charge_turn(slice, used);
     if (i == holder_ && best_waiting(last_) >= 0) {
-      // Its process has to wake up first, and between two pieces of work a host does something as well.
+      // The holder's process must wake up first, and the host needs time between two pieces of work.
       slice.slack = min_of(slice.slack + used / kMostReturnedPart, tuning_.idle_yield);
-      // What it waited for while others' work ran over is theirs, and charged to them.
+      // Time in which it waited for other slices' work that ran on is charged to those slices.
       const std::uint64_t unused = passed - worked[i];
       const std::uint64_t excused = min_of(unused, slice.slack);
       slice.slack -= excused;
@@ -144,19 +146,19 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     }
     const std::uint64_t measured = observations[i].busy_ns - slice.busy_ns;
     slice.presumed += signed_ns(worked[i]) - signed_ns(min_of(measured, kLongestReport));
-    if (slice.presumed < -kMostPresumed) slice.presumed = -kMostPresumed;  // who never idles is never settled
+    if (slice.presumed < -kMostPresumed) slice.presumed = -kMostPresumed;  // a slice that never idles is never settled
     if (slice.presumed > kMostPresumed) slice.presumed = kMostPresumed;
     slice.worked += worked[i];
     if (!observations[i].busy) settle(slice, now);
   }
 }
 
-// Work in flight was charged by the wall clock; what it really took is known when it is done. The difference is
-// settled whenever nothing is in flight: of what was presumed too much some comes back, and work that came and went
-// between two steps is charged, up to the time that it can have taken.
+// Work in flight is charged by the wall clock; its true duration is known when it has ended. The difference is settled
+// whenever nothing is in flight: the slice gets back a part of a charge that was too high, and work that began and
+// ended between two steps is charged, up to the time that it can have taken.
 void Arbiter::settle(Slice& slice, std::uint64_t now) {
   if (slice.presumed > 0) {
-    // The tenant says what was measured: who hides it may gain that much and no more.
+    // The tenant reports the measured time: a tenant that hides it gains at most this.
     const std::uint64_t most = min_of(slice.worked / kMostReturnedPart, slice.charged);
     const std::uint64_t back = min_of(static_cast<std::uint64_t>(slice.presumed), most);
     slice.charged -= back;
@@ -176,7 +178,7 @@ void Arbiter::settle(Slice& slice, std::uint64_t now) {
 
 void Arbiter::refill(Slice& slice, std::uint64_t elapsed) const {
   if (slice.terms.share != abi::ShareClass::kFixed) return;
-  // A bucket that was full for an hour is as full as one that was for a second.
+  // After one second the bucket is full, so a longer time adds nothing.
   const std::uint64_t useful = min_of(elapsed, 1'000'000'000);
   slice.tokens += signed_ns(useful / 100 * slice.terms.compute + useful % 100 * slice.terms.compute / 100);
 }
@@ -219,7 +221,8 @@ void Arbiter::observe(std::uint64_t now, const Observation* observations) {
       slice.active = false;
     }
     if (slice.terms.share == abi::ShareClass::kFixed) {
-      // Exhausted: not before a batch worth a lease has gathered, or leases would shrink to nothing.
+      // An exhausted slice waits until enough tokens for a lease have accumulated, or its leases would shrink to
+      // nothing.
       const std::int64_t batch = signed_ns(tuning_.quantum / 100 * slice.terms.compute);
       if (slice.tokens <= 0) slice.exhausted = true;
       if (slice.tokens >= batch) slice.exhausted = false;
@@ -227,7 +230,7 @@ void Arbiter::observe(std::uint64_t now, const Observation* observations) {
   }
 }
 
-// Who slept may not claim the time that it slept through, but two leases of it: so it is served soon.
+// A slice that slept cannot claim the time of its sleep, except for two leases of it, so that it is served soon.
 void Arbiter::wake(Slice& slice) {
   const std::uint64_t floor = least_virtual_time(&slice);
   const std::uint64_t bonus = 2 * tuning_.quantum * kVirtualScale / weight(slice);
@@ -243,7 +246,7 @@ void Arbiter::rule_holder(std::uint64_t now) {
   if (holder_ < 0) return;
   Slice& holder = slices_[holder_];
   if (!eligible(holder)) return begin_drain(now);
-  if (rescuing_ && now < lease_end_ && (holder.was_busy || holder.want)) return;  // it is short, and was due
+  if (rescuing_ && now < lease_end_ && (holder.was_busy || holder.want)) return;  // the rescue is short and was due
   int best = now >= lease_end_ ? stuck_slice(now) : -1;
   if (now >= lease_end_) turn_ends(holder, now);
   if (best < 0 || best == holder_) best = best_candidate(now);
@@ -255,13 +258,15 @@ void Arbiter::rule_holder(std::uint64_t now) {
   }
   const bool outranked = slices_[best].terms.priority < holder.terms.priority;
   const bool idle = !holder.was_busy && !holder.want && now - holder.idle_since >= tuning_.idle_yield;
-  // Alone until now, without an end: the newcomer begins where a lease of ordinary length would have ended.
+  // The holder was alone until now and its lease has no end: a lease of normal length would have ended, so the newcomer
+  // begins now.
   if (holder.grant.mode == abi::LeaseMode::kSolo && lease_end_ > now + tuning_.quantum) lease_end_ = now;
   if (now >= lease_end_ || outranked || idle) begin_drain(now);
 }
 
-// Whoever asks and does nothing with what it gets, again and again, is served when nobody else asks, and now and then
-// to see whether it has come back: a process that was stopped while it waited would cost its neighbours its share.
+// A slice that repeatedly asks for a lease and does not use it is served only when no other slice asks, and from time
+// to time to find out whether it works again. Otherwise a process that was stopped while it waited would cost its
+// neighbours its share.
 void Arbiter::turn_ends(Slice& slice, std::uint64_t now) const {
   if (slice.was_busy || !slice.want) return;
   if (++slice.unused >= tuning_.unused_leases) slice.passed_over_until = now + tuning_.pass_over;
@@ -269,7 +274,7 @@ void Arbiter::turn_ends(Slice& slice, std::uint64_t now) const {
 
 void Arbiter::begin_drain(std::uint64_t now) {
   const Slice& slice = slices_[holder_];
-  // What hung before the rescue and hangs after it is not waited for.
+  // Work that hung before the rescue lease and still hangs after it delays no other slice.
   if (slice.was_busy && slice.inflight > tuning_.early_handoff && !rescuing_) {
     draining_ = holder_;
     drain_deadline_ = now + tuning_.drain_timeout;
@@ -281,7 +286,7 @@ void Arbiter::choose_next(std::uint64_t now) {
   if (holder_ >= 0 || draining_ >= 0) return;
   const int stuck = stuck_slice(now);
   int next = stuck >= 0 ? stuck : best_candidate(now);
-  if (next < 0 && used_count() == 1) next = only_slice();  // alone on the card: no need to ask
+  if (next < 0 && used_count() == 1) next = only_slice();  // alone on the card: it need not ask
   if (next >= 0) begin_lease(next, now, stuck >= 0);
 }
 
@@ -301,9 +306,9 @@ void Arbiter::begin_lease(int next, std::uint64_t now, bool rescue) {
   slice.slack = tuning_.idle_yield;
 }
 
-// Work in flight that waits for work which may not be launched (a spin-wait between two streams): blocked for
-// long without progress, it gets a short lease out of turn, which it pays for. Of several the highest class goes first,
-// and then who is furthest behind.
+// Work in flight can wait for work that may not be launched yet (a spin-wait between two streams). A slice that is
+// blocked for long without progress gets a short lease out of turn, a rescue lease, and pays for it. Of several such
+// slices the highest class goes first, and within a class the slice with the least virtual time.
 int Arbiter::stuck_slice(std::uint64_t now) const {
   int best = -1;
   for (int i = 0; i < end_; ++i) {
@@ -316,9 +321,9 @@ int Arbiter::stuck_slice(std::uint64_t now) const {
 
 bool Arbiter::stuck(const Slice& slice) const { return slice.used && slice.was_busy && slice.want && eligible(slice); }
 
-// All of them together take no more than a small part of the card. Beside slices of a higher class they take less, and
-// nothing that those were promised; and while they are in vain (what is in flight was never seen to end), each comes
-// twice as late as the one before.
+// All rescue leases together take at most a small part of the card. Next to active slices of a higher class they take a
+// smaller part, and nothing that those slices were promised. While rescues are unsuccessful (the work in flight was
+// never seen to end), the pause before each one is twice as long as the previous pause.
 Arbiter::Rescue Arbiter::rescue_of(const Slice& slice) const {
   std::uint64_t promised = 0;
   bool outranked = false;
@@ -338,8 +343,8 @@ Arbiter::Rescue Arbiter::rescue_of(const Slice& slice) const {
 }
 
 std::uint64_t Arbiter::end_of_lease(const Slice& slice, std::uint64_t now) const {
-  // Beside a much heavier one, a light slice gets shorter leases more often: one full lease more or less in a
-  // second would be a visible part of its share.
+  // Next to a slice of a much larger weight, a slice of a small weight gets shorter leases more often: one full lease
+  // more or less per second would be a visible part of its share.
   std::uint64_t heaviest = weight(slice);
   for (int i = 0; i < end_; ++i) {
     if (slices_[i].used && slices_[i].active) heaviest = max_of(heaviest, weight(slices_[i]));
@@ -347,7 +352,7 @@ std::uint64_t Arbiter::end_of_lease(const Slice& slice, std::uint64_t now) const
   const std::uint64_t proportional = tuning_.quantum * weight(slice) * 4 / heaviest;
   const std::uint64_t length = clamp(proportional, tuning_.quantum * 2 / 3, tuning_.quantum);
   if (!capped(slice)) return now + length;
-  // Tokens go at (1 − rate) while the lease lasts.
+  // During the lease the tokens decrease at (1 − rate).
   const std::uint64_t tokens = slice.tokens > 0 ? static_cast<std::uint64_t>(slice.tokens) : 0;
   return now + clamp(tokens * 100 / (100 - slice.terms.compute), 1, length);
 }
@@ -382,14 +387,14 @@ void Arbiter::set_grant(Slice& slice, abi::LeaseMode mode, std::uint64_t end, st
 void Arbiter::plan_next_step(std::uint64_t now) {
   std::uint64_t next = kNever;
   if (draining_ >= 0) {
-    // The next one waits for this: look when it is expected to be done, and often when it is late.
+    // The next lease waits for this work: the next step is at its expected end, and steps are frequent when it is late.
     constexpr std::uint64_t kLook = 100'000;
     const std::uint64_t left = slices_[draining_].inflight;
     next = min_of(drain_deadline_, now + (left > tuning_.early_handoff ? left - tuning_.early_handoff : kLook));
   }
   const bool contended = active_count() > 1;
   if (holder_ >= 0 && best_waiting(now) >= 0) {
-    // The holder itself may be long forgotten: it was given the card when nobody wanted it.
+    // The holder itself may be inactive for long: it got the card when no slice wanted it.
     const Slice& holder = slices_[holder_];
     next = min_of(next, lease_end_);
     if (!holder.was_busy && !holder.want) next = min_of(next, holder.idle_since + tuning_.idle_yield);
@@ -418,12 +423,12 @@ int Arbiter::best_candidate(std::uint64_t now) const {
   for (int i = 0; i < end_; ++i) {
     const Slice& slice = slices_[i];
     if (!slice.used || !eligible(slice)) continue;
-    // A holder between two launches is still a candidate; it gives way by `idle_yield`, in rule_holder.
+    // A holder between two launches is still a candidate; it yields after `idle_yield`, in rule_holder().
     const bool competes = slice.want || (i == holder_ && slice.active);
     if (competes && (best < 0 || goes_before(slice, slices_[best], now))) best = i;
   }
   if (best == holder_ && best >= 0) {
-    // … but when it neither works nor waits, whoever waits may have it after that pause.
+    // If it neither works nor waits, a waiting slice may have the card after that pause.
     const Slice& holder = slices_[best];
     if (!holder.was_busy && !holder.want) {
       const int other = best_waiting(now);
@@ -452,7 +457,7 @@ bool Arbiter::goes_before(const Slice& a, const Slice& b, std::uint64_t now) con
 bool Arbiter::eligible(const Slice& slice) const { return !slice.exhausted; }
 
 std::uint64_t Arbiter::weight(const Slice& slice) const {
-  // Without a guarantee one gets what the others leave, and never quite nothing.
+  // A slice without a guarantee gets what the others leave, but always a little.
   if (slice.terms.share == abi::ShareClass::kBestEffort) return 1;
   return max_of(slice.terms.compute, 1);
 }

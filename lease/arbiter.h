@@ -4,63 +4,63 @@
 
 #include "abi/page.h"
 
-// Who may use one card's time now. One object per card, driven by whoever owns the pages: it is told what the
-// slices' pages say at a moment, and answers with the grants that are to stand in them from that moment on.
-// Freestanding: no clock, no wait, no memory but its own. Same inputs, same decisions: that is what the replay
-// of a recorded trace proves.
+// Decides which slice may use one card's time now. There is one object per card, driven by the owner of the pages. In
+// each step the owner passes in what the slices' pages contain at that moment, and the object returns the grants for
+// these pages from that moment on. Freestanding: no clock, no wait, no memory except its own. The same inputs lead to
+// the same decisions; the replay of a recorded trace proves it.
 //
-// The law (measured-time leases): each slice has a weighted virtual time, charged with the card time it
-// occupied, by working or by holding the card while others waited; the slice that is furthest behind gets the
-// next lease; who is alone has the card without a limit; `fixed` slices also pay from a bucket of tokens that
-// fills at their rate, so that they stay at it when alone.
+// The algorithm (measured-time leases): Each slice has a weighted virtual time. It is charged with the card time that
+// the slice occupied, by work or by holding the card while other slices waited. The slice with the least virtual time
+// gets the next lease. A slice that is alone has the card without a limit. A `fixed` slice also pays from a bucket of
+// tokens that fills at its rate, so it stays at that rate when it is alone.
 namespace carve::lease {
 
 inline constexpr std::uint32_t kMaxSlices = 128;  // per card
 inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-/// The figures of the law; all times in ns.
+/// The constants of the algorithm. Times in ns, except the credits, which are in us.
 struct Tuning {
-  std::uint64_t quantum = 12'000'000;          // length of a lease that somebody else waits for
-  std::uint64_t drain_timeout = 6'000'000;     // how long a lease's work may run over before the next one begins
-  std::uint64_t early_handoff = 100'000;       // … or before, when no more than this is left in flight
-  std::uint64_t idle_yield = 300'000;          // a holder with nothing in flight for so long gives way
-  std::uint64_t idle_forget = 20'000'000;      // so long without want or work: not a competitor any more
+  std::uint64_t quantum = 12'000'000;          // length of a lease while another slice waits
+  std::uint64_t drain_timeout = 6'000'000;     // longest time for which work that runs on delays the next lease
+  std::uint64_t early_handoff = 100'000;       // … which begins earlier when at most this much is in flight
+  std::uint64_t idle_yield = 300'000;          // a holder with nothing in flight for this long yields
+  std::uint64_t idle_forget = 20'000'000;      // a slice without want or work for this long no longer competes
   std::uint64_t token_burst = 50'000'000;      // of a `fixed` bucket, times its rate
-  std::uint32_t unused_leases = 3;             // so many in a row without any work by who asked for them: …
-  std::uint64_t pass_over = 100'000'000;       // … it waits so long behind those who work
-  std::uint64_t rescue_after = 100'000'000;    // blocked, work in flight, no progress: a lease to get unstuck
-  std::uint32_t rescue_percent = 10;           // of the card, for all such leases, at the most
-  std::uint64_t outranked_rescue = 4'000'000;  // the same beside slices of a higher class: of this length, …
-  std::uint32_t outranked_percent = 5;         // … no more of the card than this, …
-  std::uint32_t rescue_doublings = 6;          // … and so often the pause doubles, while all was in vain
+  std::uint32_t unused_leases = 3;             // after this many unused leases in a row that it asked for, …
+  std::uint64_t pass_over = 100'000'000;       // … a slice goes behind the other slices for this long
+  std::uint64_t rescue_after = 100'000'000;    // blocked this long, work in flight, no progress: a rescue lease
+  std::uint32_t rescue_percent = 10;           // most of the card that all rescue leases together get
+  std::uint64_t outranked_rescue = 4'000'000;  // a rescue next to slices of a higher class has this length, …
+  std::uint32_t outranked_percent = 5;         // … at most this part of the card, …
+  std::uint32_t rescue_doublings = 6;          // … and its pause doubles up to this many times while no work ends
   std::uint32_t credit_us = 4'000;             // work in flight under a lease
   std::uint32_t offline_credit_us = 1'500;     // … of an offline slice beside an online one
-  std::uint32_t solo_credit_us = 50'000;       // work in flight when alone
+  std::uint32_t solo_credit_us = 50'000;       // work in flight when the slice is alone
 };
 
-/// What the slice was promised.
+/// The terms that the slice was promised.
 struct Terms {
   std::uint32_t compute = 100;  // 1/100 of the card, 1..100; 0 for besteffort
   abi::ShareClass share = abi::ShareClass::kBurst;
   abi::PriorityClass priority = abi::PriorityClass::kStandard;
 };
 
-/// What a slice's account page said at the moment of the step, all its processes together, each word read once.
+/// The contents of a slice's account page at the moment of the step: the sum of all its processes, each word read once.
 struct Observation {
   bool want = false;              // a launch waits
   bool busy = false;              // work is in flight
-  std::uint64_t inflight_ns = 0;  // how long until it is done, by the slice's own estimate
-  std::uint64_t edge_ns = 0;      // when busy last changed; 0 = unknown, the moment of the step is taken
-  std::uint64_t busy_ns = 0;      // ever-growing GPU time measured by the slice
-  std::uint32_t processes = 0;    // with work in flight; 0 counts as 1 while `busy`
+  std::uint64_t inflight_ns = 0;  // time until the work is done, as estimated by the slice
+  std::uint64_t edge_ns = 0;      // when `busy` last changed; 0 = unknown, the time of the step counts
+  std::uint64_t busy_ns = 0;      // GPU time measured by the slice; only grows
+  std::uint32_t processes = 0;    // number with work in flight; 0 counts as 1 while `busy`
 };
 
-/// What is to stand in a slice's grant page.
+/// The values for a slice's grant page.
 struct Grant {
   abi::LeaseMode mode = abi::LeaseMode::kBlocked;
   std::uint64_t end_ns = 0;      // of a kLease
   std::uint32_t credit_us = 0;
-  std::uint32_t rate_ppm = 0;    // millionths of the card: what the slice may use alone when we are silent
+  std::uint32_t rate_ppm = 0;    // millionths of the card: the slice's local rate while the arbiter is silent
   std::uint32_t epoch = 0;       // changes with every new decision about this slice
 };
 
@@ -68,47 +68,48 @@ class Arbiter {
  public:
   explicit Arbiter(const Tuning& tuning = {}) : tuning_(tuning) {}
 
-  /// Adds a slice; its number stays its own until removed. −1: there are kMaxSlices already.
+  /// Adds a slice and returns its number, which stays valid until remove(). Returns −1 if there are kMaxSlices already.
   int add(const Terms& terms);
   void remove(int slice);
   void set_terms(int slice, const Terms& terms);
 
-  /// One step: `now` never goes back (a smaller one counts as the last). `observations` has one entry per slice
-  /// number below `slices_end()`; entries of removed ones are ignored. Cost: O(slices), no allocation.
+  /// Performs one step. `now_ns` never goes back: a smaller value counts as the previous one. `observations` has one
+  /// entry per slice number below `slices_end()`; the entries of removed slices are ignored.
+  /// Cost: O(slices), no allocation.
   void step(std::uint64_t now_ns, const Observation* observations);
 
-  /// When step() has to be called at the latest, without any edge; kNever when nothing is due.
+  /// The latest time of the next step() call if no edge occurs before; kNever when nothing is due.
   [[nodiscard]] std::uint64_t next_step_ns() const { return next_step_; }
   [[nodiscard]] const Grant& grant(int slice) const { return slices_[slice].grant; }
   [[nodiscard]] int slices_end() const { return end_; }
   [[nodiscard]] bool is_used(int slice) const { return slices_[slice].used; }
   /// Card time charged to the slice since it was added, ns.
   [[nodiscard]] std::uint64_t charged_ns(int slice) const { return slices_[slice].charged; }
-  /// Leases out of turn that the slice was given since it was added, because its work seemed to wait for a launch.
+  /// Number of leases out of turn since the slice was added. It gets one when its work seems to wait for a launch.
   [[nodiscard]] std::uint64_t rescues(int slice) const { return slices_[slice].rescues; }
 
  private:
   struct Slice {
     bool used = false;
-    bool active = false;           // wants or works, or did so within idle_forget
-    bool was_busy = false;         // since the last step
+    bool active = false;           // has a want or work, or had one within idle_forget
+    bool was_busy = false;         // at the last step
     bool want = false;
-    bool exhausted = false;        // `fixed`: out of tokens until a batch has gathered
-    std::uint32_t unused = 0;      // leases in a row that it asked for and did nothing with
+    bool exhausted = false;        // `fixed`: has no tokens until a batch has accumulated
+    std::uint32_t unused = 0;      // leases in a row that it asked for and did not use
     std::uint64_t passed_over_until = 0;
     std::uint64_t inflight = 0;
-    std::uint64_t last_active = 0; // last time with want or work
-    std::uint64_t idle_since = 0;  // of a holder: when its work ended
+    std::uint64_t last_active = 0; // last time with a want or work
+    std::uint64_t idle_since = 0;  // of a holder: the time when its work ended
     std::uint64_t blocked_since = 0;
     std::uint32_t in_vain = 0;     // rescues since it last had nothing in flight
     std::uint64_t rescues = 0;
     std::uint64_t busy_ns = 0;     // last reported
-    std::uint64_t processes = 1;   // with work in flight since the last step
+    std::uint64_t processes = 1;   // number with work in flight at the last step
     std::uint64_t charged = 0;
     std::int64_t presumed = 0;     // charged by the clock and not measured yet, since settled_at
     std::uint64_t worked = 0;      // time with work in flight since settled_at
-    std::uint64_t slack = 0;       // of this turn: pauses for which it is not charged
-    std::uint64_t unused_turn = 0; // time it had the card and was not seen to work, since settled_at
+    std::uint64_t slack = 0;       // of this turn: pause time that is not charged
+    std::uint64_t unused_turn = 0; // time with the card and without observed work, since settled_at
     std::uint64_t settled_at = 0;
     std::int64_t tokens = 0;       // ns of card time; `fixed` only
     std::uint64_t virtual_time = 0;
@@ -119,8 +120,8 @@ class Arbiter {
   void forget_gap(std::uint64_t now, const Observation* observations);
   void charge(std::uint64_t now, const Observation* observations);
   void settle(Slice& slice, std::uint64_t now);
-  void charge_use(Slice& slice, std::uint64_t nanoseconds);         // what it did: tokens
-  void charge_turn(Slice& slice, std::uint64_t nanoseconds) const;  // what it had: its place in the queue
+  void charge_use(Slice& slice, std::uint64_t nanoseconds);         // the work that it did: tokens
+  void charge_turn(Slice& slice, std::uint64_t nanoseconds) const;  // the time that it had: virtual time
   void refill(Slice& slice, std::uint64_t elapsed) const;
   void observe(std::uint64_t now, const Observation* observations);
   void wake(Slice& slice);
@@ -155,9 +156,9 @@ class Arbiter {
   Tuning tuning_;
   Slice slices_[kMaxSlices];
   int end_ = 0;
-  int holder_ = -1;          // who has the lease, or −1
+  int holder_ = -1;          // the slice that has the lease, or −1
   bool rescuing_ = false;    // the lease was given out of turn
-  int draining_ = -1;        // whose work still runs over, or −1
+  int draining_ = -1;        // the slice that has work in flight after its lease, or −1
   std::uint64_t rescued_at_ = 0;   // when the last lease out of turn began
   std::uint64_t lease_end_ = 0;
   std::uint64_t drain_deadline_ = 0;

@@ -1,4 +1,4 @@
-// Where a slice stands in the queue when it comes, whoever else is there; and that who sleeps changes nothing.
+// Tests the place of a new slice in the queue regardless of the other slices, and that sleeping slices change nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kTick = kMs / 10;
 
-/// Slices that work whenever they may, and those that sleep.
+/// A card with slices that work whenever they may and slices that sleep.
 struct Card {
   Arbiter arbiter;
   std::vector<Observation> seen = std::vector<Observation>(kMaxSlices);
@@ -44,7 +44,8 @@ struct Card {
   }
 };
 
-/// Two workers for a second, then a third one: what it has of the next 72 ms.
+/// Plays the card's slices for one second, then adds a working slice. Returns how many of the next 72 ms it had the
+/// card.
 std::uint64_t had_by_newcomer(Card& card) {
   card.play(1'000 * kMs);
   const std::size_t newcomer = card.add(true);

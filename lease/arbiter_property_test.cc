@@ -1,4 +1,5 @@
-// Invariants of the arbiter under random tenants: slices of every class come and go, and their pages say anything.
+// Invariants of the arbiter under random tenants: slices of every class arrive and leave, and their pages have random
+// contents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ class Random {
   std::mt19937_64 random_;
 };
 
-/// A card with up to six slices, and what their pages say.
+/// A card with up to six slices and the contents of their pages.
 struct Play {
   explicit Play(std::uint64_t seed) : random(seed) {}
 
@@ -119,12 +120,12 @@ TEST(ArbiterProperty, OneAtMostHasTheCardAndNobodyWaitsForAFreeOne) {
       ASSERT_LE(granted, 1);
       ASSERT_TRUE(waiting == 0 || granted == 1 || working > 0) << "seed " << seed << ", round " << round;
     }
-    // All fall silent: no step is due any more, and the next slice has the card without asking.
+    // All slices become silent: no step is due any more, and the next slice gets the card without asking.
     for (auto& page : play.seen) page = {.busy_ns = page.busy_ns};
     for (const std::uint64_t end = play.now + 1'000 * kMs; play.arbiter.next_step_ns() != kNever && play.now < end;)
       play.step(std::max(play.now, play.arbiter.next_step_ns()));
     ASSERT_EQ(play.arbiter.next_step_ns(), kNever);
-    // The last words of removed slices do not count.
+    // The last page contents of removed slices do not count.
     for (auto& page : play.seen) page.want = true;
     play.step(play.now + 1);
     while (!play.slices.empty()) {

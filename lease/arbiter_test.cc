@@ -27,7 +27,7 @@ struct Card {
   abi::LeaseMode mode(int slice) { return arbiter.grant(slice).mode; }
 };
 
-/// Slices that work whenever they may and ask whenever they may not. `had` counts how long each of them had the card.
+/// Slices that work whenever they may and ask for a lease otherwise. `had` counts how long each of them had the card.
 struct Workers : Card {
   static constexpr std::uint64_t kTick = kMs / 10;
   std::vector<bool> works = std::vector<bool>(kMaxSlices);
@@ -93,7 +93,7 @@ TEST(Arbiter, AHolderThatStopsLosesTheCardAfterLeaseAndDrain) {
   card.seen[0] = {.want = true};
   card.step(1);
   ASSERT_NE(card.mode(stopped), abi::LeaseMode::kBlocked);
-  // From here on it says nothing new: work in flight, for ever.
+  // From now on its page does not change: it always has work in flight.
   card.seen[0] = {.want = false, .busy = true, .inflight_ns = 900 * kMs};
   card.seen[1] = {.want = true};
   const Tuning tuning;
@@ -106,7 +106,7 @@ TEST(Arbiter, AHolderThatStopsLosesTheCardAfterLeaseAndDrain) {
   EXPECT_LE(granted_at, tuning.quantum + tuning.drain_timeout + 2 * kMs);
 }
 
-/// A single kernel runs for long: the slice neither asks nor makes progress, and it is not idle.
+/// A single kernel runs for a long time: the slice neither asks for a lease nor makes progress, but it is not idle.
 TEST(Arbiter, ASliceWithOneLongOperationInFlightStaysActive) {
   Card card;
   card.arbiter.add(burst(50));
@@ -178,8 +178,8 @@ TEST(Arbiter, ASleeperDoesNotClaimTheTimeItSleptThrough) {
   EXPECT_LE(longest, 80 * kMs);
 }
 
-/// One that always has work beside one whose page says what `tenant` makes it say; the part of two seconds in which
-/// the first one had the card.
+/// Runs two slices for two seconds: the slice `neighbour`, which always has work, and a slice with page contents from
+/// `tenant`. Returns the part of the time in which `neighbour` had the card.
 double had_by(int neighbour, const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
   Card card;
   card.arbiter.add(burst(50));
@@ -210,7 +210,7 @@ TEST(Arbiter, WhoAsksAndNeverWorksCostsTheNeighbourLittle) {
 }
 
 TEST(Arbiter, WhoHidesItsTimeGetsNoMoreThanItsShare) {
-  // Works when it may, for 1 ms at a time, and never reports anything.
+  // The slice works when it may, with a pause of 1 ms in every 8 ms, and never reports measured time.
   const double seen = had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
     const bool works = granted && now / kMs % 8 != 0;
     page.edge_ns = works != page.busy ? now : page.edge_ns;
@@ -218,7 +218,7 @@ TEST(Arbiter, WhoHidesItsTimeGetsNoMoreThanItsShare) {
     page.want = true;
   });
   EXPECT_GT(seen, 0.44);
-  // The same, and its work is never in flight at the moment of a look.
+  // The slice does the same, and its work is never in flight at the moment of a step.
   EXPECT_GT(had_by_neighbour([](Observation& page, bool, std::uint64_t now) {
               page.want = now / (kMs / 10) % 2 == 0;
               page.edge_ns = now;
@@ -227,7 +227,7 @@ TEST(Arbiter, WhoHidesItsTimeGetsNoMoreThanItsShare) {
 }
 
 TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
-  // Every 0.2 ms a launch of 0.01 ms: too often to be taken for idle.
+  // The slice launches 0.01 ms of work every 0.2 ms: too often to be treated as idle.
   EXPECT_GT(had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
               const bool launches = now / (kMs / 10) % 2 == 0;
               page.want = launches && !granted;
@@ -235,7 +235,7 @@ TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
               page.edge_ns = now;
             }),
             0.44);
-  // Asks all the time, works a third of it, and says so truthfully.
+  // The slice asks for a lease all the time, works in a third of the time, and reports this truthfully.
   EXPECT_GT(had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
               const bool works = granted && now / (kMs / 10) % 3 == 0;
               page.edge_ns = works != page.busy ? now : page.edge_ns;
@@ -259,7 +259,7 @@ TEST(Arbiter, TheSameInputsGiveTheSameDecisionsAndOthersDoNot) {
         card.seen[i].busy = works;
         card.seen[i].busy_ns += works ? kMs / 2 : 0;
       }
-      // A lie about measured time is bounded by the time that passed; a moment that differs is not.
+      // A false measured time is bounded by the time that passed; a different time of the step is not.
       card.step(card.now + random() % kMs + (round == altered ? 3 * kMs : 0));
       for (int i = 0; i < 3; ++i) {
         const Grant& g = card.arbiter.grant(i);
@@ -304,8 +304,8 @@ TEST(Arbiter, AStepThatComesLateIsSplitFairly) {
   EXPECT_NEAR(static_cast<double>(card.arbiter.charged_ns(0) - before), 50e6, 1e6);
 }
 
-// Stopped for half a minute (SIGSTOP): the slices went on at their last rates, and whoever was seen working last
-// must not pay for all of it while the other catches up for as long again.
+// The arbiter is stopped for half a minute (SIGSTOP), and the slices continue at their last rates. The slice that was
+// last seen to work must not pay for all of that time while the other slice catches up for just as long.
 TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
   for (const int worker : {0, 1}) {
     Card card;
@@ -324,7 +324,7 @@ TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
 TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
   Arbiter arbiter;
   const int slice = arbiter.add({});
-  constexpr std::uint64_t kBegin = 5'000'000'000;  // the clock does not begin at 0
+  constexpr std::uint64_t kBegin = 5'000'000'000;  // the clock does not start at 0
   Observation seen{};
   seen.busy_ns = 4'000'000'000;
   arbiter.step(kBegin, &seen);
@@ -334,7 +334,7 @@ TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
   EXPECT_EQ(arbiter.charged_ns(slice), 1'000'000U);
 }
 
-// 8 ms of work in flight by the clock, of which the slice says afterwards what it really took.
+// The slice has 8 ms of work in flight by the clock and then reports how long the work really took.
 TEST(Arbiter, WhatWasMeasuredSettlesWhatWasPresumedWithinBounds) {
   const auto charged = [](std::uint64_t measured) {
     Card card;
@@ -410,7 +410,8 @@ TEST(Arbiter, SharesFollowTheGuarantees) {
   }
 }
 
-// The rate of a fixed slice of a whole card is the whole card. The length of its leases would be divided by 100 - 100.
+// A `fixed` slice of a whole card has the whole card as its rate. If it were capped, its lease length would be divided
+// by 100 - 100.
 TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
   Workers card;
   const int slice = card.add({100, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
@@ -431,7 +432,7 @@ TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
     EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
 }
 
-// Each slice number holds the card once: the number must not matter.
+// Each slice number holds the card once, because the number must not matter.
 TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
@@ -441,7 +442,7 @@ TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
     card.play(100 * kMs);
     while (card.mode(holder) == abi::LeaseMode::kBlocked) card.play(kMs);
     card.play(kMs);
-    // It falls idle while the other one waits.
+    // The holder becomes idle while the other slice waits.
     const std::uint64_t idle = card.now + 1'000;
     Observation& seen = card.seen[static_cast<std::size_t>(holder)];
     seen = {.edge_ns = idle, .busy_ns = seen.busy_ns};
@@ -456,7 +457,7 @@ TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
   }
 }
 
-// No slice wanted the card for a while, so the arbiter has forgotten its holder when another slice asks.
+// No slice needed the card for a while, so the holder is no longer active when another slice asks for the card.
 TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
@@ -531,7 +532,7 @@ TEST(Arbiter, ALightSliceBesideAHeavyOneGetsShorterLeases) {
   EXPECT_EQ(length(5, 90), kQuantum * 2 / 3) << "the shortest one";
 }
 
-// Tokens for 2.4 ms have gathered when an exhausted slice is served again. They last for 3 ms, since 0.6 ms are added.
+// When an exhausted slice is served again, it has tokens for 2.4 ms. They last for 3 ms, because 0.6 ms are added.
 TEST(Arbiter, AFixedSliceHasTheCardForAsLongAsItsTokensLast) {
   Workers card;
   const int slice = card.add({20, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
@@ -546,7 +547,7 @@ TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
     Contended card(holder);
     card.page(holder) = {.want = true, .busy = true, .inflight_ns = 500 * kMs, .busy_ns = card.page(holder).busy_ns};
     std::uint64_t end = 0;
-    while (card.granted(holder) && card.now < 200 * kMs) {  // it may have a second turn coming
+    while (card.granted(holder) && card.now < 200 * kMs) {  // it may get a second lease in a row
       end = card.arbiter.grant(holder).end_ns;
       card.step(end - 1);
       EXPECT_TRUE(card.granted(holder));
@@ -585,13 +586,13 @@ TEST(Arbiter, ASliceThatWasJustGrantedTheCardHasTimeToBegin) {
   for (const int holder : {0, 1}) {
     Contended card(holder);
     std::uint64_t end = 0;
-    while (card.granted(holder) && card.now < 300 * kMs) {  // it may have a second turn coming
+    while (card.granted(holder) && card.now < 300 * kMs) {  // it may get a second lease in a row
       end = card.arbiter.grant(holder).end_ns;
       card.page(holder) = {.want = true, .busy_ns = card.page(holder).busy_ns};
       card.step(end);
     }
     ASSERT_TRUE(card.granted(card.other));
-    card.page(card.other).want = false;  // it saw the grant, and its first launch is on its way
+    card.page(card.other).want = false;  // it saw the grant and prepares its first launch
     card.step(end + Tuning{}.idle_yield - 1);
     EXPECT_TRUE(card.granted(card.other));
     card.step(end + Tuning{}.idle_yield);
@@ -602,7 +603,7 @@ TEST(Arbiter, ASliceThatWasJustGrantedTheCardHasTimeToBegin) {
 
 TEST(Arbiter, ASilentSliceIsForgottenAfterAWhile) {
   Contended card(1);
-  card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it asks no more
+  card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it no longer asks for a lease
   card.works[0] = false;
   const std::uint64_t silent = card.now;
   card.step(silent + Tuning{}.idle_forget - 1);
@@ -625,7 +626,7 @@ TEST(Arbiter, StuckWorkIsRescuedWhenItsTimeHasComeAndNotBefore) {
       card.step(now);
     };
     at(kMs);
-    card.seen[static_cast<std::size_t>(stuck)] = {.busy_ns = 7};  // the last progress that it makes
+    card.seen[static_cast<std::size_t>(stuck)] = {.busy_ns = 7};  // its last progress
     at(2 * kMs);
     card.seen[static_cast<std::size_t>(stuck)] = {.want = true, .busy = true, .inflight_ns = kMs, .busy_ns = 7};
     std::uint64_t first = 0;
@@ -645,7 +646,7 @@ TEST(Arbiter, ASliceThatAsksAndDoesNothingIsPassedOverForAWhile) {
     card.add(burst(50));
     card.works[static_cast<std::size_t>(idler)] = false;
     card.seen[static_cast<std::size_t>(idler)] = {.want = true};
-    std::uint64_t left = 0, from = 0, to = 0;  // the end of its last turn; the first long time without one
+    std::uint64_t left = 0, from = 0, to = 0;  // the end of its last lease; the first long gap
     while (card.now < 2'000 * kMs && to == 0) {
       const bool had = card.mode(idler) != abi::LeaseMode::kBlocked;
       card.play(Workers::kTick);
@@ -734,11 +735,11 @@ TEST(Arbiter, OverlapIsDividedBetweenProcessesAsTheHardwareDividesIt) {
   EXPECT_NEAR(static_cast<double>(other_half), 40.0 * kMs, 10.0);
 }
 
-/// Of a slice with work in flight that never ends and a launch that waits.
+/// Returns the page contents of a slice with endless work in flight and a waiting launch.
 Observation hung_page() { return {.want = true, .busy = true, .inflight_ns = kMs, .processes = 1}; }
 
-/// Eight slices with work in flight that never ends and a launch that waits, beside one that works all the time; how
-/// long the worker had the card within ten seconds, per cent, and how many rescues there were.
+/// Runs eight slices with endless work in flight and a waiting launch next to one slice that always works, for ten
+/// seconds. Returns the part of the time in which the worker had the card, in percent, and the number of rescues.
 std::pair<double, std::uint64_t> beside_hung(const Terms& worker, const Terms& hung) {
   Workers card;
   const int first = card.add(worker);

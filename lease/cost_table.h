@@ -2,25 +2,24 @@
 
 #include <cstdint>
 
-// How long a piece of work took the last times, by what it is (function and grid, or graph). One word per
-// entry, read and written whole, so threads need no lock; a lost update is a lost sample, nothing worse.
-// Freestanding.
+// Remembers the recent duration of each kind of work (function and grid, or graph). Each entry is one word, which is
+// read and written as a whole, so threads need no lock. A lost update only loses one sample. Freestanding.
 namespace carve::lease {
 
 class CostTable {
  public:
   static constexpr std::uint32_t kEntries = 1024;
-  /// What is assumed of work never seen: rather too long, so that a newcomer cannot flood the card.
+  /// The assumed duration of unknown work. It is rather too long, so that a new process cannot flood the card.
   static constexpr std::uint64_t kColdNs = 2'000'000;
-  /// … at the most, when others that do the same are known to take longer.
+  /// The longest assumed duration, for when other processes have measured that the same work takes longer.
   static constexpr std::uint64_t kColdestNs = 20'000'000;
 
-  /// Estimated duration in ns, at least 1. Cost: one load.
+  /// Returns the estimated duration in ns, at least 1. Cost: one load.
   [[nodiscard]] std::uint64_t estimate_ns(std::uint64_t key) const {
     const std::uint64_t word = __atomic_load_n(&entries_[index(key)], __ATOMIC_RELAXED);
     return tag_of(word) == tag(key) ? duration_of(word) : kColdNs + __atomic_load_n(&colder_by_ns_, __ATOMIC_RELAXED);
   }
-  /// Assumes this of work never seen from now on, ns: at least kColdNs, at most kColdestNs.
+  /// Sets the assumed duration of unknown work to `ns`, but at least kColdNs and at most kColdestNs.
   void expect_of_unknown(std::uint64_t ns) {
     const std::uint64_t most = ns > kColdestNs ? kColdestNs : ns;
     __atomic_store_n(&colder_by_ns_, most > kColdNs ? most - kColdNs : 0, __ATOMIC_RELAXED);
@@ -29,8 +28,9 @@ class CostTable {
     return tag_of(__atomic_load_n(&entries_[index(key)], __ATOMIC_RELAXED)) == tag(key);
   }
 
-  /// Takes a measured duration in: the first one as it is, and one of more than twice what was known, which is another
-  /// kind of work under the same name; others at a quarter.
+  /// Adds a measured duration. The first one replaces the assumption. A duration of more than twice the known one
+  /// replaces it too, because it is another kind of work with the same key. Any other one changes the known duration by
+  /// a quarter of the difference.
   void learn(std::uint64_t key, std::uint64_t measured_ns) {
     const std::uint64_t before = estimate_ns(key);
     const bool other = !knows(key) || measured_ns / 2 > before;
@@ -38,13 +38,13 @@ class CostTable {
     put(key, after);
   }
 
-  /// What the key names is another thing now (an updated graph, an unloaded module).
+  /// Forgets the key, which now stands for other work (an updated graph, an unloaded module).
   void forget(std::uint64_t key) {
     if (knows(key)) __atomic_store_n(&entries_[index(key)], 0, __ATOMIC_RELAXED);
   }
 
  private:
-  // 24 bits of tag, 40 bits of ns (18 minutes). An empty entry is 0: no key has tag 0.
+  // An entry has 24 bits of tag and 40 bits of ns (18 minutes). An empty entry is 0: no key has tag 0.
   static constexpr std::uint64_t kMaxDuration = (1ULL << 40) - 1;
   static std::uint64_t mix(std::uint64_t key) {
     key ^= key >> 33;

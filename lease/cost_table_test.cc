@@ -54,7 +54,7 @@ TEST(CostTable, WhatIsForgottenIsAsIfNeverSeenAndTheRestStays) {
   EXPECT_EQ(table.estimate_ns(2), 20U);
 }
 
-/// Keys are addresses and sizes: numbers that differ in a few bits.
+/// Keys are made from addresses and sizes, that is from numbers that differ in a few bits.
 TEST(CostTable, NoKeyIsTakenForAnotherOneAndMostHaveAPlaceOfTheirOwn) {
   for (const std::uint64_t step : {std::uint64_t{1}, std::uint64_t{16}, std::uint64_t{1} << 33U}) {
     auto table = std::make_unique<CostTable>();

@@ -4,19 +4,19 @@
 
 namespace carve::lease {
 
-/// How much time a growing set of intervals covers, each moment counted once. Intervals come roughly in order, from
-/// streams that overlap; a bounded number of gaps is remembered, and what lies before the oldest counts as covered.
-/// Freestanding; cost: O(kIntervals).
+/// Measures the time that a growing set of intervals covers and counts each moment once. The intervals arrive roughly
+/// in order, from streams that overlap. Only a bounded number of gaps is remembered, and all time before the oldest
+/// remembered interval counts as covered. Freestanding; cost: O(kIntervals).
 class Coverage {
  public:
   static constexpr std::uint32_t kIntervals = 32;
 
-  /// Adds [begin, end); returns how much of it was not covered before.
+  /// Adds [begin, end) and returns how much of it was not covered before.
   std::uint64_t add(std::uint64_t begin, std::uint64_t end) {
     if (begin < forgotten_) begin = forgotten_;
     if (end <= begin) return 0;
     std::uint64_t fresh = end - begin;
-    // Take out every interval that touches the new one; it comes back as part of it.
+    // Remove every interval that touches the new one and merge it into the new one.
     Interval merged{begin, end};
     std::uint32_t kept = 0;
     for (std::uint32_t i = 0; i < count_; ++i) {
@@ -46,7 +46,7 @@ class Coverage {
     return to > from ? to - from : 0;
   }
   void insert(const Interval& merged) {
-    if (count_ == kIntervals) {  // forget the oldest, and everything before its end
+    if (count_ == kIntervals) {  // forget the oldest interval and all time before its end
       std::uint32_t oldest = 0;
       for (std::uint32_t i = 1; i < count_; ++i) {
         if (intervals_[i].end < intervals_[oldest].end) oldest = i;

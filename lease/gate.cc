@@ -6,8 +6,8 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 constexpr std::uint32_t kModeMask = 3;
 constexpr std::uint32_t kModeBits = 2;
-constexpr int kLooksAgain = 4;                         // of processes that announced at the same time
-constexpr std::uint64_t kMostOfOne = 1'000'000'000;   // of another process' word: it may say anything
+constexpr int kLooksAgain = 4;                         // by a process that announced at the same time as others
+constexpr std::uint64_t kMostOfOne = 1'000'000'000;   // bound of another process's word, which may have any value
 
 abi::LeaseMode mode_of(std::uint32_t word) { return static_cast<abi::LeaseMode>(word & kModeMask); }
 
@@ -54,7 +54,7 @@ void Gate::open_segment(Lane& lane, std::uint64_t stream, Passage* passage) {
   passage->begin_marker = true;
 }
 
-// Takes credit for this work, and where it fits for what follows it up to the next marker.
+// Takes credit for this work and, if it fits, for the work that follows it up to the next marker.
 Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now) {
   if (now > grant_->heartbeat_ns.load_relaxed() + abi::kHeartbeatMissedNs) {
     if (!local_bucket_allows(estimate, now)) return Verdict::kWaitCompletion;
@@ -68,7 +68,7 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
   const std::uint64_t wanted = max_of(chunk, estimate);
   const std::uint64_t more = wanted - lane.credit_ns;
   const std::uint64_t before = slot_->inflight_ns.fetch_add(more);
-  // Credit of this lane that nothing was launched under is not in flight.
+  // The lane's credit that no launch has used is not in flight.
   const std::uint64_t own = before > lane.credit_ns ? before - lane.credit_ns : 0;
   Fit fit = fits(own, word, now);
   for (int again = 0; fit == Fit::kNoCredit && again < kLooksAgain && goes_first(word); ++again) {
@@ -79,7 +79,7 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
       __atomic_store_n(&longest_ns_, wanted, __ATOMIC_RELAXED);
     }
     lane.credit_ns = wanted;
-    // Behind what is late only this one goes: what is known about how long such work takes is wrong.
+    // Behind late work only this work goes, because the known durations of such work are wrong.
     if (fit == Fit::kLate && wanted > estimate) {
       finish(wanted - estimate, now);
       lane.credit_ns = estimate;
@@ -94,8 +94,8 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
   return fit == Fit::kNoGrant ? Verdict::kWaitGrant : Verdict::kWaitCompletion;
 }
 
-// The credit is the slice's: all its processes share it. Each announces first and sums then, so of two at the same
-// time at least one sees the other.
+// The credit belongs to the slice, and all its processes share it. Each process announces first and then sums, so at
+// least one of two simultaneous processes sees the other.
 Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
   InFlight all{own_ns, slot_->anchor_ns.load_relaxed(), 0, 1};
   const std::uint32_t slots = slots_in_use();
@@ -107,15 +107,15 @@ Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
     if (ns == 0) continue;
     ++all.processes;
     all.ns += min_of(ns, kMostOfOne);
-    // One that has announced and did not go yet has no anchor of this work: nothing of it can be late.
+    // A process that has announced its work but has not launched it has no anchor for it: this work cannot be late.
     const bool works = other.busy.load_acquire() != 0;
     all.anchor_ns = max_of(all.anchor_ns, works ? other.anchor_ns.load_relaxed() : ~std::uint64_t{0});
   }
   return all;
 }
 
-// Of processes that announce at the same time and then see each other, one is to go on: the first one in an order that
-// another begins with at every grant.
+// When processes announce at the same time and then see each other, one of them must go on: the first one in an order
+// that begins with a different account entry at every grant.
 bool Gate::goes_first(std::uint32_t word) const {
   const std::uint32_t slots = slots_in_use();
   if (slots < 2) return false;
@@ -136,19 +136,19 @@ Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now
   const abi::LeaseMode mode = mode_of(word);
   if (mode == abi::LeaseMode::kBlocked) return Fit::kNoGrant;
   InFlight before = in_flight(own_ns);
-  // Processes of one slice mostly do the same: what one has measured, another need not find out.
+  // The processes of one slice usually do the same work, so this process uses what another one has measured.
   costs_.expect_of_unknown(before.longest_ns);
-  // Alone on the card each process has its part of the credit for itself: no other slice is there that the sum could
-  // harm, and a process that fills up what it completes would leave the others nothing.
+  // When the slice is alone on the card, each process has its own part of the credit. No other slice exists that the
+  // sum could harm, and a process that replaces its completed work immediately would leave the other processes nothing.
   std::uint64_t credit = grant_->credit_us.load_relaxed() * kNsPerUs;
   if (mode == abi::LeaseMode::kSolo) {
     credit /= before.processes;
     before.ns = own_ns;
     before.anchor_ns = slot_->anchor_ns.load_relaxed();
   }
-  // The time since the card was last seen to get on counts as work done, up to the next marker. When that should have
-  // passed already, what was expected of it was wrong, and it is expected to last for as long again; but not for ever,
-  // as it may wait for this very launch.
+  // The time since the last observed progress of the card counts as work done, up to the next marker. If the next
+  // marker is overdue, the estimate was too short, and the work is expected to take as long again as it is overdue.
+  // This has a limit, because the work may wait for this very launch.
   const std::uint64_t marker = mode == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
   const std::uint64_t next = max_of(marker, max_of(__atomic_load_n(&longest_ns_, __ATOMIC_RELAXED), before.longest_ns));
   const std::uint64_t passed = before.ns != 0 && now > before.anchor_ns ? now - before.anchor_ns : 0;
@@ -158,14 +158,15 @@ Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now
   if (late) left = max_of(passed - next, before.ns > next ? before.ns - next : 0);
   if (too_late) left = 0;
   const std::uint64_t finish = now + left;
-  // Work that could only begin after the lease's end waits.
+  // Work that can only begin after the end of the lease waits.
   if (mode == abi::LeaseMode::kLease && finish >= grant_->end_ns.load_relaxed()) return Fit::kNoGrant;
-  // The credit bounds what lies before the new work, not the work itself: long kernels follow one another too.
+  // The credit bounds the work in front of the new work, not the new work itself, so that long kernels can also queue.
   if (left > credit) return Fit::kNoCredit;
   return too_late ? Fit::kLate : Fit::kYes;
 }
 
-// The arbiter is silent: go on at the last granted rate, so that the card is neither lost nor taken over.
+// While the arbiter is silent, the slice continues at the last granted rate, so that it neither loses the card nor
+// takes all of it.
 bool Gate::local_bucket_allows(std::uint64_t estimate, std::uint64_t now) {
   const std::uint64_t rate = min_of(grant_->rate_ppm.load_relaxed(), 1'000'000);
   const auto full = static_cast<std::int64_t>(50 * rate);  // 50 ms at this rate, in ns
@@ -193,7 +194,7 @@ Passage Gate::wait(Passage passage, Verdict verdict, std::uint32_t word) const {
     passage.wait_ns = tuning_.marker_every;
     return passage;
   }
-  // A lease that ran out stays in the page until the arbiter rules: ask again soon, and ask it.
+  // An expired lease stays in the page until the arbiter decides: check again soon, and notify the arbiter.
   if (mode_of(word) != abi::LeaseMode::kBlocked) passage.wait_ns = tuning_.marker_every;
   return passage;
 }
@@ -266,7 +267,7 @@ std::uint64_t Gate::longest_expected_ns(const Segment& segment) const {
   return unknown ? max_of(segment.estimate_ns, CostTable::kColdestNs) : segment.estimate_ns;
 }
 
-// Unmeasured work is not free: who captures for ever would have the card for nothing.
+// Unmeasured work is not free: otherwise a process that always captures would use the card at no charge.
 bool Gate::abandoned(const Segment& segment, std::uint64_t expected_ns, std::uint64_t now) {
   Segment unknown = segment;
   unknown.distinct = 0;  // nothing is learnt from it
@@ -281,25 +282,25 @@ bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
   if (slot_->inflight_ns.fetch_sub(estimate_ns) > estimate_ns) return false;
   slot_->anchor_ns.store_relaxed(now);
   slot_->busy.store_seq_cst(0);
-  // A thread that launched in between saw `busy` still set and left it to us.
+  // A thread that launched in between saw `busy` still set and did not set it, so this thread does.
   if (slot_->inflight_ns.load_seq_cst() != 0) slot_->busy.store_seq_cst(1);
   return mode_of(grant_->lease.load_relaxed()) != abi::LeaseMode::kSolo;
 }
 
-// Each kind of work in the segment gets its part of the measured time, in proportion to what was expected of it;
-// kinds that were never seen share what the known ones leave.
+// Each known kind of work in the segment gets its part of the measured time, in proportion to its estimate. Unknown
+// kinds share the time that the known kinds leave.
 void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
   std::uint64_t known_ns = 0;
   std::uint32_t cold_operations = 0;
   std::uint32_t remembered = 0;
-  bool known[Segment::kKeys] = {};  // asked once: another thread may forget a key at any moment
+  bool known[Segment::kKeys] = {};  // read once: another thread may forget a key at any moment
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
     known[i] = costs_.knows(segment.keys[i]);
     remembered += segment.counts[i];
     if (known[i]) known_ns += costs_.estimate_ns(segment.keys[i]) * segment.counts[i];
     else cold_operations += segment.counts[i];
   }
-  // By what is known now: what was expected at the launch may be corrected already, by segments that came before.
+  // Uses the estimates of now: earlier segments may already have corrected the estimates of the launch.
   const std::uint64_t expected_ns = remembered == segment.operations ? known_ns : segment.estimate_ns;
   const std::uint64_t left_ns = measured_ns > known_ns ? measured_ns - known_ns : measured_ns / 8;
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
@@ -307,7 +308,7 @@ void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
     if (!known[i]) {
       costs_.learn(key, max_of(left_ns / max_of(cold_operations, 1), 1));
     } else if (cold_operations == 0 && expected_ns != 0 && !on_its_own()) {
-      // Without an arbiter others compute at the same time, and their time lies between our markers too.
+      // Without an arbiter other slices compute concurrently, and the time between our markers includes their time.
       const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
       costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(costs_.estimate_ns(key)) * ratio));
     }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-/// What the slot says after a segment of an estimated millisecond has ended at 70 ms.
+/// The state of an account entry after a segment with an estimate of 1 ms has ended at 70 ms.
 struct Ended {
   std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
   std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();

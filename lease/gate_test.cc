@@ -69,8 +69,8 @@ TEST(Gate, WorkThatCouldOnlyBeginAfterTheLeaseWaits) {
   World w;
   w.gate.costs().learn(kKey, 3 * kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 5 * kMs, 50'000);
-  EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // done at 3 ms
-  EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // begins at 3 ms, ends beyond: one operation may
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // ends at 3 ms
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // begins at 3 ms and ends after the lease: one operation may
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant);
 }
 
@@ -123,7 +123,7 @@ TEST(Gate, OverlappingStreamsAreCountedOnce) {
   EXPECT_EQ(w.slot().busy_ns.raw, 30 * kMs);
 }
 
-// A short copy that ends within a long kernel on another stream must not hide what the kernel took before it.
+// A short copy that ends during a long kernel on another stream must not hide the kernel's time before the copy.
 TEST(Gate, ASegmentWithinAnotherHidesNothing) {
   World w;
   Segment segment;
@@ -241,7 +241,7 @@ TEST(Gate, CreditAndMarkersAreLargerWhenAlone) {
   }
 }
 
-/// One segment of these kinds of work, each so many times, that took so long on the card.
+/// Completes one segment that took the time `took` on the card. `kinds`: each kind of work and its number of launches.
 void measure(World& w, const std::vector<std::pair<std::uint64_t, int>>& kinds, std::uint64_t took) {
   Segment segment;
   bool closed = false;
@@ -258,7 +258,7 @@ void measure(World& w, const std::vector<std::pair<std::uint64_t, int>>& kinds, 
   (void)w.gate.close_stale(w.lane, w.now, &segment);
   ASSERT_TRUE(w.gate.close_stale(w.lane, w.now, &segment));
   w.now += took;
-  const std::uint64_t begin = w.slot().busy_ns.raw * 3 + kMs;  // behind all that was before
+  const std::uint64_t begin = w.slot().busy_ns.raw * 3 + kMs;  // after all earlier segments
   w.gate.completed(segment, begin, begin + took, w.now);
 }
 
@@ -284,7 +284,7 @@ TEST(Gate, KnownWorkLearnsInProportion) {
   EXPECT_EQ(w.slot().max_op_us.raw, 2'500U);
 }
 
-// Many segments are on their way when the first one tells that what was expected is wrong: each corrects it once.
+// Many segments are in flight when the first one shows that the estimate is wrong. Each corrects it once.
 TEST(Gate, SegmentsThatWereLaunchedTogetherDoNotCorrectTheSameErrorAgainAndAgain) {
   World w;
   w.gate.costs().learn(kKey, 5 * kMs);
@@ -415,7 +415,7 @@ TEST(Gate, TheBucketOfOneOnItsOwnHoldsFiftyMillisecondsOfItsRate) {
 TEST(Gate, WithASilentArbiterTheLastRateGoesOn) {
   World w;
   w.gate.costs().learn(kKey, kMs);
-  w.allow(abi::LeaseMode::kBlocked, 0, 0);  // whatever stood there last
+  w.allow(abi::LeaseMode::kBlocked, 0, 0);  // the last grant does not matter
   w.now += abi::kHeartbeatMissedNs + kMs;
   const std::uint64_t from = w.now;
   std::uint64_t passed = 0;
@@ -432,7 +432,7 @@ TEST(Gate, WithASilentArbiterTheLastRateGoesOn) {
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant) << "the arbiter is back, and it had not granted";
 }
 
-/// Another process of the slice, in slot 1.
+/// Gives another process of the slice, in account entry 1, work in flight.
 void other_has_in_flight(World& w, std::uint64_t ns, std::uint64_t since) {
   w.grant->high_slot.raw = 2;
   w.account->slots[1].inflight_ns.raw = ns;
@@ -527,7 +527,8 @@ TEST(Gate, NoMoreSlotsAreReadThanAPageHas) {
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
 }
 
-// Alone on the card a process does not wait for what another one of its slice has in flight: both have their part.
+// When the slice is alone on the card, a process does not wait for the work in flight of another process of the slice:
+// each process has its part of the credit.
 TEST(Gate, AloneEachProcessHasItsPartOfTheCredit) {
   World w;
   w.gate.costs().learn(kKey, kMs);
@@ -553,7 +554,7 @@ TEST(Gate, WorkOfTheProcessInTheFirstEntryCounts) {
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
 }
 
-// Processes find an empty card at the same moment, and what fits is one of them.
+// Processes find an empty card at the same moment, and the work of only one of them fits.
 TEST(Gate, OfManyThatAskAtTheSameMomentOneGoes) {
   constexpr std::uint32_t kProcesses = 4;
   auto grant = std::make_unique<abi::GrantPage>();
@@ -674,13 +675,13 @@ TEST(CostTable, OneThatTakesAnothersPlaceIsNotTakenForIt) {
   EXPECT_LE(known, CostTable::kEntries);
 }
 
-// What two threads of a process and the helper do to one page at once; the thread sanitizer watches.
+// Several threads of one process use one page concurrently; the thread sanitizer checks them.
 TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
   World w;
   w.gate.costs().learn(kKey, kMs / 10);
   w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000'000);
   std::atomic<std::uint64_t> clock = w.now;
-  std::mutex queue;  // what ended is reported by one at a time, as the library does under its queue's lock
+  std::mutex queue;  // one thread at a time reports ended work, as in the library, which holds its queue's lock
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -704,8 +705,8 @@ TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
   EXPECT_EQ(w.slot().busy.raw, 0U);
 }
 
-/// Both pages with everybody on them at once: a thread that does what the arbiter does, and processes (a slot and a
-/// gate each) of two threads that launch and allocate until the slice is revoked.
+/// Both pages in concurrent use: one thread acts as the arbiter, and processes (each with an account entry and a gate)
+/// of two threads launch and allocate until the slice is revoked.
 class Both {
  public:
   static constexpr std::uint64_t kLargestLimit = 128 << 20;
@@ -722,7 +723,7 @@ class Both {
     }
   }
 
-  /// As src/app/arbiter does it: reads all slots, then writes the words of a grant and the lease word last.
+  /// Acts as src/app/arbiter does: reads all account entries, then writes the words of a grant, the lease word last.
   void arbiter(int rounds) {
     std::uint64_t last = clock;
     for (int round = 1; round <= rounds; ++round) {
@@ -775,7 +776,7 @@ class Both {
   Gate gates[kProcesses];
   std::atomic<std::uint64_t> clock{1'000 * kMs};
   std::atomic<std::uint64_t> launches{0}, granted{0}, most_granted{0}, refusals{0};
-  std::uint64_t impossible = 0, wanted = 0;  // the arbiter's thread's
+  std::uint64_t impossible = 0, wanted = 0;  // used only by the arbiter's thread
 
  private:
   void abandon(std::uint32_t process, const Segment& segment) {
@@ -800,7 +801,7 @@ class Both {
   std::mutex queues[kProcesses];
 };
 
-// The whole protocol of the pages under the thread sanitizer, the arbiter's half too.
+// Tests the whole protocol of the pages, including the arbiter's side, under the thread sanitizer.
 TEST(Gate, AnArbiterAndItsClientsOnTheSamePages) {
   Both both;
   std::vector<std::thread> clients;

@@ -4,12 +4,13 @@
 
 #include "abi/page.h"
 
-// What the processes of a slice hold of one card's memory. Each announces in its own slot; nobody takes a lock,
-// and a process that dies at any instruction leaves nothing that another one waits for. Freestanding.
+// Counts how much of one card's memory the processes of a slice hold. Each process announces its bytes in its own
+// account entry. No process takes a lock, and a process that dies at any instruction leaves nothing for which another
+// process waits. Freestanding.
 //
-// Announce, then sum: a request is added to the own slot first and the slots are summed after. Of two that race
-// for the last bytes both may see too much and withdraw, but never may both see room (all accesses are
-// sequentially consistent), so the sum that was granted never passes the limit.
+// Announce, then sum: a process first adds a request to its own account entry and then sums all account entries. When
+// two processes race for the last bytes, both may see too much and withdraw, but they cannot both see room, because all
+// accesses are sequentially consistent. So the sum of the granted bytes never exceeds the limit.
 namespace carve::lease {
 
 class MemoryAccount {
@@ -17,11 +18,12 @@ class MemoryAccount {
   MemoryAccount(const abi::GrantPage& grant, abi::AccountPage& account, abi::AccountSlot& own)
       : grant_(&grant), account_(&account), own_(&own) {}
 
-  /// Bytes of all processes of the slice, and what the driver took beyond. Cost: one load per slot in use.
+  /// The bytes of all processes of the slice plus the driver's overhead. Cost: one load per account entry in use.
   [[nodiscard]] std::uint64_t used() const { return add_up(announced(), grant_->overhead_bytes.load_relaxed()); }
   [[nodiscard]] std::uint64_t limit() const { return grant_->memory_limit.load_relaxed(); }
 
-  /// Announces `bytes` if they fit. False: they do not, or a racer announced at the same time; nothing changed.
+  /// Announces `bytes` if they fit. Returns false and changes nothing if they do not fit or if another process
+  /// announced its bytes at the same time.
   [[nodiscard]] bool reserve(std::uint64_t bytes) {
     const std::uint64_t most = limit();
     if (bytes > most) return false;
@@ -30,12 +32,13 @@ class MemoryAccount {
     own_->used_bytes.fetch_sub(bytes);
     return false;
   }
-  /// The driver has it back.
+  /// Withdraws `bytes` after the driver has freed them.
   void release(std::uint64_t bytes) { own_->used_bytes.fetch_sub(bytes); }
 
  private:
   [[nodiscard]] std::uint64_t announced() const {
-    // The arbiter's word, in the page that tenants cannot write: a stray store must not hide a slot from the sum.
+    // This is the arbiter's word, in the page that tenants cannot write: a stray store must not hide an account entry
+    // from the sum.
     std::uint32_t slots = grant_->high_slot.load_seq_cst();
     const auto own_end = static_cast<std::uint32_t>(own_ - account_->slots) + 1;
     if (slots < own_end) slots = own_end;
@@ -44,7 +47,7 @@ class MemoryAccount {
     for (std::uint32_t i = 0; i < slots; ++i) sum = add_up(sum, account_->slots[i].used_bytes.load_seq_cst());
     return sum;
   }
-  /// Stops at the largest number: noise must not wrap around to "empty".
+  /// Saturates at the largest number: random values must not wrap around to "empty".
   static std::uint64_t add_up(std::uint64_t a, std::uint64_t b) { return a + b < a ? ~std::uint64_t{0} : a + b; }
 
   const abi::GrantPage* grant_;

@@ -93,8 +93,8 @@ TEST(MemoryAccount, WhatATenantWritesIntoTheAccountPagesHeaderHidesNothing) {
   EXPECT_FALSE(pages.of(0).reserve(1));
 }
 
-// Threads stand for processes: each has a slot of its own on one mapping. The truth is a counter of the test's own,
-// raised after a grant and lowered before the release, so that it never says more than is really held.
+// Threads represent processes: each has its own account entry on one mapping. The test compares with its own counter,
+// which it raises after a grant and lowers before the release, so that the counter never exceeds the bytes really held.
 TEST(MemoryAccount, SixtyFourRacersNeverHoldMoreThanTheLimit) {
   constexpr std::uint32_t kRacers = 64;
   constexpr std::uint64_t kLimit = 1000;

@@ -6,14 +6,14 @@ Observation observe(const abi::AccountPage& page, std::uint32_t slots, std::uint
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   Observation all;
   std::uint64_t inflight = 0;
-  std::uint64_t progress = 0;   // when the card was last seen to get on with what is in flight
-  std::uint64_t first = kNone;  // edges since the step before: the first one of what works, the last one of all
+  std::uint64_t progress = 0;   // when the card last made observed progress with the work in flight
+  std::uint64_t first = kNone;  // since the previous step: the first edge of the busy entries; below, the last of all
   std::uint64_t last_edge = 0;
   if (slots > abi::kAccountSlots) slots = abi::kAccountSlots;
   for (std::uint32_t i = 0; i < slots; ++i) {
     const abi::AccountSlot& slot = page.slots[i];
     all.want = all.want || slot.want.load_acquire() != 0;
-    all.busy_ns += slot.busy_ns.load_acquire();  // differences count, so wrapping around does no harm
+    all.busy_ns += slot.busy_ns.load_acquire();  // only differences count, so wrapping around is harmless
     const std::uint64_t anchor = slot.anchor_ns.load_relaxed();
     const bool recent = anchor >= last && anchor <= now;
     if (recent && anchor > last_edge) last_edge = anchor;
@@ -27,8 +27,8 @@ Observation observe(const abi::AccountPage& page, std::uint32_t slots, std::uint
   }
   all.edge_ns = !all.busy ? last_edge : first == kNone ? 0 : first;
   if (!all.busy) return all;
-  // What was launched, less the time that has passed since the card began on it. What is late lasts longer than was
-  // expected: it may well last for as long again.
+  // The launched work, less the time that has passed since the card began it. Late work takes longer than expected, and
+  // the estimate is that it still takes as long as it is late.
   const std::uint64_t passed = progress == 0 ? 0 : now - progress;
   const std::uint64_t left = inflight > passed ? inflight - passed : passed - inflight;
   all.inflight_ns = left < kMostInflightNs ? left : kMostInflightNs;

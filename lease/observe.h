@@ -7,12 +7,12 @@
 
 namespace carve::lease {
 
-/// Nothing a single slot says counts for more: the tenant writes it.
+/// Bound of inflight_ns of one account entry and of one slice, because the tenant writes the page.
 inline constexpr std::uint64_t kMostInflightNs = 1'000'000'000;
 
-/// What the account page of a slice says at `now`, all its processes together. Each word is read once and
-/// clamped, whatever stands there; `last` is the time of the step before.
-///   slots  how many were handed out: by the grant page, as the tenant writes the bound in this one
+/// Returns the contents of a slice's account page at `now`, all its processes together. Each word is read once and
+/// clamped regardless of its value. `last` is the time of the previous step.
+///   slots  the number of assigned account entries, from the grant page, because the tenant writes the one in `page`
 ///   cost   O(slots)
 Observation observe(const abi::AccountPage& page, std::uint32_t slots, std::uint64_t last, std::uint64_t now);
 

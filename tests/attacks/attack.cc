@@ -1,6 +1,6 @@
 // carve-attack NAME --bytes N --hold-ms N --busy N --processes N: one attack on the library, tried from inside a slice.
 //
-// Prints one line of JSON: what it held and what it was told. The runner decides from the simulated driver's account
+// Prints one line of JSON: what it held and the answer it got. The runner decides from the simulated driver's account
 // whether that means "held" or "caught" (attack_table.py). Exit status 0 when the attack was carried out, regardless of
 // its result; 3 when its precondition is missing here, with the reason.
 #include <cstdio>

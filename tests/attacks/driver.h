@@ -4,25 +4,26 @@
 #include <cstdint>
 #include <functional>
 
-// The few driver entry points that an attack needs, found in the way that the attack tests.
+// The few driver entry points that an attack needs. `Find` finds them in the way that the attack tests.
 namespace carve::attacks {
 
 using Find = std::function<void*(const char*)>;
 
-/// Allocates memory on device 0 in pieces of `step` bytes until `target` is held or the driver refuses.
+/// The result of an attack's allocations.
 struct Taken {
   std::uint64_t bytes = 0;
-  int refused_with = 0;  // the CUresult that ended it, 0 when the target was reached
+  int refused_with = 0;  // the CUresult of the refusal; 0 when the target was reached
   bool reached_driver = false;
 };
 
-/// Initialises the driver found by `find` and allocates memory; keeps all of it.
+/// Initialises the driver found by `find` and allocates memory on device 0 in pieces of `step` bytes until `target` is
+/// held or the driver refuses. Keeps all of it.
 Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step);
 
 /// Loads a module with `bytes` of global variables on device 0. The driver allocates them at load. Keeps all of it.
 Taken take_globals(const Find& find, std::uint64_t bytes);
 
-/// Allocates memory on device 0 with cuMemCreate, without a context; keeps all of it.
+/// Allocates memory on device 0 with cuMemCreate, without a context. Keeps all of it.
 Taken take_without_context(const Find& find, std::uint64_t target, std::uint64_t step);
 
 /// Allocates `bytes` in one piece in the current context and frees them after this time. Returns the bytes granted.
