@@ -93,7 +93,7 @@ bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, 
   return true;
 }
 
-/// Sends the Hello, receives the Welcome and maps the pages.
+/// Sends the Hello, receives the Welcome and maps the pages. The connection is not needed afterwards.
 bool greet(Process& state, int connection, abi::LibraryKind kind) {
   const abi::Hello hello{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, kind, 0};
   if (send(connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {

@@ -114,7 +114,7 @@ CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::siz
   if (now == Duty::kNone || owner == kInHost) {
     return CARVE_DRIVER(cuMemCreate)(handle, size, properties, flags);
   }
-  // Of a kind of place that is not known here the current card answers, or the first.
+  // For a location of an unknown kind the current card is charged, or the first card when there is none.
   Card* const current = owner == kAnyCard ? current_card() : nullptr;
   Card* card = owner < process.card_count                   ? &process.cards[owner]
                : owner == kAnyCard && current == nullptr ? &process.cards[0]
