@@ -1,7 +1,7 @@
 #include "preload/hooks.h"
 #include "preload/memory.h"
 
-// cuMemAlloc and its relatives that return an address at once, and cuMemFree.
+// cuMemAlloc and the related calls that return an address immediately, and cuMemFree.
 using namespace carve::preload;
 
 namespace {
@@ -12,13 +12,14 @@ std::uint64_t current_context() {
   return reinterpret_cast<std::uint64_t>(context);
 }
 
-/// Charges, calls `take(&address)`, remembers; `take` returns the driver's answer and where the memory lies.
+/// Charges the bytes, calls `take(address)` and remembers the entry. `take` returns the driver's answer and sets the
+/// address.
 template <class Take>
 CUresult allocate(std::uint64_t bytes, Take take) {
   Card* card = current_card();
   if (card == nullptr || bytes == 0) {
     CUdeviceptr unused = 0;
-    // Without a current context the driver fails with its own words; a card that is not ours is nobody's.
+    // Without a current context the driver returns its own error. A card that is not in the slice is refused.
     return card == nullptr && current_context() != 0 ? CUDA_ERROR_SYSTEM_NOT_READY : take(unused);
   }
   Kind kind{};
@@ -41,7 +42,7 @@ CUresult allocate(std::uint64_t bytes, Take take) {
   return CUDA_SUCCESS;
 }
 
-/// The pitch is the driver's choice; it never exceeds the next multiple of this on any card known.
+/// The driver chooses the pitch. On all known cards it is at most the width rounded up to a multiple of this.
 constexpr std::uint64_t kPitchUnit = 512;
 
 template <class Free>

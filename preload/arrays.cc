@@ -2,7 +2,7 @@
 #include "preload/memory.h"
 #include "preload/owner.h"
 
-// Arrays, and memory that comes from elsewhere (another process, another library).
+// Arrays, and memory that another process or another library created.
 using namespace carve::preload;
 
 namespace {
@@ -13,12 +13,12 @@ std::uint64_t element_bytes(int format, unsigned channels) {
     case 0x02: case 0x09: case 0x10: one = 2; break;  // 16-bit integers, half
     case 0x03: case 0x0a: case 0x20: one = 4; break;  // 32-bit integers, float
     case 0x01: case 0x08: one = 1; break;             // 8-bit integers
-    default: one = 4; break;                          // block formats and the like: never more than this
+    default: one = 4; break;                          // block formats and similar: never more than this
   }
   return one * channels;
 }
 
-/// Before the driver is asked there is only the shape; afterwards the driver's own figure.
+/// The size from the shape, used before the driver call; after it, the driver reports its own figure.
 std::uint64_t shape_bytes(std::uint64_t width, std::uint64_t height, std::uint64_t depth, int format,
                           unsigned channels) {
   std::uint64_t bytes = width;
@@ -32,7 +32,7 @@ std::uint64_t shape_bytes(std::uint64_t width, std::uint64_t height, std::uint64
   return bytes > kUnlimitedBytes - kGranule ? kUnlimitedBytes : round_up(bytes, 65536);
 }
 
-/// All levels of a mipmapped array: the sides halve, layers and faces stay.
+/// The size of all levels of a mipmapped array: each level halves the sides and keeps the layers and faces.
 std::uint64_t chain_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
   constexpr unsigned kLayered = 1;
   constexpr unsigned kCubemap = 4;
@@ -129,7 +129,7 @@ CUresult destroy_object(std::uint64_t handle, Call call) {
   return result;
 }
 
-/// The whole of the memory at an address, and the card it lies on.
+/// The allocation that contains an address: its card and its whole size.
 struct Found {
   Card* card;
   std::size_t size;
@@ -143,8 +143,8 @@ Found found_at(CUdeviceptr address) {
   return found;
 }
 
-/// Opened memory stays while we hold it, even when its maker dies: so it is charged here as well, to its own card,
-/// once however often it is opened.
+/// Opened memory stays allocated while this process holds it, even when the process that created it dies. Therefore
+/// this process is charged for it too, on the memory's own card, and only once for any number of opens.
 template <class Open>
 CUresult open_shared(CUdeviceptr* address, Open open) {
   const Duty now = duty();
@@ -170,7 +170,7 @@ CUresult open_shared(CUdeviceptr* address, Open open) {
                                        index_of(*found.card), Kind::kImport, 1})) {
       case Table<4>::Added::kDone:
         return result;
-      case Table<4>::Added::kTaken:  // another thread opened it too
+      case Table<4>::Added::kTaken:  // another thread has opened it in the meantime
         give_back(*found.card, found.size);
         if (memory.objects.update(*address, again)) {
           return result;

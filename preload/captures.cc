@@ -2,14 +2,14 @@
 #include "preload/memory.h"
 #include "preload/meter.h"
 
-// The ways by which a stream begins and ends to capture. While one of these calls is under way no thread allocates or
-// frees in stream order: whether a request becomes a node or memory is known before the driver is called, and stays so
-// until it has answered.
+// The calls that begin and end a stream's capture. During one of these calls no thread allocates or frees in stream
+// order. Therefore a hook knows before the driver call whether a request becomes a node or memory, and this does not
+// change until the driver has answered.
 using namespace carve::preload;
 
 namespace {
 
-// What is open ends before a stream captures: the helper must not record into a graph.
+// Closes the open segments before a stream captures, because the helper must not record a marker into a graph.
 template <class Call>
 CUresult begin(Call call) {
   if (duty() == Duty::kUnknown) {
@@ -24,7 +24,7 @@ CUresult begin(Call call) {
   return result;
 }
 
-// A capture ends whether or not the graph comes out of it; and one that did not begin does not end another.
+// A capture that ends with an error also counts as ended. A call for a stream that does not capture ends no capture.
 template <class Call>
 CUresult end(CUstream stream, bool per_thread, Call call) {
   if (duty() == Duty::kUnknown) {

@@ -18,7 +18,7 @@ constexpr std::uint64_t kPatienceNs = 5'000'000'000;
 constexpr long kRetryNs = 20'000'000;
 constexpr std::uint32_t kMaxDescriptors = 2 * kMaxCards;
 
-/// Puts errno back at the end: a driver call never changes it.
+/// Restores errno at the end of the scope, because a driver call never changes it.
 class KeepErrno {
  public:
   KeepErrno() : kept_(errno) {}
@@ -49,7 +49,7 @@ bool append(char*& at, const char* end, const char* text) {
   return true;
 }
 
-/// Takes the descriptors out of a received message; returns how many there are.
+/// Copies the descriptors from a received message and returns their number.
 std::uint32_t descriptors_of(msghdr& message, int* out) {
   std::uint32_t count = 0;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
@@ -70,7 +70,7 @@ std::uint32_t descriptors_of(msghdr& message, int* out) {
   return count;
 }
 
-/// Maps one card's pair of pages; false when they are not what this build can read.
+/// Maps the two pages of one card; false when this build cannot read them.
 bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, abi::LibraryKind kind) {
   void* grant = mmap(nullptr, abi::kGrantPageBytes, PROT_READ, MAP_SHARED, grant_fd, 0);
   if (grant == MAP_FAILED) {
@@ -93,7 +93,7 @@ bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, 
   return true;
 }
 
-/// Hello, Welcome, maps. The connection does not outlive the call.
+/// Sends the Hello, receives the Welcome and maps the pages. The connection is not needed afterwards.
 bool greet(Process& state, int connection, abi::LibraryKind kind) {
   const abi::Hello hello{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, kind, 0};
   if (send(connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
@@ -147,7 +147,7 @@ bool connect_to(Process& state, const char* folder, abi::LibraryKind kind) {
   if (connection < 0) {
     return false;
   }
-  // Bounds connect (a full backlog), send and receive (a stopped arbiter).
+  // Limits the time of connect (a full backlog), send and receive (a stopped arbiter).
   const timeval patience{1, 0};
   setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -178,7 +178,7 @@ std::uint64_t monotonic_ns() {
 
 void wipe_on_fork(void* state, std::size_t size) {
   const KeepErrno keep;
-  constexpr int kWipeOnFork = 18;  // MADV_WIPEONFORK, Linux 4.14; not in the oldest headers
+  constexpr int kWipeOnFork = 18;  // MADV_WIPEONFORK, Linux 4.14; the oldest headers lack it
   madvise(state, size, kWipeOnFork);
 }
 
@@ -188,7 +188,7 @@ bool map_slices(Process& state, abi::LibraryKind kind) {
   if (folder < 0) {
     return false;
   }
-  // Without opendir: it would call an allocator that the program may have replaced.
+  // Not with opendir: it would call the allocator, which the program may have replaced.
   alignas(8) char entries[2048];
   bool all = true;
   std::uint32_t slices = 0;

@@ -2,20 +2,22 @@
 #include "preload/memory.h"
 #include "preload/meter.h"
 
-// A context takes memory of its own: charged in advance by card model, refused when it does not fit. What was
-// allocated in it dies with it.
+// A context takes card memory itself. The hook charges it in advance, an amount per card model, and refuses the context
+// when it does not fit. Memory that was allocated in a context is freed with it.
 using namespace carve::preload;
 
 namespace {
 
-/// For a device that is not the slice's: the driver's own answer when it does not know it either.
+/// For a device that is not in the slice: a refusal, or the driver's own error when the driver does not know the
+/// device.
 template <class Call>
 CUresult for_foreign(CUdevice device, Call call) {
   CUuuid uuid{};
   return driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS ? call() : CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-/// False: it does not fit. What a context takes may be known better later: what is given back is what was charged.
+/// False: it does not fit. The figure for a context may change later, so `bytes` returns what was charged; give back
+/// exactly this.
 bool charge_context(Card& card, std::uint64_t& bytes) {
   bytes = card.grant->context_bytes;
   if (!charge(card, bytes)) {
@@ -57,7 +59,7 @@ CUresult create(CUcontext* context, CUdevice device, Make make) {
   return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/// One user less; `all`: none is left, however many there were. Under `context_lock`.
+/// Removes one user of the context; `all`: removes all users. Under `context_lock`.
 template <class Call>
 CUresult leave(CUcontext context, bool all, Call call) {
   const auto key = reinterpret_cast<std::uint64_t>(context);
@@ -98,7 +100,8 @@ CUresult destroy(CUcontext context, bool all, Destroy call) {
   return leave(context, all, call);
 }
 
-/// After a release or reset: the primary context may be gone, and all that was allocated in it.
+/// Call it after a release or reset. If the primary context is gone, it gives back its charge and the charge of all
+/// that was allocated in it.
 void settle_primary(CUdevice device) {
   Card* card = card_of_device(device);
   unsigned flags = 0;
@@ -193,7 +196,7 @@ CARVE_EXPORT CUresult cuCtxDestroy(CUcontext context) {
 CARVE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
   return destroy(context, true, [=] { return CARVE_DRIVER(cuCtxDestroy_v2)(context); });
 }
-// Attached to once more, a context outlives so many detachments.
+// Each attach adds a reference, so a context survives the same number of detaches.
 CARVE_EXPORT CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
   const Duty now = duty();
   if (now != Duty::kMeter) {
@@ -230,7 +233,7 @@ CARVE_EXPORT CUresult cuVDPAUCtxCreate_v2(CUcontext* context, unsigned flags, CU
                 [=] { return CARVE_DRIVER(cuVDPAUCtxCreate_v2)(context, flags, device, vdpau, lookup); });
 }
 
-// A green context retains the primary one of its device, which may be the first to do so.
+// A green context retains the primary context of its device, and may be the first to retain it.
 CARVE_EXPORT CUresult cuGreenCtxCreate(void** green, void* resources, CUdevice device, unsigned flags) {
   const auto make = [=] { return CARVE_DRIVER(cuGreenCtxCreate)(green, resources, device, flags); };
   const Duty now = duty();

@@ -6,7 +6,7 @@
 #include "abi/hello.h"
 #include "preload/process.h"
 
-// Declared without their types on purpose: here only their addresses matter.
+// Declared without types on purpose: only the addresses are used here.
 #define HOOK(symbol, kind) extern "C" void symbol();
 #define GATE(symbol, kind, params, args, stream, key) extern "C" void symbol();
 #include "preload/hooks_cuda.def"
@@ -33,7 +33,7 @@ constexpr Row kRows[] = {
 #undef GATE
 };
 
-// Power of two, under half full, so that a miss is found in about one probe.
+// A power of two, and the table is less than half full, so that a miss takes about one probe.
 constexpr std::uint32_t kSlots = 1024;
 static_assert(kHooks * 2 < kSlots);
 
@@ -43,7 +43,7 @@ struct Slot {
 };
 Slot by_address[kSlots];
 
-// In `process`, so that a child forked in the middle begins anew: to fill twice does no harm.
+// In `process`, so that a child that is forked during the filling starts again. Filling twice does no harm.
 enum State : int { kUntouched, kFilling, kFilled, kMissing };
 int& state = process.resolve_state;
 
@@ -74,8 +74,8 @@ void find(void* file, const char* symbol, Function*& out) {
 }
 
 bool fill() {
-  // The file is our ELF dependency, so it is loaded; asking by its own path and not by the SONAME matters,
-  // because the SONAME is ours as well.
+  // The driver's file is an ELF dependency of this library, so it is loaded. It must be opened by its path and not by
+  // its SONAME, because this library has the same SONAME.
   char path[sizeof(abi::kDriverFolder) + sizeof("/libcuda.so.1")];
   char* end = path;
   for (const char* from = abi::kDriverFolder; *from != 0;) *end++ = *from++;

@@ -4,12 +4,11 @@
 
 #include "preload/driver_abi.h"
 
-// The driver behind us: the addresses of its own functions, and which of our hooks stands in front of an
-// address that the driver handed out. Filled once, at the first call that needs it; the addresses stay valid
-// in a forked child.
+// The addresses of the driver's own functions, and the map from an address that the driver returned to Carve's hook
+// for it. The first call that needs them fills both, once. The addresses stay valid in a forked child.
 namespace carve::preload {
 
-/// One per row of the table, in its order.
+/// One value per row of the hook table, in the table's order.
 enum class Hook : std::uint16_t {
 #define HOOK(symbol, kind) symbol,
 #define GATE(symbol, kind, params, args, stream, key) symbol,
@@ -21,7 +20,8 @@ enum class Hook : std::uint16_t {
 
 inline constexpr std::uint32_t kHooks = static_cast<std::uint32_t>(Hook::kCount);
 
-/// The driver's function behind each hook; a function that answers "not supported" where this driver has none.
+/// The driver's function for each hook. Where this driver has no such function, the entry is a function that returns
+/// "not supported".
 extern void* driver_function[kHooks];
 
 /// The driver's own function for the hook of the same name, with the hook's own type.
@@ -29,7 +29,7 @@ extern void* driver_function[kHooks];
   (reinterpret_cast<decltype(&::symbol)>( \
       ::carve::preload::driver_function[static_cast<unsigned>(::carve::preload::Hook::symbol)]))
 
-/// Driver functions that hooks call and that are no hooks themselves. Never null after `resolve_driver`.
+/// Driver functions that hooks call and that Carve does not hook. Never null after `resolve_driver`.
 struct DriverCalls {
   CUresult (*cuDeviceGetCount)(int*);
   CUresult (*cuDeviceGet)(CUdevice*, int);
@@ -72,12 +72,12 @@ struct DriverCalls {
 };
 extern DriverCalls driver;
 
-/// Finds all of the above, once per process; false when the driver's file is not there. Cost: about 200 symbol
-/// look-ups at the first call, one load afterwards. Safe from any thread.
+/// Finds all of the above, once per process. Returns false when the driver's file does not exist. Cost: about 200
+/// symbol look-ups at the first call, one load afterwards. Safe from any thread.
 bool resolve_driver();
 
-/// Our hook in front of an address that the driver returned, or the address itself when no hook stands there.
-/// Cost: one hash and one or two probes. Needs `resolve_driver`.
+/// Returns Carve's hook for an address that the driver returned, or the address itself when it has no hook.
+/// Cost: one hash and one or two probes. Call `resolve_driver` first.
 void* in_front_of(void* driver_address);
 
 }  // namespace carve::preload

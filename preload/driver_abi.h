@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver's binary interface that the hooks touch: handle types, result codes and the
-// few structures whose fields are read. Written from the public documentation; layouts are asserted where
-// a field is read. Structures that only pass through stay opaque.
+// The part of the CUDA driver's binary interface that the hooks use: handle types, result codes and the few
+// structures of which the hooks read fields. The source is the public documentation. A layout is asserted where the
+// hooks read a field. Structures that the hooks only pass on stay opaque.
 
 using CUresult = int;
 using CUdevice = int;
@@ -50,7 +50,7 @@ inline constexpr int CU_MEM_LOCATION_TYPE_HOST = 2;
 inline constexpr int CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4;
 inline constexpr int CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 6;
 
-/// The two streams that have no handle of their own.
+/// The two streams for which no handle is created.
 inline CUstream legacy_stream() { return reinterpret_cast<CUstream>(std::uintptr_t{1}); }
 inline CUstream per_thread_stream() { return reinterpret_cast<CUstream>(std::uintptr_t{2}); }
 
@@ -82,7 +82,7 @@ struct CUmemPoolProps {
 };
 static_assert(sizeof(CUmemPoolProps) == 88);
 
-/// What cuLaunchKernelEx may add to a launch. The value is 64 bytes, of which we read what we know.
+/// A launch attribute of cuLaunchKernelEx. The value has 64 bytes; the hooks read only the cluster dimension.
 struct CUlaunchAttribute {
   int id;
   char pad[4];
@@ -90,7 +90,7 @@ struct CUlaunchAttribute {
     char bytes[64];
     struct {
       unsigned x, y, z;
-    } cluster;  // of CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    } cluster;  // for CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
   } value;
 };
 static_assert(sizeof(CUlaunchAttribute) == 72);

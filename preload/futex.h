@@ -10,7 +10,7 @@
 
 namespace carve::preload {
 
-/// Waits while `*word == value`, at most `ns`. Works on read-only shared mappings. errno stays.
+/// Waits while `*word == value`, for at most `ns`. Works on read-only shared mappings. Preserves errno.
 inline void futex_wait(const std::uint32_t* word, std::uint32_t value, std::uint64_t ns, bool shared) {
   const int kept = errno;
   const timespec most{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};

@@ -2,8 +2,9 @@
 #include "preload/export.h"
 #include "preload/process.h"
 
-// The driver answers with the caller's own name, version and flags; only then the address is looked up. So
-// which variant a program gets stays the driver's business, and a symbol we do not know stays untouched.
+// The hook passes the caller's name, version and flags to the driver unchanged, and looks up the address that the
+// driver returns. So the driver decides which variant a program gets, and the address of an unhooked symbol passes
+// unchanged.
 using namespace carve::preload;
 
 CARVE_EXPORT CUresult cuGetProcAddress(const char* symbol, void** function, int version, std::uint64_t flags) {

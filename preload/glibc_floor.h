@@ -1,8 +1,8 @@
 #pragma once
 
-// Force-included into every file of the library: binds what newer C libraries moved or re-versioned to the
-// version that glibc 2.17 has, so that an object built on a new system loads on an old one. Only names above
-// the floor are pinned; pthread_cond_* must not be (the old versions have another layout).
+// This file is force-included into every file of the library. Newer C libraries moved some symbols or gave them new
+// versions. The file binds these symbols to the version in glibc 2.17, so that an object built on a new system loads
+// on an old one. Pin only names above the floor. Do not pin pthread_cond_*: the old versions have a different layout.
 #if defined(__x86_64__)
 #define CARVE_FLOOR "GLIBC_2.2.5"
 #elif defined(__aarch64__)

@@ -3,22 +3,22 @@
 #include "preload/meter.h"
 #include "preload/owner.h"
 
-// Graphs that allocate: what their nodes ask for is charged when the graph is instantiated, for as long as the
-// executable graph lives; and, like a pool's, what the driver keeps for graphs afterwards.
+// Graphs that allocate. The memory that their nodes request is charged when the graph is instantiated, for the lifetime
+// of the executable graph. Memory that the driver keeps for graphs afterwards is charged like a pool's.
 using namespace carve::preload;
 
 namespace {
 
 constexpr std::size_t kNodesAtOnce = 256;
-constexpr int kDeepest = 8;  // child graphs within child graphs
+constexpr int kDeepest = 8;  // nesting levels of child graphs
 
 struct Demand {
   std::uint64_t bytes[kMaxCards];
   bool known;    // all nodes could be read
-  bool foreign;  // some of it on a card that the slice does not hold
+  bool foreign;  // a node names a card that is not in the slice
 };
 
-/// What a node asks for belongs to the card that it names, whatever is current.
+/// A node's memory belongs to the card that the node names, regardless of the current card.
 void add_node(CUgraphNode node, Demand& sum) {
   CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
   if (driver.cuGraphMemAllocNodeGetParams(node, &parameters) != CUDA_SUCCESS) {
@@ -38,7 +38,7 @@ void add_node(CUgraphNode node, Demand& sum) {
   }
 }
 
-/// Sums the allocation nodes. Graphs with more nodes than fit here at once are read through mmap'd memory.
+/// Sums the allocation nodes. A graph with more nodes than fit on the stack is read into mmap'd memory.
 void add_demand(CUgraph graph, int depth, Demand& sum) {
   std::size_t count = 0;
   if (depth > kDeepest || driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) {
@@ -96,7 +96,7 @@ void leave_all(const Demand& demand) {
   }
 }
 
-/// All of it or nothing.
+/// Charges the demand on all cards, or on none.
 CUresult charge_all(const Demand& demand) {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     if (demand.bytes[i] == 0) {
@@ -121,12 +121,13 @@ CUresult charge_all(const Demand& demand) {
   return CUDA_SUCCESS;
 }
 
-/// One entry per card: handles are addresses of objects, which lie further apart than there are cards.
+/// The table has one entry per card. The keys are unique because handles are addresses of objects, and these are
+/// farther apart than the number of cards.
 std::uint64_t key_of(CUgraphExec graph, std::uint32_t card) {
   return reinterpret_cast<std::uint64_t>(graph) + card;
 }
 
-/// False: no memory to remember it.
+/// Remembers the demand of an executable graph. False: no memory for the entries.
 bool keep(CUgraphExec graph, const Demand& demand) {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     const auto card = static_cast<std::uint16_t>(i);
@@ -142,8 +143,8 @@ bool keep(CUgraphExec graph, const Demand& demand) {
   return true;
 }
 
-/// True when a graph asks for more than was charged. Allocation nodes can be added to a graph by another thread, and
-/// never taken away: what was read after the driver had read the graph covers what the driver read.
+/// True when a graph requests more than was charged. Another thread can add allocation nodes to a graph and can never
+/// remove them. Therefore a reading of the graph after the driver's own covers all that the driver has read.
 bool grew(const Demand& charged, const Demand& now) {
   bool more = now.foreign || !now.known;
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
@@ -218,7 +219,7 @@ CARVE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
     return now == Duty::kNone ? CARVE_DRIVER(cuGraphExecDestroy)(graph) : refusal();
   }
   forget_duration(graph_key(graph));
-  // Taken before, so that what another thread gets under the same handle is not taken for this.
+  // Removed before the driver call: after it, another thread may get a graph with the same handle.
   Entry entries[kMaxCards] = {};
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     memory.objects.take(key_of(graph, i), entries[i]);

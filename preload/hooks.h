@@ -3,7 +3,7 @@
 #include "preload/driver_abi.h"
 #include "preload/export.h"
 
-// Hooks whose driver functions are also called from other hooks, to undo what could not be charged.
+// Other hooks also call the driver's functions of these hooks, to undo what could not be charged.
 CARVE_EXPORT CUresult cuMemFree_v2(CUdeviceptr address);
 CARVE_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
 CARVE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool);

@@ -1,7 +1,7 @@
 #include "preload/export.h"
 #include "preload/memory.h"
 
-// What the driver says about memory, as the slice sees it.
+// The driver's memory figures, replaced with the slice's figures.
 using namespace carve::preload;
 
 namespace {
@@ -18,8 +18,8 @@ View view_of(Card& card, std::uint64_t real_free, std::uint64_t real_total) {
   return {left < real_free ? left : real_free, limit < real_total ? limit : real_total};
 }
 
-/// What a number of 32 bits can say. The driver itself stops there too: a card of 6 GiB is reported as 4 GiB less a
-/// byte, not as 2 GiB (BOINC issue 1773 and pull request 4757 show both calls beside each other).
+/// Limits a figure to the largest 32-bit number. The driver does the same: it reports a card of 6 GiB as 4 GiB less one
+/// byte, not as 2 GiB (BOINC issue 1773 and pull request 4757 show both calls next to each other).
 unsigned narrow(std::uint64_t bytes) { return bytes > 0xffffffffU ? 0xffffffffU : static_cast<unsigned>(bytes); }
 
 unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
@@ -27,7 +27,7 @@ unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 std::uint64_t slice_total(CUdevice device, std::uint64_t real) {
   const Card* card = card_of_device(device);
   if (card == nullptr) {
-    return 0;  // shown by the driver, held by nobody here
+    return 0;  // the driver shows the card, but it is not in the slice
   }
   const std::uint64_t limit = limit_bytes(*card);
   return limit < real ? limit : real;

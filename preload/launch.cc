@@ -3,8 +3,8 @@
 #include "preload/memory.h"
 #include "preload/meter.h"
 
-// Everything that takes time on a card. The hooks are made from the table's rows: ask the gate, ask the driver,
-// tell the gate. An unlimited slice pays one load and one branch.
+// All calls that take time on a card. The hooks are generated from the table's rows: each asks the launch gate, calls
+// the driver and reports the result to the gate. Cost in an unlimited slice: one load and one branch.
 using namespace carve::preload;
 
 namespace {
@@ -14,23 +14,24 @@ struct Where {
   bool per_thread;
 };
 
-/// The stream a legacy call means, and the one a per-thread-default-stream call means.
+/// The stream of a legacy call, and the stream of a call with the per-thread default stream.
 Where legacy(CUstream stream) { return {stream, false}; }
 Where own(CUstream stream) { return {stream == nullptr ? per_thread_stream() : stream, true}; }
 
-/// Durations go by function and size of the grid, in powers of two; graphs by themselves.
+/// The key of a duration: the function and the size of the grid, in powers of two. Graphs have their own key.
 std::uint64_t grid_key(CUfunction function, std::uint64_t blocks) {
   const auto bucket = blocks == 0 ? 0U : 64U - static_cast<unsigned>(__builtin_clzll(blocks));
   return reinterpret_cast<std::uint64_t>(function) * 64 + bucket;
 }
-/// … and by what else of a launch decides how long it takes: threads per block, and the dynamic shared memory and the
-/// cluster, by which fewer blocks run at a time. Odd factors keep what differs apart; the table of durations mixes.
+/// Adds the other parameters that determine how long a launch takes: threads per block, dynamic shared memory and the
+/// cluster size. The last two reduce how many blocks run at a time. The odd factors keep different launches distinct;
+/// the table of durations mixes the bits.
 std::uint64_t launch_key(CUfunction function, std::uint64_t blocks, std::uint64_t threads, std::uint64_t shared) {
   return grid_key(function, blocks) + threads * 0x9E3779B97F4A7C15ULL + shared * 0xC2B2AE3D27D4EB4FULL;
 }
 std::uint64_t launch_key(CUfunction function, const CUlaunchConfig* config) {
   if (config == nullptr) {
-    return grid_key(function, 0);  // the driver will refuse it
+    return grid_key(function, 0);  // the driver refuses it
   }
   std::uint64_t key = launch_key(
       function, std::uint64_t{config->grid_dim_x} * config->grid_dim_y * config->grid_dim_z,
@@ -77,7 +78,7 @@ CUresult metered(std::uint64_t work, Where where, Call call) {
 #include "preload/hooks_cuda.def"
 #undef GATE
 
-// Two functions of one signature, so that both ways out of the hook are jumps and the arguments stay where they are.
+// Two functions with the same signature, so that both exits of the hook are jumps and the arguments stay in place.
 #define GATE(symbol, kind, params, args, stream, work)                                          \
   static __attribute__((noinline)) CUresult metered_##symbol params {                           \
     return metered(work, stream, [&] { return CARVE_DRIVER(symbol) args; });                    \
@@ -99,7 +100,7 @@ CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* l
     return now == Duty::kUnknown ? refusal()
                                  : CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
   }
-  // One operation for all its cards: it passes the gate of the card it is launched from. The cards of one slice
+  // One operation for all its cards. It passes the launch gate of the current card only, because the cards of one slice
   // are granted together.
   const std::uint64_t blocks =
       std::uint64_t{launches->grid_dim_x} * launches->grid_dim_y * launches->grid_dim_z;

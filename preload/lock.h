@@ -6,7 +6,7 @@
 
 namespace carve::preload {
 
-/// Tells the core that this thread only waits.
+/// Tells the CPU core that this thread is in a spin loop.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -15,8 +15,8 @@ inline void relax() {
 #endif
 }
 
-/// A lock for a few instructions: a pointer table's shard, a pool's counters. Not for the launch path. Zero is
-/// unlocked, so a child in which the kernel emptied it starts with it free.
+/// A spin lock to hold for a few instructions: a shard of a pointer table, the counters of a pool. Not for the launch
+/// path. Zero means unlocked, so the lock is free in a forked child in which the kernel zeroed it.
 class Lock {
  public:
   void acquire() {
@@ -37,7 +37,8 @@ class Lock {
   std::uint32_t held_;
 };
 
-/// Many at once, or one alone. A thread that wants to be alone goes before those that come after it. Zero is unlocked.
+/// A readers-writer lock: many shared holders or one exclusive ("alone") holder. A thread that waits for exclusive
+/// access precedes all threads that arrive after it. Zero means unlocked.
 class SharedLock {
  public:
   void acquire_shared() {

@@ -6,24 +6,24 @@
 #include "preload/futex.h"
 #include "preload/meter.h"
 
-// Markers: events that the library records in the program's own streams around about a millisecond of work, and
-// the helper thread that sees them pass. At most one thread, made at the first gated launch.
+// Markers are events that the library records in the program's own streams before and after about one millisecond of
+// work. The helper thread polls them. There is at most one helper thread; the first gated launch creates it.
 namespace carve::preload {
 
 namespace {
 
 constexpr std::uint64_t kLookEveryNs = 200'000;         // under a lease
-constexpr std::uint64_t kLookAtEndNs = 50'000;          // when somebody waits for this work to end
+constexpr std::uint64_t kLookAtEndNs = 50'000;          // when another slice may wait for this work to end
 constexpr std::uint64_t kNearEndNs = 400'000;
 constexpr std::uint64_t kLookEverySoloNs = 2'000'000;
-constexpr std::uint64_t kNewReferenceNs = 2'000'000'000;  // event times are floats: count from something near
+constexpr std::uint64_t kNewReferenceNs = 2'000'000'000;  // event times are floats, so the reference must be recent
 constexpr std::size_t kHelperStack = 256U << 10;
 
 abi::LeaseMode mode_of(const Card& card) {
   return static_cast<abi::LeaseMode>(card.grant->lease.load_relaxed() & 3U);
 }
 
-/// How long the helper may look away: not long while the card is ours no more, or about to be.
+/// The time until the helper's next poll. It is short when the slice has no lease, or when the lease ends soon.
 std::uint64_t look_away_ns(const Card& card) {
   switch (mode_of(card)) {
     case abi::LeaseMode::kSolo:
@@ -35,7 +35,7 @@ std::uint64_t look_away_ns(const Card& card) {
   }
 }
 
-/// Under queue_lock. Null when more contexts than expected have markers.
+/// Null when more than kMaxContexts contexts have markers. Under queue_lock.
 MarkerSource* source_of(CardMeter& card, CUcontext context) {
   MarkerSource* empty = nullptr;
   for (MarkerSource& source : card.sources) {
@@ -52,7 +52,7 @@ MarkerSource* source_of(CardMeter& card, CUcontext context) {
   return empty;
 }
 
-/// An event of the current context, which is this one. Under queue_lock.
+/// Takes a spare event of `context` or creates one. `context` must be the current context. Under queue_lock.
 CUevent take_event(CardMeter& card, CUcontext context) {
   MarkerSource* source = source_of(card, context);
   if (source != nullptr && source->spare_count != 0) {
@@ -62,7 +62,7 @@ CUevent take_event(CardMeter& card, CUcontext context) {
   return driver.cuEventCreate(&event, 0) == CUDA_SUCCESS ? event : nullptr;
 }
 
-/// Under queue_lock.
+/// Keeps the event as a spare or destroys it. Under queue_lock.
 void return_event(CardMeter& card, CUcontext context, CUevent event) {
   if (event == nullptr) {
     return;
@@ -82,7 +82,8 @@ std::uint64_t elapsed_ns(CUevent from, CUevent to) {
              : 0;
 }
 
-/// While any stream captures, a capture of the program may forbid calls on this thread that do it no harm.
+/// While any stream captures, the program's capture mode may forbid harmless calls on this thread. This class sets the
+/// thread's mode to relaxed for its scope.
 class WhileCapturing {
  public:
   WhileCapturing() : active_(__atomic_load_n(&meter.captures, __ATOMIC_ACQUIRE) != 0) {
@@ -104,8 +105,9 @@ class WhileCapturing {
   int mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-/// An event recorded in the stream, of the stream's own context where that is not `*context`, the current one; null:
-/// none can be recorded. Under queue_lock.
+/// Records an event in the stream and returns it; null: no event can be recorded. `*context` must be the current
+/// context. If the stream has a different context, the event is created there and `*context` is set to it. Under
+/// queue_lock.
 CUevent record_marker(CardMeter& card, CUcontext* context, CUstream stream) {
   CUevent event = take_event(card, *context);
   if (event != nullptr && driver.cuEventRecord(event, stream) == CUDA_SUCCESS) {
@@ -127,8 +129,8 @@ CUevent record_marker(CardMeter& card, CUcontext* context, CUstream stream) {
   return event;
 }
 
-/// No marker will show when this ends: it is in flight as long as was expected of it, unknown work for the longest time
-/// that is expected of any. Under queue_lock.
+/// For a segment without an end marker: it counts as in flight for its expected time, or, for unknown work, for the
+/// longest time that is expected of any work. Under queue_lock.
 void count_by_clock(CardMeter& card, const lease::Segment& segment, std::uint64_t now) {
   const std::uint64_t expected = card.gate().longest_expected_ns(segment);
   const std::uint64_t from = card.unmarked_until_ns > now ? card.unmarked_until_ns : now;
@@ -138,7 +140,8 @@ void count_by_clock(CardMeter& card, const lease::Segment& segment, std::uint64_
   __atomic_store_n(&card.unmarked_ns, card.unmarked_ns + segment.estimate_ns, __ATOMIC_RELEASE);
 }
 
-/// Ends what is counted by the clock, when its time has come. Under queue_lock.
+/// Ends the work that is counted by the clock when its expected time has passed. True: ring the arbiter. Under
+/// queue_lock.
 bool end_by_clock(CardMeter& card, std::uint64_t now) {
   if (card.unmarked_ns == 0 || now < card.unmarked_until_ns) {
     return false;
@@ -151,13 +154,13 @@ bool end_by_clock(CardMeter& card, std::uint64_t now) {
   return card.gate().abandoned(all, expected, now);
 }
 
-/// Tells the gate when the segment ran, in a time that is common to all segments of the context. The first
-/// segment's begin is where that time starts.
+/// Reports to the gate when the segment ran, on a clock that is common to all segments of the context. The begin of the
+/// first segment is the reference of that clock. True: ring the arbiter.
 bool report(CardMeter& card, const Pending& done, std::uint64_t now) {
   MarkerSource* source = source_of(card, done.context);
   if (source == nullptr || done.begin == nullptr) {
-    // Of its begin nothing is known but that the card had it after what ended before; or there are more contexts than
-    // we keep a common time for.
+    // Either there is no begin marker, so it is only known that the segment ran after the previous work; or there are
+    // more contexts than kMaxContexts, so this context has no common clock.
     const std::uint64_t took = done.begin != nullptr ? elapsed_ns(done.begin, done.end) : 0;
     const bool ring = done.begin != nullptr ? card.gate().completed(done.segment, now - took, now, now)
                                             : card.gate().ended(done.segment, now);
@@ -186,12 +189,12 @@ bool report(CardMeter& card, const Pending& done, std::uint64_t now) {
   return ring;
 }
 
-/// The calling thread's per-thread default stream: another thread means its own one by it.
+/// True for the per-thread default stream. On another thread the same handle names a different stream.
 bool is_per_thread(const lease::Segment& segment) {
   return segment.stream == reinterpret_cast<std::uint64_t>(per_thread_stream());
 }
 
-/// What a thread left open and adds nothing to is closed for it. True while something is open.
+/// Closes open segments to which their threads add no more work. True while any segment is open.
 bool close_stale_lanes(CardMeter& card) {
   const Card& pages = process.cards[card_index(card)];
   bool open = false;
@@ -214,8 +217,8 @@ bool close_stale_lanes(CardMeter& card) {
 
 void* help(void*) {
   prctl(PR_SET_NAME, "carve");
-  prctl(PR_SET_TIMERSLACK, 1000);  // of this thread alone
-  // A capture of the program forbids such calls on all threads that do not say that they are harmless.
+  prctl(PR_SET_TIMERSLACK, 1000);  // only for this thread
+  // A capture of the program forbids the helper's calls on every thread that has not set the relaxed mode.
   int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver.cuThreadExchangeStreamCaptureMode(&relaxed);
   while (__atomic_load_n(&meter.stopping, __ATOMIC_ACQUIRE) == 0) {
@@ -231,7 +234,7 @@ void* help(void*) {
       work = work || here;
     }
     if (work) {
-      // Not on `kick`: it is bumped at every segment.
+      // Does not wait on `kick`, because every segment increments it.
       std::uint32_t never = 0;
       futex_wait(&never, 0, away, false);
       continue;
@@ -245,11 +248,11 @@ void* help(void*) {
   return nullptr;
 }
 
-/// At the end of the process the driver is taken down; the helper must not be inside it then.
+/// The driver shuts down when the process ends. The helper must not be in a driver call then.
 __attribute__((destructor)) void stop_helper() {
   __atomic_store_n(&meter.stopping, 1U, __ATOMIC_RELEASE);
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
-    meter.cards[i].queue_lock.acquire();  // and never released: what comes now finds it taken
+    meter.cards[i].queue_lock.acquire();  // never released: every later attempt finds it taken
   }
 }
 
@@ -285,7 +288,7 @@ void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment) 
   const auto stream = reinterpret_cast<CUstream>(segment.stream);
   const bool elsewhere = is_per_thread(segment) && slot.thread != thread_pointer();
   const WhileCapturing relaxed;
-  // A stream that joined a capture would make the marker part of the graph.
+  // In a stream that has joined a capture, the marker would become part of the graph.
   const bool captures = relaxed.active() && !elsewhere && capturing(stream, is_per_thread(segment));
   const std::uint64_t now = page_clock_ns(process.cards[card_index(card)]);
   const Hold hold(card.queue_lock);
@@ -303,7 +306,7 @@ void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment) 
   count_by_clock(card, segment, now);
 }
 
-/// The end marker that had to wait for a capture. False: it has to wait on. Under queue_lock.
+/// Records an end marker that waited for the end of a capture. False: the stream still captures. Under queue_lock.
 bool record_late(CardMeter& card, Pending& pending, std::uint64_t now) {
   const auto stream = reinterpret_cast<CUstream>(pending.segment.stream);
   if (driver.cuCtxSetCurrent(pending.context) == CUDA_SUCCESS && capturing(stream, false)) {
@@ -406,7 +409,7 @@ void forget_work(CUcontext context) {
     __atomic_store_n(&card.pending_count, left, __ATOMIC_RELEASE);
     for (MarkerSource& source : card.sources) {
       if (source.context == context) {
-        source = MarkerSource{};  // its events die with the context
+        source = MarkerSource{};  // the driver destroys its events with the context
       }
     }
   }
@@ -434,7 +437,7 @@ void start_helper() {
   pthread_attr_setstacksize(&attributes, kHelperStack);
   pthread_t thread;
   if (pthread_create(&thread, &attributes, help, nullptr) != 0) {
-    __atomic_store_n(&meter.helper, 0U, __ATOMIC_RELEASE);  // again at the next segment
+    __atomic_store_n(&meter.helper, 0U, __ATOMIC_RELEASE);  // the next segment tries again
   }
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -14,8 +14,8 @@ lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.a
 constexpr std::uint32_t kCareful = 256;  // requests
 constexpr int kAttempts = 4;
 
-/// Counts what this process announced a second time, where only it can write. Somebody of the slice who writes to
-/// the account page, or punches a hole into it, makes this process forget nothing of its own.
+/// Announces `bytes` and keeps a second count of this process's announcements in private memory. Another process of the
+/// slice can overwrite the account page or punch a hole into it, but this process still knows its own sum.
 bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
   if (!account.reserve(bytes)) {
     return false;
@@ -27,15 +27,16 @@ bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
     const std::uint64_t all = account.used();
     const std::uint64_t others = all > announced ? all - announced : 0;
     if (others > account.limit() || mine > account.limit() - others) {
-      return false;  // the page is not to be trusted with taking the announcement back
+      return false;  // does not withdraw the announcement: the figures in the page are not reliable
     }
   }
   __atomic_fetch_add(&held, bytes, __ATOMIC_RELAXED);
   return true;
 }
 
-/// For some time after a refusal this looks before it announces: an announcement that is withdrawn again, and a
-/// process may be preempted in between, keeps others from what is free. Who saw room and lost a race looks again.
+/// Announces `bytes`. For some requests after a refusal it checks the sum before it announces: an announcement that is
+/// later withdrawn hides free memory from other processes, and the process may be preempted in between. A thread that
+/// saw enough room and lost a race checks again.
 bool announce(Card& card, std::uint64_t bytes) {
   std::uint32_t& careful = memory.careful[index_of(card)];
   const lease::MemoryAccount account = account_of(card);
@@ -113,7 +114,7 @@ bool charge_request(Card& card, std::uint64_t bytes, Kind& kind) {
   if (bytes <= kUnlimitedBytes - kGranule && charge(card, round_up(bytes, kGranule))) {
     return true;
   }
-  // The last granule may stick out of the slice, the request may not: what a program is told is free, it gets.
+  // The last granule may exceed the limit, the request may not. So a program can allocate all that is reported as free.
   kind = Kind::kExact;
   return charge(card, bytes);
 }
@@ -135,9 +136,9 @@ void give_back_request(Card& card, std::uint64_t bytes, Kind kind) {
 
 namespace {
 
-constexpr int kPatience = 2000;  // turns of the processor, before an entry of the same address counts as forgotten
+constexpr int kPatience = 2000;  // calls of sched_yield before an entry of the same address counts as stale
 
-/// Nothing stands for this memory any more.
+/// Gives back the charge of memory that no longer exists.
 void forget(const Entry& entry) {
   switch (entry.kind) {
     case Kind::kLinear:
@@ -210,7 +211,7 @@ void put_back(const Entry& entry, std::uint32_t destroyed_before) {
   }
   const Table<64>::Added added = memory.addresses.insert_new(entry);
   if (added == Table<64>::Added::kTaken) {
-    forget(entry);  // the driver gave the address to another thread since: what it was before is gone
+    forget(entry);  // the driver has since given the address to another thread, so the old memory is gone
   } else if (added == Table<64>::Added::kDone && in_context) {
     remember_in_context_slowly(entry, destroyed_before, true);
   }
@@ -232,7 +233,7 @@ void forget_context(Card& card, std::uint64_t context) {
                (entry.kind == Kind::kArray || entry.kind == Kind::kImport);
       },
       [&](const Entry& entry) { give_back(card, entry.bytes); });
-  // Memory of a pool belongs to no context, but what a driver frees with one is not held any more.
+  // Memory of a pool belongs to no context, but a driver may free it together with one.
   if (memory.pool_count != 0) {
     memory.addresses.take_all(
         [&](const Entry& entry) { return entry.card == index && entry.kind == Kind::kPooled && is_gone(entry.key); },

@@ -12,7 +12,7 @@ namespace {
 
 Card& card_behind(const CardMeter& card) { return process.cards[card_index(card)]; }
 
-/// The meter of the card that the current context is on; null when there is none of ours.
+/// The meter of the current context's card; null when there is no context, or its card is not in the slice.
 CardMeter* current_meter() {
   if (process.card_count == 1) {
     return &meter.cards[0];
@@ -21,7 +21,8 @@ CardMeter* current_meter() {
   return card == nullptr ? nullptr : &meter.cards[index_of(*card)];
 }
 
-/// Everything between "not now" and asking again. The lane is unlocked meanwhile: others may close its segment.
+/// Waits between a refusal of the gate and the next try. The lane is unlocked during the wait, so that another thread
+/// can close its segment.
 void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) {
   const Card& pages = card_behind(card);
   lease::Segment open;
@@ -44,7 +45,7 @@ void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) {
 }  // namespace
 
 bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out) {
-  slot.lane.seen_operations = slot.lane.segment.operations;  // as if nothing had come since the last look
+  slot.lane.seen_operations = slot.lane.segment.operations;  // as if no work had arrived since the last check
   return card.gate().close_stale(slot.lane, page_clock_ns(card_behind(card)), out);
 }
 
@@ -80,7 +81,7 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
     if (card == nullptr) {
       CUcontext context = nullptr;
       driver.cuCtxGetCurrent(&context);
-      // Without a context the driver says so itself; a card that is not ours is nobody's.
+      // Without a current context the driver returns its own error. A card that is not in the slice is refused.
       return context == nullptr ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_NOT_READY;
     }
     if (capturing(stream, per_thread)) {
@@ -205,7 +206,8 @@ void before_capture() {
         continue;
       }
       const Hold hold(slot.lock);
-      // Elsewhere the helper closes it: in its context, and not in the name of another thread's own stream.
+      // This thread cannot close a segment of another context or of another thread's per-thread default stream. The
+      // helper closes it, in the segment's context.
       const bool elsewhere = slot.context != context || (slot.thread != thread_pointer() &&
                                                          slot.lane.segment.stream ==
                                                              reinterpret_cast<std::uint64_t>(per_thread_stream()));

@@ -6,34 +6,34 @@
 #include "preload/driver_abi.h"
 #include "preload/process.h"
 
-// The gate in front of everything that takes time on a card, and what it learns about that time. The decisions
-// are lease/gate's; here are the waiting, the markers in the program's streams and the one helper thread that
-// looks after them. Zero is the state at the start, and in a child after fork.
+// The gate for all work that takes time on a card, and the measurement of that time. lease/gate decides. This part
+// waits, records markers in the program's streams and runs the one helper thread that polls them. The initial state,
+// also in a child after fork, is all zero.
 namespace carve::preload {
 
-inline constexpr std::uint32_t kLanes = 64;         // threads share one when there are more
-inline constexpr std::uint32_t kMaxPending = 256;   // segments whose end marker has not passed
-inline constexpr std::uint32_t kMaxContexts = 8;    // with markers, per card
+inline constexpr std::uint32_t kLanes = 64;         // threads share lanes when there are more threads
+inline constexpr std::uint32_t kMaxPending = 256;   // segments with an end marker that has not passed
+inline constexpr std::uint32_t kMaxContexts = 8;    // contexts with markers, per card
 inline constexpr std::uint32_t kSpareEvents = 64;
 
-/// A thread's lane, and where its open segment is.
+/// A thread's lane, with the begin marker and the context of its open segment.
 struct alignas(64) LaneSlot {
   std::uintptr_t thread;  // thread pointer of its first user, 0: free
   Lock lock;
   lease::Lane lane;
-  CUevent begin;        // the open segment's begin marker; null: could not be recorded
+  CUevent begin;        // the open segment's begin marker; null: it could not be recorded
   CUcontext context;
 };
 
-/// A closed segment on its way through the card.
+/// A closed segment that the card has not finished.
 struct Pending {
   lease::Segment segment;
-  CUevent begin;  // null: could not be recorded
-  CUevent end;    // null: its stream captures; to be recorded when it does so no more
+  CUevent begin;  // null: it could not be recorded
+  CUevent end;    // null: its stream captures; the helper records it when the capture has ended
   CUcontext context;
 };
 
-/// Markers of one context: the events to use again, and the one that its times are counted from.
+/// The markers of one context: spare events, and the reference event from which its times are counted.
 struct MarkerSource {
   CUcontext context;
   CUevent reference;
@@ -45,12 +45,12 @@ struct MarkerSource {
 struct CardMeter {
   alignas(lease::Gate) unsigned char gate_bytes[sizeof(lease::Gate)];  // all zero until attached
   LaneSlot lanes[kLanes];
-  Lock queue_lock;              // for all below, and for Gate::completed
+  Lock queue_lock;              // protects all fields below, and Gate::completed
   std::uint32_t pending_count;
-  std::uint32_t completions;    // futex word: bumped when a marker has passed
-  std::uint64_t unmarked_ns;    // estimated for work whose end no marker will show: in flight until …
-  std::uint64_t unmarked_until_ns;
-  std::uint64_t unmarked_expected_ns;  // what it counts as then
+  std::uint32_t completions;    // futex word: incremented when a marker has passed
+  std::uint64_t unmarked_ns;    // estimate for work without an end marker …
+  std::uint64_t unmarked_until_ns;     // … which is in flight until then …
+  std::uint64_t unmarked_expected_ns;  // … and then counts as this
   MarkerSource sources[kMaxContexts];
   Pending pending[kMaxPending];
 
@@ -58,40 +58,42 @@ struct CardMeter {
 };
 
 struct alignas(4096) Meter {
-  std::uint32_t captures;    // streams that are capturing now
+  std::uint32_t captures;    // the number of streams that capture now
   std::uint32_t helper;      // not 0: the helper thread exists
-  std::uint32_t parked;      // it waits for `kick`
+  std::uint32_t parked;      // not 0: the helper waits for `kick`
   std::uint32_t kick;        // futex word
-  std::uint32_t stopping;    // the process ends: no more driver calls from the helper
+  std::uint32_t stopping;    // not 0: the process ends, and the helper must not call the driver
   CardMeter cards[kMaxCards];
 };
 extern Meter meter;
 
-/// Between asking and launching; the lane stays locked meanwhile.
+/// The state between the gate's decision and the end of the driver call. The lane stays locked for that time.
 struct Ticket {
-  CardMeter* card;   // null: not metered (capturing, or no card), nothing to end
+  CardMeter* card;   // null: not metered (the stream captures, or there is no card), nothing to end
   LaneSlot* slot;
   std::uint64_t key;
   std::uint64_t estimate_ns;
 };
 
-/// For a thread whose home lane is another one's: the nearest that is its own or free; its home when there is none.
+/// Returns the lane of a thread when another thread has its home lane: the nearest lane that is its own or free, or the
+/// home lane when there is none.
 LaneSlot* find_lane(CardMeter& card, std::uintptr_t thread);
 
-/// Connects each card's gate with its pages.
+/// Connects each card's gate with the card's pages.
 void attach_gates();
 
-/// Waits until the slice may put this work on its card. `key` is what its duration is remembered under. Not
-/// CUDA_SUCCESS: the work must not be launched. Never waits while the stream is capturing.
+/// Waits until the slice may send this work to its card. `key` identifies the work's duration. If the result is not
+/// CUDA_SUCCESS, the caller must not launch the work. Never waits while the stream captures.
 CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, CUstream stream, bool per_thread,
                            Ticket& ticket);
-/// After the driver's call: what was announced stands, or is withdrawn when the driver refused it.
+/// Call it after the driver's call. Confirms the announced work, or withdraws it when the driver refused the call.
 void end_work_slowly(Ticket& ticket, CUresult result);
 
-/// What the calling thread is known by: TLS of our own would keep the library from loading under musl, and costs more.
+/// Identifies the calling thread. With a TLS variable the library would not load under musl, and the call would cost
+/// more.
 inline std::uintptr_t thread_pointer() {
 #if defined(__x86_64__)
-  std::uintptr_t self;  // not every clang has the builtin here
+  std::uintptr_t self;  // some clang versions lack the builtin on x86-64
   __asm__("movq %%fs:0, %0" : "=r"(self));
   return self;
 #else
@@ -133,41 +135,47 @@ inline void end_work(Ticket& ticket, CUresult result) {
   end_work_slowly(ticket, result);
 }
 
-/// What the duration of a graph's launch is remembered under.
+/// The key of the duration of a graph's launch.
 inline std::uint64_t graph_key(CUgraphExec graph) { return reinterpret_cast<std::uint64_t>(graph) * 64; }
-/// The function or graph behind this key is another one now.
+/// Forgets the duration: the key now identifies a different function or graph.
 void forget_duration(std::uint64_t key);
 
-/// True when work put there becomes part of a graph instead of going to the card.
+/// True when work in this stream becomes part of a graph instead of going to the card.
 bool capturing(CUstream stream, bool per_thread);
 void capture_began();
 void capture_ended();
 
-/// Before a capture begins: what is open on any stream ends, as a stream that joins the capture takes no marker.
+/// Call it before a capture begins. Closes the open segments of all streams, because a stream that joins the capture
+/// accepts no marker.
 void before_capture();
 
-/// The calling thread is about to wait for the card: closes its segment, so that the end of its work is seen when
-/// it happens; after the wait looks at the markers. Nothing when alone on the card.
+/// Call them around a call in which the thread waits for the card. `before_wait` closes the thread's segment, so that
+/// the end of its work is seen when it happens; it does nothing while the slice is alone on the card. `after_wait`
+/// polls the markers.
 void before_wait();
 void after_wait();
 
-/// The stream is about to go: its open segments end here, and what waits for its capture to end waits no more.
+/// Call it before the stream is destroyed. Closes the stream's open segments, and ends the wait of segments that wait
+/// for its capture to end.
 void before_stream_ends(CUstream stream);
-/// The context is about to go, with all its streams and events.
+/// Call it before the context is destroyed, with all its streams and events.
 void forget_work(CUcontext context);
 
-// Between meter.cc and markers.cc.
-/// Closes the lane's segment, whatever its age; under its lock. True: record the end marker for `out`.
+// Shared by meter.cc and markers.cc.
+/// Closes the lane's segment regardless of its age, under the lane's lock. True: the caller must record the end marker
+/// for `out`.
 bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out);
 std::uint64_t page_clock_ns(const Card& card);
 void record_begin(CardMeter& card, LaneSlot& slot, CUstream stream);
-/// Records the end marker and queues the segment. While its stream captures the marker has to wait, and the segment is
-/// in flight. Where no marker will ever show its end it is in flight for as long as was expected of it, or for what is
-/// expected of unknown work at the most.
+/// Records the end marker and queues the segment. While the segment's stream captures, the marker waits and the segment
+/// stays in flight. When no marker can ever show its end, the segment is in flight for its expected time; for unknown
+/// work, this is the longest time that is expected of any work.
 void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment);
-/// Takes from the queue what has passed. True while something is left. `helper`: contexts may be changed.
+/// Removes the segments that have passed from the queue. True while segments are left. `helper`: the call may change
+/// the thread's current context.
 bool poll_markers(CardMeter& card, bool helper = false);
-/// Segments of this stream whose end marker waits for a capture to end get none. Under no lock.
+/// Ends the wait of segments of this stream for the end of a capture; they get no end marker. The caller must hold no
+/// lock.
 void give_up_markers(CardMeter& card, CUstream stream);
 void start_helper();
 void kick_helper();

@@ -4,8 +4,8 @@
 #include "preload/export.h"
 #include "preload/process.h"
 
-// NVML as the slice sees it: its memory, and no processes but its own. Structures are written from NVML's
-// public documentation; only the fields used here have names that matter.
+// NVML in a slice: it shows the slice's memory and only the slice's processes. The source of the structures is NVML's
+// public documentation. Only the names of the fields that are used here are significant.
 using nvmlReturn_t = int;
 using nvmlDevice_t = struct nvmlDevice_st*;
 
@@ -60,7 +60,7 @@ struct UtilizationList {
   Utilization* entries;
 };
 static_assert(sizeof(MemoryV2) == 40 && sizeof(ProcessV1) == 16 && sizeof(ProcessV2) == 24);
-/// As the private table's lists write it (see nvmlInternalGetExportTable below).
+/// The layout that the lists of the private table write (see nvmlInternalGetExportTable below).
 struct NamedProcess {
   unsigned pid;
   std::uint64_t used;
@@ -86,14 +86,14 @@ constexpr const char* kSymbols[] = {
 
 nvmlReturn_t not_in_this_driver() { return kFunctionNotFound; }
 
-/// The driver's function behind a hook. NVML calls are never hot: a look-up each is fine.
+/// The driver's function for a hook. It is looked up at each call, because NVML calls are never on a hot path.
 template <class Function>
 Function* behind(Hook hook) {
   static_assert(sizeof(carve::abi::kDriverFolder) == sizeof("/usr/lib/carve/driver"));
   void* file = dlopen("/usr/lib/carve/driver/libnvidia-ml.so.1", RTLD_NOLOAD | RTLD_LAZY);
   void* found = file != nullptr ? dlsym(file, kSymbols[static_cast<unsigned>(hook)]) : nullptr;
   if (file != nullptr) {
-    dlclose(file);  // only the count that this look-up took
+    dlclose(file);  // drops only the reference that this look-up took
   }
   return reinterpret_cast<Function*>(found != nullptr ? found : reinterpret_cast<void*>(not_in_this_driver));
 }
@@ -129,7 +129,7 @@ using namespace carve::preload;
 
 namespace {
 
-/// The slice's card behind an NVML handle; null when it is none of ours.
+/// The slice's card for an NVML handle; null when it is not a card of the slice.
 Card* card_of(nvmlDevice_t device) {
   void* file = dlopen("/usr/lib/carve/driver/libnvidia-ml.so.1", RTLD_NOLOAD | RTLD_LAZY);
   auto* get_uuid = file != nullptr ? reinterpret_cast<GetUuid*>(dlsym(file, "nvmlDeviceGetUUID")) : nullptr;
@@ -158,8 +158,8 @@ std::uint64_t used_of(const Card& card) {
   return sum;
 }
 
-/// True when a process of this slice has this host PID. The figure in the slot is the tenant's own word: a
-/// wrong one shows it another process' PID and memory, nothing more.
+/// True when a process of this slice has this host PID. The tenant can write the PID in the account entry. A wrong PID
+/// shows the tenant the PID and memory of another process; it has no other effect.
 bool ours(const Card& card, unsigned pid) {
   std::uint32_t slots = card.grant->high_slot.load_seq_cst();
   slots = slots > carve::abi::kAccountSlots ? carve::abi::kAccountSlots : slots;
@@ -172,7 +172,7 @@ bool ours(const Card& card, unsigned pid) {
   return false;
 }
 
-/// Moves the slice's entries to the front; returns how many there are.
+/// Moves the slice's entries to the front and returns their number.
 template <class Entry>
 unsigned keep_ours(const Card& card, Entry* entries, unsigned count) {
   unsigned kept = 0;
@@ -201,7 +201,7 @@ Limits limits_of(const Card& card, std::uint64_t real_total, std::uint64_t real_
 
 constexpr unsigned kRoomOnStack = 128;
 
-/// A list call: asks for all processes of the card in room of our own, and hands out the slice's.
+/// A list call: reads all processes of the card into a buffer of the library and returns those of the slice.
 template <class Info, class Call>
 nvmlReturn_t list(nvmlDevice_t device, unsigned* count, Info* infos, Call call) {
   const Duty now = duty();
@@ -221,7 +221,7 @@ nvmlReturn_t list(nvmlDevice_t device, unsigned* count, Info* infos, Call call) 
   nvmlReturn_t result = call(device, &room, all);
   std::size_t mapped = 0;
   if (result == kInsufficientSize) {
-    room += kRoomOnStack;  // some may be born meanwhile
+    room += kRoomOnStack;  // more processes may start in the meantime
     mapped = room * sizeof(Info);
     void* more = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (more == MAP_FAILED) {
@@ -277,7 +277,8 @@ CARVE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, Memory
   if (card == nullptr) {
     return kNoPermission;
   }
-  // What is reserved for the driver is not the slice's: it was taken off before the slice was cut.
+  // The memory that is reserved for the driver is not part of the slice: it was subtracted from the card's memory
+  // before slices were granted.
   const Limits limits = limits_of(*card, out->total, out->free);
   *out = {out->version, limits.total, 0, limits.free, limits.used};
   return result;
@@ -339,15 +340,15 @@ CARVE_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t dev
   return result;
 }
 
-// nvidia-smi's list of processes comes from three functions without names: entries 213 to 215 of a table that it asks
-// the driver for. Inside a slice it is given a copy of that table, in which these three leave out who is not of the
-// slice.
-//   source  tried with nvidia-smi and libnvidia-ml of 535.261, 550.163 and 555.58: the table's size in bytes stands
-//           first; its 245, 251 and 255 entries only ever grew at the end; compute, graphics and MPS processes each
-//           take (device, count, entries) and write entries of 4128 bytes
+// nvidia-smi gets its process list from three functions without names: entries 213 to 215 of a table that it requests
+// from the driver. In a slice, the hook returns a copy of that table in which these three functions omit the processes
+// that are not in the slice.
+//   source  tested with nvidia-smi and libnvidia-ml of 535.261, 550.163 and 555.58: the table begins with its size in
+//           bytes; it has 245, 251 and 255 entries, and new entries were added only at the end; the functions for
+//           compute, graphics and MPS processes each take (device, count, entries) and write entries of 4128 bytes
 namespace {
 
-constexpr std::uint64_t kToolsTable[2] = {0x4E6C8FC96C3EFEC4U, 0xC4F7126E69EE27A3U};  // as it lies in memory
+constexpr std::uint64_t kToolsTable[2] = {0x4E6C8FC96C3EFEC4U, 0xC4F7126E69EE27A3U};  // in the byte order of memory
 constexpr unsigned kFirstList = 213;
 constexpr unsigned kLists = 3;
 constexpr std::size_t kTableRoom = 1024;  // entries
@@ -375,11 +376,11 @@ bool is_tools_table(const void* id) {
   return words[0] == kToolsTable[0] && words[1] == kToolsTable[1];
 }
 
-/// The same words each time, whichever thread writes them.
+/// Fills the copy of the table. Each thread that calls it writes the same words.
 const void* shown(const std::uintptr_t* table) {
   const std::size_t entries = table[0] / sizeof(std::uintptr_t);
   if (entries <= kFirstList) {
-    return table;  // a driver of before there were such lists
+    return table;  // an older driver without such lists
   }
   for (std::size_t i = 1; i < entries && i < kTableRoom; ++i) {
     const bool is_list = i >= kFirstList && i < kFirstList + kLists && table[i] != 0;

@@ -15,7 +15,7 @@ bool in_host(int location) {
   return location >= CU_MEM_LOCATION_TYPE_HOST && location <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-/// For a pool that was not made through us: a card's default one, one that was imported.
+/// For a pool that no hook has seen created: a card's default pool, or an imported pool.
 std::uint16_t ask_for_card(CUmemoryPool pool) {
   for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
     CUmemoryPool own = nullptr;
@@ -32,7 +32,7 @@ std::uint16_t ask_for_card(CUmemoryPool pool) {
   if (driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type) != CUDA_SUCCESS ||
       driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_ID, &id) != CUDA_SUCCESS ||
       driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_ALLOCATION_TYPE, &allocation) != CUDA_SUCCESS) {
-    return kAnyCard;  // a driver before CUDA 13 does not tell
+    return kAnyCard;  // a driver before CUDA 13 does not have these attributes
   }
   return card_of_location(type, id, allocation);
 }
@@ -44,7 +44,7 @@ std::uint16_t card_of_location(int type, int id, int allocation) {
     return index_of_device(id);
   }
   if (type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN) {
-    return index_of_device(id & 0xff);  // device and domain, a byte each
+    return index_of_device(id & 0xff);  // the device and the domain have one byte each
   }
   return in_host(type) && allocation != CU_MEM_ALLOCATION_TYPE_MANAGED ? kInHost : kAnyCard;
 }
@@ -58,7 +58,7 @@ bool device_of_stream(CUstream stream, bool per_thread, CUdevice* device) {
   if (known == CUDA_SUCCESS) {
     return true;
   }
-  // A driver before CUDA 12.8: by the stream's context.
+  // A driver before CUDA 12.8: use the stream's context.
   CUcontext context = nullptr;
   if (driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
       driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
@@ -78,7 +78,7 @@ std::uint16_t card_of_pool(CUmemoryPool pool) {
   });
   if (!known) {
     card = ask_for_card(pool);
-    memory.objects.insert_new({key, 0, 0, card, Kind::kPooled, 1});  // or again the next time
+    memory.objects.insert_new({key, 0, 0, card, Kind::kPooled, 1});  // if this fails, the next call asks again
   }
   return card;
 }

@@ -2,25 +2,26 @@
 
 #include "preload/process.h"
 
-// Where memory lies: the card of a stream, a pool, an address. A program with several cards allocates on one while
-// another one is current.
+// Finds the card of a stream, a pool or an address. A program with several cards may allocate on a card that is not
+// the current one.
 namespace carve::preload {
 
-/// What stands for a card where there is none of the slice's.
+/// Values in place of a card index, for memory that is on no known card of the slice.
 inline constexpr std::uint16_t kInHost = kMaxCards;         // host memory: nothing to charge
-inline constexpr std::uint16_t kForeignCard = kMaxCards + 1;  // a card that the slice does not hold
-inline constexpr std::uint16_t kAnyCard = kMaxCards + 2;    // wherever it is used: a managed pool's
+inline constexpr std::uint16_t kForeignCard = kMaxCards + 1;  // a card that is not in the slice
+inline constexpr std::uint16_t kAnyCard = kMaxCards + 2;    // the card that uses the memory: a managed pool
 
-/// The device that work of this stream runs on; with a default stream the current context's. False: the driver says
-/// no (no context, no such stream). Cost: one driver call.
+/// The device on which work of this stream runs; for a default stream, the device of the current context. False: the
+/// driver returned an error (no context, no such stream). Cost: one driver call.
 bool device_of_stream(CUstream stream, bool per_thread, CUdevice* device);
-/// The index of the card that a pool draws on, or one of the words above. Cost: one look-up once it is known.
+/// The index of the card from which a pool takes memory, or one of the values above. Cost: one look-up once the pool is
+/// known.
 std::uint16_t card_of_pool(CUmemoryPool pool);
-/// The same for a place as the driver names it (CUmemLocation, CUmemAllocationType).
+/// The same for a location in the driver's terms (CUmemLocation, CUmemAllocationType).
 std::uint16_t card_of_location(int type, int id, int allocation);
-/// The card that the memory at an address lies on; null when it is none of the slice's.
+/// The card that has the memory at an address; null when it is not a card of the slice.
 Card* card_of_address(CUdeviceptr address);
-/// True when the driver does not know the address any more.
+/// True when the driver no longer knows the address.
 bool is_gone(CUdeviceptr address);
 
 }  // namespace carve::preload

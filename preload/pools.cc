@@ -2,10 +2,10 @@
 #include "preload/memory.h"
 #include "preload/owner.h"
 
-// Stream-ordered memory. A pool keeps what was freed, so what counts is what the driver has reserved for it:
-// a pool is charged the larger of what is used and what is reserved. Before each request the whole of it is
-// announced on top, for a reserve may be in pieces that do not fit; close to the limit that means waiting for
-// the stream and trimming the pool where a bare driver would have reused a piece.
+// Stream-ordered memory. A pool keeps freed memory, so a pool is charged for the larger of the bytes in use and the
+// bytes that the driver has reserved for it. Before each request its full size is announced in addition, because the
+// reserve may consist of pieces that are too small. Cost: close to the limit, the hook waits for the stream and trims
+// the pool in cases where the driver alone would reuse a piece.
 namespace carve::preload {
 
 namespace {
@@ -26,7 +26,7 @@ std::uint64_t reserved_of(const Pool& pool) {
     result = driver.cuMemPoolGetAttribute(reinterpret_cast<CUmemoryPool>(pool.handle),
                                           CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
   }
-  return result == CUDA_SUCCESS ? reserved : pool.charged;  // no answer: as before
+  return result == CUDA_SUCCESS ? reserved : pool.charged;  // no answer: the charge stays
 }
 
 void trim(const Pool& pool) {
@@ -50,18 +50,18 @@ void give_back_beyond(Pool& pool, std::uint64_t reserved) {
   }
 }
 
-/// Gives back what the pool no longer holds; under its lock.
+/// Gives back the charge for what the pool no longer holds. Under the pool's lock.
 void shrink(Pool& pool) { give_back_beyond(pool, reserved_of(pool)); }
 
-/// Destroys a pool that the program has destroyed and that holds nothing any more. Before that there is no telling when
-/// the frees that are under way in some stream come to their turn: the driver is asked as long as it has the pool.
+/// Destroys a pool in the driver after the program has destroyed it and its memory is returned. Earlier is not
+/// possible: only the driver can report when pending frees in a stream have run, and only while it has the pool.
 void bury(Pool& pool) {
   if (!pool.dying || pool.used != 0 || pool.charged != 0) {
     return;
   }
   CARVE_DRIVER(cuMemPoolDestroy)(reinterpret_cast<CUmemoryPool>(pool.handle));
   pool.dying = false;
-  __atomic_store_n(&pool.handle, std::uint64_t{0}, __ATOMIC_RELEASE);  // the place is free
+  __atomic_store_n(&pool.handle, std::uint64_t{0}, __ATOMIC_RELEASE);  // another pool may use this place
 }
 
 Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
@@ -99,13 +99,13 @@ Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
   return &pool;
 }
 
-/// Announces `bytes` on top of all that is reserved: nobody but the driver knows whether its reserve serves this
-/// request, and afterwards would be too late. What was not needed goes back in `settle`.
+/// Announces `bytes` in addition to all that is reserved. Only the driver knows whether its reserve can serve this
+/// request, and an announcement after the request would be too late. `settle` gives back what was not needed.
 bool try_grow(Pool& pool, std::uint64_t bytes) {
   Card& card = process.cards[pool.card];
   std::uint64_t growth = round_up(bytes, kGranule);
   if (!charge(card, growth)) {
-    growth = bytes;  // the last granule may stick out of the slice, the request may not
+    growth = bytes;  // the last granule may exceed the limit, the request may not
     if (!charge(card, growth)) {
       return false;
     }
@@ -179,8 +179,8 @@ using namespace carve::preload;
 
 namespace {
 
-/// Whether a request in this stream becomes a node of a graph; under `capture_lock`. A stream that cannot tell is asked
-/// for memory as any other: then it is charged first.
+/// True when a request in this stream becomes a node of a graph. Under `capture_lock`. When the driver returns an
+/// error, the result is false and the request is charged like an ordinary one.
 bool becomes_a_node(CUstream stream, bool per_thread) {
   int status = 0;
   const CUresult result = per_thread ? driver.cuStreamIsCapturing_ptsz(stream, &status)
@@ -188,12 +188,12 @@ bool becomes_a_node(CUstream stream, bool per_thread) {
   return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-/// The stream to wait for, by its own name.
+/// The handle of the stream to wait for; the per-thread default stream gets its explicit handle.
 CUstream named(CUstream stream, bool per_thread) {
   return per_thread && stream == nullptr ? per_thread_stream() : stream;
 }
 
-/// The program destroyed it, and the driver was not told yet.
+/// True when the program has destroyed the pool and the hook has not yet destroyed it in the driver.
 bool is_dying(CUmemoryPool handle) {
   const std::uint32_t count = __atomic_load_n(&memory.pool_count, __ATOMIC_ACQUIRE);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -205,14 +205,14 @@ bool is_dying(CUmemoryPool handle) {
   return false;
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 struct Attempt {
   CUresult result;
-  Pool* full;       // not null: the slice is, with this pool as it stands
-  bool overgrown;   // full, and the driver took more than was announced: `bytes` are on their way back in the stream
+  Pool* full;       // not null: the slice is full, and the request was for this pool
+  bool overgrown;   // also, the driver took more than was announced; a free of `bytes` is pending in the stream
 };
 
-/// Charges the pool, asks the driver, settles. Under `capture_lock`.
+/// Charges the pool, calls the driver and settles the pool. Under `capture_lock` (shared).
 template <class Take>
 Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream, Take take) {
   CUdeviceptr address = 0;
@@ -241,8 +241,8 @@ Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream
   return {CUDA_ERROR_OUT_OF_MEMORY, nullptr, false};
 }
 
-/// One request out of a pool; null: out of the current one of the stream's device. While capturing nothing is
-/// allocated: it becomes a node, charged when the graph is instantiated.
+/// One request from a pool; null: from the current pool of the stream's device. A stream that captures allocates
+/// nothing: the request becomes a node, and is charged when the graph is instantiated.
 template <class Take>
 CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, bool per_thread, Take take) {
   CUdeviceptr address = 0;
@@ -265,7 +265,7 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
       const bool known = device_of_stream(stream, per_thread, &device);
       CUmemoryPool from = handle;
       if (from == nullptr && (!known || driver.cuDeviceGetMemPool(&from, device) != CUDA_SUCCESS)) {
-        return take(address);  // the driver has no pools, no such stream or no context: it says so itself
+        return take(address);  // no pools in this driver, no such stream or no context: the driver returns the error
       }
       const std::uint16_t owner = card_of_pool(from);
       if (owner == kInHost) {
@@ -287,8 +287,8 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
     if (waited && !made.overgrown) {
       return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    // What was freed in this stream is free when it comes there. No lock is held: the stream may stand behind a host
-    // function that waits for another thread, and that thread may begin a capture.
+    // Memory that was freed in this stream is free when the stream has reached that free. No lock is held here: the
+    // stream may wait for a host function that waits for another thread, and that thread may begin a capture.
     CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
     if (made.overgrown) {
       const Hold hold(made.full->lock);
@@ -320,8 +320,8 @@ CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Free cal
     leave_pool(pool, entry.bytes);
     return CUDA_SUCCESS;
   }
-  // Memory of cuMemAlloc may be freed in stream order too. It is not free before the stream comes there; and not at all
-  // when the stream has just joined a capture, by an event.
+  // A program may also free memory of cuMemAlloc in stream order. The memory is free when the stream has reached the
+  // free. It is not freed at all when the stream has just joined a capture, by an event.
   CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
   if (is_gone(address)) {
     give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
@@ -384,7 +384,7 @@ CARVE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
   if (result != CUDA_SUCCESS || now == Duty::kNone) {
     return result;
   }
-  // Which card the pool draws on is known here in every version of the driver.
+  // Here the properties name the pool's card in every version of the driver.
   const std::uint16_t card =
       card_of_location(properties->location.type, properties->location.id, properties->alloc_type);
   const auto handle = reinterpret_cast<std::uint64_t>(*pool);
@@ -397,7 +397,7 @@ CARVE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
 
 namespace {
 
-/// A device that has this as its current pool gets its default one back, as when the driver destroys it.
+/// A device that has this pool as its current pool gets its default pool again, as when the driver destroys the pool.
 void leave_device(CUmemoryPool pool) {
   for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
     CUmemoryPool current = nullptr;
@@ -410,7 +410,7 @@ void leave_device(CUmemoryPool pool) {
   }
 }
 
-/// The driver does not destroy a device's default pool.
+/// True for a device's default pool, which the driver does not destroy.
 bool is_default(CUmemoryPool pool) {
   CUmemoryPool own = nullptr;
   for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
@@ -424,7 +424,8 @@ bool is_default(CUmemoryPool pool) {
   return false;
 }
 
-/// Under the lock of `record`. What it still holds is waited for in refresh_pools and where its memory comes back.
+/// Marks the pool as dying. refresh_pools, and each free of its memory, destroy it when it holds nothing more. Under
+/// the lock of `record`.
 void destroy_when_empty(Pool& record, CUmemoryPool pool) {
   std::uint64_t none = 0;
   driver.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none);
@@ -437,8 +438,8 @@ void destroy_when_empty(Pool& record, CUmemoryPool pool) {
 
 }  // namespace
 
-// With memory out, or with frees under way in some stream, the driver keeps the pool until all is back. So does this
-// hook: the driver alone can tell when that is.
+// While a pool has live allocations or pending frees in a stream, the driver keeps the pool until all memory is
+// returned. This hook does the same, because only the driver can report when that is.
 CARVE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   const Duty now = duty();
   if (now != Duty::kMeter) {

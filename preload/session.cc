@@ -3,7 +3,7 @@
 #include "preload/memory.h"
 #include "preload/meter.h"
 
-// Becoming a part of the slice: which cards are ours, and what each call has to do.
+// Connects the process to its slice: finds the slice's cards and decides what each call must do.
 namespace carve::preload {
 
 Process process;
@@ -18,7 +18,7 @@ void put_hex(char*& at, const unsigned char* bytes, int count) {
   }
 }
 
-/// True when the page's card is the one with these 16 bytes: both "GPU-…" and "MIG-…" end in the same 36 letters.
+/// True when the UUID in the page has these 16 bytes. Both "GPU-…" and "MIG-…" end in the 36 characters of the UUID.
 bool same_card(const char* card_uuid, const CUuuid& uuid) {
   char text[36];
   char* at = text;
@@ -45,8 +45,8 @@ bool same_card(const char* card_uuid, const CUuuid& uuid) {
   return true;
 }
 
-/// Fills `card_of_ordinal`. A device that the driver shows and the slice does not hold stays 0: refused later. Of two
-/// slices on one card (two requests of a claim, in one container) the first counts, as in nvml.cc.
+/// Fills `card_of_ordinal`. A device that the driver shows and that is not in the slice stays 0 and is refused later.
+/// If a container has two slices on one card (two requests of a claim), the first counts, as in nvml.cc.
 void match_cards(int devices) {
   for (int i = 0; i < devices && i < static_cast<int>(kMaxOrdinals); ++i) {
     CUdevice device = i;

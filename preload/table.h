@@ -9,11 +9,11 @@
 
 namespace carve::preload {
 
-/// What a live address or handle stands for.
+/// The kind of a live address or handle.
 enum class Kind : std::uint16_t {
   kLinear = 1,   // bytes in whole granules
   kSmall = 2,    // bytes in shared granules
-  kExact = 3,    // bytes to the byte: the request that ended at the limit
+  kExact = 3,    // exact bytes: a request whose last granule did not fit under the limit
   kPooled = 4,   // owner: the pool
   kMapping = 5,  // owner: the handle behind it
   kHandle = 6,
@@ -27,21 +27,22 @@ enum class Kind : std::uint16_t {
 struct Entry {
   std::uint64_t key;    // address or handle, never 0
   std::uint64_t bytes;
-  std::uint64_t owner;  // context, pool or handle; what it means says `kind`
+  std::uint64_t owner;  // context, pool or handle; `kind` says which
   std::uint16_t card;
   Kind kind;
   std::uint32_t references;
 };
 static_assert(sizeof(Entry) == 32);
 
-/// Open addressing with linear probing, in shards with a lock each. Grows by doubling; memory comes from mmap,
-/// because the program's allocator may be anything. All zero is empty. Cost: O(1), no system call but to grow.
+/// A hash table with open addressing and linear probing, in shards with one lock each. It grows by doubling. Memory
+/// comes from mmap, because the program may have replaced the allocator. An all-zero table is empty. Cost: O(1), and no
+/// system call except to grow.
 template <std::uint32_t kShards>
 class Table {
   static_assert((kShards & (kShards - 1)) == 0);
 
  public:
-  /// False when there was no memory to grow; the table is as before.
+  /// False when there was no memory to grow; then the table is unchanged.
   bool insert(const Entry& entry) {
     Shard& shard = shard_of(entry.key);
     const Hold hold(shard.lock);
@@ -54,7 +55,7 @@ class Table {
   }
 
   enum class Added { kDone, kTaken, kNoMemory };
-  /// As insert, when no entry of this key is there.
+  /// Inserts the entry if the table has no entry of this key.
   Added insert_new(const Entry& entry) {
     Shard& shard = shard_of(entry.key);
     const Hold hold(shard.lock);
@@ -86,7 +87,8 @@ class Table {
     return true;
   }
 
-  /// Calls `change(Entry&)` under the shard's lock; the entry goes when it returns false. False: no such key.
+  /// Calls `change(Entry&)` under the shard's lock and removes the entry when `change` returns false. Returns false
+  /// when there is no such key.
   template <class Change>
   bool update(std::uint64_t key, Change change) {
     Shard& shard = shard_of(key);
@@ -101,7 +103,7 @@ class Table {
     return true;
   }
 
-  /// Takes out every entry for which `wanted(const Entry&)` holds and gives it to `taken`. Cost: O(all entries).
+  /// Removes every entry for which `wanted(const Entry&)` is true and passes it to `taken`. Cost: O(all entries).
   template <class Wanted, class Taken>
   void take_all(Wanted wanted, Taken taken) {
     for (Shard& shard : shards_) {
@@ -110,7 +112,7 @@ class Table {
         Entry& entry = shard.entries[at];
         if (entry.key != 0 && wanted(entry)) {
           const Entry copy = entry;
-          erase(shard, &entry);  // moves a later one here: look at the same place again
+          erase(shard, &entry);  // may move a later entry here: check the same place again
           taken(copy);
         } else {
           ++at;
@@ -157,7 +159,7 @@ class Table {
     shard.entries[at] = entry;
   }
 
-  /// Closes the gap, so that probing never needs gravestones.
+  /// Closes the gap, so that probing needs no tombstones.
   static void erase(Shard& shard, Entry* entry) {
     const std::uint32_t mask = shard.capacity - 1;
     auto gap = static_cast<std::uint32_t>(entry - shard.entries);

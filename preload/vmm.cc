@@ -2,8 +2,8 @@
 #include "preload/memory.h"
 #include "preload/owner.h"
 
-// Physical memory by handle. It lives until the last of its handles and mappings is gone, whichever that is:
-// releasing the handle right after mapping it is common. One entry per handle counts both.
+// Physical memory by handle. It exists until its last handle or mapping is gone, in any order: programs often release
+// the handle right after they map it. One entry per handle counts both.
 namespace carve::preload {
 
 void drop_handle(std::uint64_t handle) {
@@ -26,10 +26,11 @@ using namespace carve::preload;
 
 namespace {
 
-constexpr std::uint64_t kImported = 1;  // as the owner of a handle
+constexpr std::uint64_t kImported = 1;  // as `owner` in the entry of a handle
 
-/// How large the memory behind a handle is, found out by mapping it: nothing tells for one that was imported. 0: the
-/// driver maps nothing less than all of it, or had no addresses left. Cost: two driver calls per bit of the answer.
+/// Measures the size of the memory of a handle by mapping it, because no driver call reports the size of an imported
+/// handle. 0: the driver maps only the whole memory, or had no addresses left. Cost: two driver calls per bit of the
+/// answer.
 std::uint64_t measured(CUmemGenericAllocationHandle handle, CUdevice device) {
   std::size_t total = 0;
   CUdeviceptr base = 0;
@@ -58,8 +59,8 @@ std::uint64_t measured(CUmemGenericAllocationHandle handle, CUdevice device) {
   return fitting * kGranule;
 }
 
-/// An imported handle that could not be measured is charged for what was ever mapped of it. False: it does not fit.
-/// `grown`: by how much it is charged more.
+/// Charges an imported handle that could not be measured for the largest extent that was ever mapped of it. False: it
+/// does not fit. `grown`: the increase of the charge.
 bool charge_extent(CUmemGenericAllocationHandle handle, std::uint64_t end, std::uint64_t& grown) {
   const Hold hold(memory.import_lock);
   Entry imported{};
@@ -88,7 +89,7 @@ void give_back_extent(CUmemGenericAllocationHandle handle, std::uint64_t end, st
   const Hold hold(memory.import_lock);
   std::uint16_t card = kInHost;
   memory.objects.update(handle, [&](Entry& entry) {
-    if (entry.bytes == end) {  // no thread mapped more of it meanwhile
+    if (entry.bytes == end) {  // no other thread has mapped more of it in the meantime
       entry.bytes -= grown;
       card = entry.card;
     }
@@ -113,7 +114,7 @@ CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::siz
   if (now == Duty::kNone || owner == kInHost) {
     return CARVE_DRIVER(cuMemCreate)(handle, size, properties, flags);
   }
-  // Of a kind of place that is not known here the current card answers, or the first.
+  // For a location of an unknown kind the current card is charged, or the first card when there is none.
   Card* const current = owner == kAnyCard ? current_card() : nullptr;
   Card* card = owner < process.card_count                   ? &process.cards[owner]
                : owner == kAnyCard && current == nullptr ? &process.cards[0]
@@ -141,7 +142,7 @@ CARVE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? CARVE_DRIVER(cuMemRelease)(handle) : refusal();
   }
-  // Counted before the driver is asked: afterwards the number may be that of another thread's new handle.
+  // Counted before the driver call: after it, another thread's new handle may have the same number.
   Entry before{};
   memory.objects.update(handle, [&](Entry& entry) {
     before = entry;
@@ -208,13 +209,13 @@ CARVE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t size) {
   if (now == Duty::kNone) {
     return CARVE_DRIVER(cuMemUnmap)(address, size);
   }
-  // Alone: what another thread maps here in between would be taken for what is gone.
+  // Alone: otherwise a mapping that another thread creates at this address in between would be forgotten.
   const HoldAlone hold(memory.map_lock);
   const CUresult result = CARVE_DRIVER(cuMemUnmap)(address, size);
   if (result != CUDA_SUCCESS) {
     return result;
   }
-  // One call may undo several mappings that lie side by side.
+  // One call may remove several adjacent mappings.
   for (CUdeviceptr at = address; at < address + size;) {
     Entry gone{};
     memory.addresses.update(at, [&](const Entry& entry) {
@@ -244,8 +245,9 @@ CARVE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* 
   return result;
 }
 
-// Imported memory stays when its maker dies, mapped or not: it is charged to the importer as well, whole and at
-// once, to the card that it lies on. On a card that the slice does not hold nothing can be charged.
+// Imported memory stays allocated when the process that created it dies, mapped or not. Therefore the importer is
+// charged for it too: for the whole of it, immediately, on the memory's own card. Nothing can be charged on a card that
+// is not in the slice.
 CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* os_handle,
                                                      int type) {
   const Duty now = duty();
@@ -257,7 +259,7 @@ CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandl
     return result;
   }
   if (memory.objects.update(*handle, [](Entry& entry) {
-        entry.references += entry.kind == Kind::kHandle ? 1 : 0;  // our own, come back
+        entry.references += entry.kind == Kind::kHandle ? 1 : 0;  // this process already has the handle
         return true;
       })) {
     return result;

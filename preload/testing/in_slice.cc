@@ -1,6 +1,6 @@
-// carve-in-slice DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…: runs the command where the
-// libraries stand under the driver's names, in a slice whose grants stand still ("-" for none of a kind). For
-// tests and for looking at the library by hand; `carve run` is the real thing.
+// carve-in-slice DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…
+// Runs the command with the libraries under the driver's names, in a slice with grants that do not change. "-" in place
+// of a library leaves that one out. For tests and for manual checks of the library; users run `carve run`.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     card.compute_limit = static_cast<std::uint32_t>(std::atoi(words[5].c_str()));
     slice = std::make_unique<SliceServer>("/run/carve/slices/test", std::vector<CardSpec>{card});
   }
-  unsetenv("LD_LIBRARY_PATH");  // it would lead past the usual names
+  unsetenv("LD_LIBRARY_PATH");  // it would bypass the usual names
   const pid_t pid = fork();
   if (pid == 0) {
     execvp(argv[command + 2], argv + command + 2);

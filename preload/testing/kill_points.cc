@@ -1,8 +1,11 @@
-// Only in the test build of the library (carve-cuda-killpoints): every store to shared memory passes here twice,
-// before and after. CARVE_KILL_AT=n dies of SIGKILL at the n-th pass of the process, or with CARVE_KILL_SITE=file:line
-// at the n-th pass of that call site. CARVE_KILL_LIST=path appends "number file:line" for every pass there, so that a
-// test knows how many there are and at which call sites. CARVE_KILL_PAUSE=file:line lingers at every pass of that
-// call site, so that other threads come in between. A site is given by the end of its path.
+// Only in the test build of the library (carve-cuda-killpoints). Every store to shared memory calls carve_kill_point
+// twice, before and after the store; each call is a pass. These environment variables control it:
+//   CARVE_KILL_AT=n             kills the process with SIGKILL at its n-th pass
+//   CARVE_KILL_SITE=file:line   counts only the passes of this call site
+//   CARVE_KILL_LIST=path        appends "number file:line" to the file at each pass, so that a test knows the number of
+//                               passes and their call sites
+//   CARVE_KILL_PAUSE=file:line  sleeps 2 ms at each pass of this call site, so that other threads run in between
+// A call site matches by the end of its path.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,7 +18,7 @@ unsigned passes = 0;
 int list = -1;
 unsigned long deadly = 0;
 int prepared = 0;
-char site[256] = "";   // getenv() may not be asked later: the program changes its environment
+char site[256] = "";   // getenv() is not safe later, because the program changes its environment
 char pause_at[256] = "";
 
 void keep(const char* name, char* out) {
@@ -26,7 +29,7 @@ void keep(const char* name, char* out) {
   }
 }
 
-/// Does `text`, "…/file:line", end with `wanted`? Not where nothing is wanted.
+/// True when `text`, "…/file:line", ends with `wanted`. False when `wanted` is empty.
 bool is_at(const char* text, unsigned long length, const char* wanted) {
   unsigned long count = 0;
   while (wanted[count] != 0) {

@@ -32,7 +32,7 @@ std::string enter_sandbox(const Places& places) {
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return failed("make mounts private");
   }
-  // A scratch tmpfs over /mnt, which nothing under test looks at; its pieces are then mounted where they belong.
+  // A scratch tmpfs over /mnt, which no tested program reads. The overlay below mounts its folders on /usr/lib.
   if (mount("tmpfs", "/mnt", "tmpfs", 0, "mode=0755") != 0) {
     return failed("tmpfs on /mnt");
   }

@@ -4,7 +4,7 @@
 
 namespace carve::preload::testing {
 
-/// Where things come from that a container would find under the usual names.
+/// The source files of the libraries that a container finds under the usual names.
 struct Places {
   std::string cuda_library;  // libcarve-cuda.so; "" leaves the driver itself under the link names
   std::string nvml_library;
@@ -12,9 +12,10 @@ struct Places {
   std::string nvml_driver;
 };
 
-/// Moves this process into a mount namespace of its own that looks like the inside of a slice: the libraries
-/// under the link names, the driver's files in their private folder (an overlay on /usr/lib, nothing is written
-/// to the machine), an empty /run/carve. Returns "" or what failed. Once per process; needs root.
+/// Moves this process into a private mount namespace that has the files of a slice: the libraries under the link names,
+/// the driver's files in their private folder, and a /run/carve with an empty slices folder. It uses an overlay on
+/// /usr/lib and writes nothing to the machine. Returns "" or the step that failed. Call it once per process. Needs
+/// root.
 std::string enter_sandbox(const Places& places);
 
 }  // namespace carve::preload::testing

@@ -53,7 +53,7 @@ SliceServer::SliceServer(const std::string& folder, const std::vector<CardSpec>&
     page->lease.store_relaxed(static_cast<std::uint32_t>(abi::LeaseMode::kSolo) | 4U);
     page->credit_us.store_relaxed(50'000);
     page->rate_ppm.store_relaxed(1'000'000);
-    page->heartbeat_ns.store_relaxed(~std::uint64_t{0} >> 1);  // beats for ever
+    page->heartbeat_ns.store_relaxed(~std::uint64_t{0} >> 1);  // a heartbeat that never becomes old
     page->magic = abi::kGrantMagic;
     slots->abi = abi::kPageAbi;
     slots->magic = abi::kAccountMagic;
@@ -71,7 +71,7 @@ SliceServer::SliceServer(const std::string& folder, const std::vector<CardSpec>&
   must(bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
   chmod(address.sun_path, 0666);
   must(listen(listener_.get(), 512), "listen");
-  std::promise<void> begun;  // what a thread does at its own beginning is no time for a fork() either
+  std::promise<void> begun;  // waits for the start of the thread: a fork() during the start is not safe either
   thread_ = std::thread([this, &begun] {
     begun.set_value();
     serve();

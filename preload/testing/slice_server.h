@@ -12,7 +12,7 @@
 
 namespace carve::preload::testing {
 
-/// What a test wants a slice's card to be.
+/// A slice's card, as a test specifies it.
 struct CardSpec {
   std::string uuid;
   std::uint64_t memory_limit = ~std::uint64_t{0};
@@ -21,12 +21,12 @@ struct CardSpec {
   std::uint64_t context_bytes = 0;
 };
 
-/// Speaks the slice's side of abi/hello.h with grants that stand still: solo for ever, until the test changes a
-/// word. For measuring the library alone and for what a real arbiter would not do; shares are tested with the
-/// real one. Serves until destroyed.
+/// Serves the arbiter's side of abi/hello.h with grants that do not change: the slice is always solo, until the test
+/// changes a word of the page. For measurements of the library alone and for states that a real arbiter does not
+/// produce. Tests of shares use the real arbiter. Serves until destroyed.
 class SliceServer {
  public:
-  /// Listens at <folder>/s. Aborts when it cannot: a test's own surroundings are broken then.
+  /// Listens at <folder>/s. Aborts when it cannot, because the test environment is broken then.
   SliceServer(const std::string& folder, const std::vector<CardSpec>& cards);
   ~SliceServer();
   SliceServer(const SliceServer&) = delete;
@@ -36,8 +36,8 @@ class SliceServer {
   [[nodiscard]] abi::AccountPage& account(std::size_t card) { return *accounts_[card]; }
   [[nodiscard]] std::uint64_t used_bytes(std::size_t card) const;
   [[nodiscard]] std::uint32_t connections() const { return __atomic_load_n(&connections_, __ATOMIC_ACQUIRE); }
-  /// Hold it over a fork(): the server's thread does nothing meanwhile. A child would inherit what that thread has
-  /// locked, for ever; of all allocators that of AddressSanitizer does not see to it.
+  /// Hold this lock during a fork(), so that the server's thread is idle. Otherwise the child inherits the locks that
+  /// the thread holds, and they are never released. AddressSanitizer's allocator does not handle this case.
   [[nodiscard]] std::unique_lock<std::mutex> quiet() { return std::unique_lock(at_work_); }
 
  private:

@@ -2,9 +2,9 @@
 
 #include "preload/driver_abi.h"
 
-// A driver that does no work, for measuring what stands in front of it and for the library's own unit tests:
-// every name of the hook table is there and returns at once; what the library asks while it connects, and
-// allocation, behave. One device, one context. Linked -Bsymbolic, as a driver is.
+// A driver that does no work, for measuring the cost of the hooks and for the library's unit tests. It exports every
+// name in the hook table, and each function returns immediately. Allocation, and the calls that the library makes while
+// it connects, return plausible results. It has one device and one context. Like a real driver it is linked -Bsymbolic.
 #define STUB extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -56,7 +56,7 @@ STUB CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active)
 }
 STUB CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (next_address == 0) {
-    next_address = reinterpret_cast<CUdeviceptr>(&next_address) << 16;  // threads do not meet
+    next_address = reinterpret_cast<CUdeviceptr>(&next_address) << 16;  // a separate address range per thread
   }
   *address = next_address += 2U << 20;
   return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -75,7 +75,7 @@ STUB CUresult cuStreamIsCapturing_ptsz(CUstream, int* status) {
   *status = 0;
   return CUDA_SUCCESS;
 }
-// A launch counts as 5 us of card time, so that events say something from which durations can be learned.
+// A launch counts as 5 us of card time, so that the library can learn durations from events.
 STUB CUresult cuEventCreate(CUevent* event, unsigned) {
   *event = reinterpret_cast<CUevent>(new std::uint64_t{0});
   return CUDA_SUCCESS;
@@ -102,8 +102,7 @@ STUB CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned,
   return CUDA_SUCCESS;
 }
 
-// The rest of the table, by name only. What is written out above is left out here by hand, and a name in
-// neither place does not link in the tests that look every hook up.
+// The rest of the table, by name only. The build generates stub_names.inc from the table, without the functions above.
 extern "C" CUresult carve_stub_done() { return CUDA_SUCCESS; }
 #define NAME_ONLY(symbol) \
   extern "C" __attribute__((visibility("default"), alias("carve_stub_done"))) CUresult symbol();
@@ -115,7 +114,8 @@ struct Row {
   int version;
   void* function;
 };
-// What the lookup benchmark asks for; the cost of the search is the driver's and falls out of the difference.
+// The symbols that the lookup benchmark requests. The cost of this search cancels out, because the benchmark subtracts
+// the driver's own time.
 const Row kRows[] = {
     {"cuLaunchKernel", 4000, reinterpret_cast<void*>(cuLaunchKernel)},
     {"cuMemAlloc", 3020, reinterpret_cast<void*>(cuMemAlloc_v2)},

@@ -1,5 +1,5 @@
-// The library on a driver that does no work, in a slice whose grants stand still: how it is found, how it
-// connects, what it leaves alone. What needs a card with memory and time is in tests/isolation.
+// Tests the library on a driver that does no work, in a slice with grants that do not change: how programs find it, how
+// it connects, and what it does not change. Tests that need a card with memory and time are in tests/isolation.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class Library : public ::testing::Test {
     slice_ = std::make_unique<SliceServer>("/run/carve/slices/test", std::vector<CardSpec>{card});
   }
 
-  /// In a child, because a process connects only once. The child's exit code is the answer.
+  /// Runs `body` in a child, because a process connects only once. Returns the child's exit code.
   template <class Body>
   int in_child(Body body) {
     const pid_t pid = fork();
@@ -164,8 +164,8 @@ TEST_F(Library, WithoutASliceNothingRuns) {
   EXPECT_EQ(in_child([] {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     if (start(library) != CUDA_ERROR_SYSTEM_NOT_READY) return 1;
-    // The driver itself is initialised now: what a program then tries in spite of the error is refused as well,
-    // and without another wait.
+    // The driver itself is initialised now. Calls that a program makes in spite of the error are refused too, without
+    // another wait.
     CUdeviceptr address = 0;
     CUcontext context = nullptr;
     if (function<Alloc>(library, "cuMemAlloc_v2")(&address, 1) != CUDA_ERROR_SYSTEM_NOT_READY) return 2;
@@ -212,7 +212,7 @@ TEST_F(Library, AForkedChildConnectsForItself) {
       CUdeviceptr own = 0;
       if (function<Alloc>(library, "cuMemAlloc_v2")(&own, 44 * kMiB + 1) == 0) return 12;  // the parent has 20
       if (function<Alloc>(library, "cuMemAlloc_v2")(&own, 44 * kMiB) != 0) return 13;
-      // An address of the parent is not in the child's table: nothing is given back for it.
+      // An address of the parent is not in the child's table, so the free gives back no charge.
       function<Free>(library, "cuMemFree_v2")(address);
       return function<Alloc>(library, "cuMemAlloc_v2")(&own, 1) == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 14;
     });
@@ -258,7 +258,7 @@ TEST_F(Library, EveryHookIsFoundUnderBothNames) {
           return 1;
         }
       }
-      // What we do not know is the driver's.
+      // A symbol without a hook is the driver's own.
       void* passed = dlsym(library, "cuEventQuery");
       return passed != nullptr && !is_hook(passed) ? 0 : 2;
     }), 0) << name;
@@ -279,7 +279,7 @@ TEST_F(Library, NoWayOfLoadingLeadsPastIt) {
     clearenv();
     return refuses(dlopen("libcuda.so.1", RTLD_NOW)) ? 0 : 1;
   }), 0);
-  EXPECT_EQ(in_child([&] {  // through the global scope
+  EXPECT_EQ(in_child([&] {  // by the global scope
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) return 1;
     return refuses(RTLD_DEFAULT) ? 0 : 2;
   }), 0);
@@ -299,7 +299,7 @@ TEST_F(Library, LookedUpAddressesAreOurs) {
   }), 0);
 }
 
-/// What must be as before: umask, signals, environment, descriptors, threads.
+/// The process state that the library must not change: umask, signals, environment, descriptors, threads.
 struct Host {
   mode_t mask;
   std::vector<void*> handlers;

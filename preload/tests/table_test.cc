@@ -16,7 +16,7 @@ Entry entry_of(std::uint64_t key, std::uint64_t bytes) { return {key, bytes, 0, 
 TEST(Table, BehavesAsAMapOverARandomHistory) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     std::mt19937_64 random(seed);
-    // Zeroed memory is an empty table, as after a fork.
+    // Zeroed memory is an empty table, like after a fork.
     auto table = std::unique_ptr<Table<4>>(new Table<4>());
     std::map<std::uint64_t, std::uint64_t> model;
     for (int step = 0; step < 200'000; ++step) {
