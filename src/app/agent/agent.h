@@ -158,7 +158,8 @@ class Agent final : public AgentApi, public NodeSlices {
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;
   std::mutex names_;                // of the next two; never held across input or output
-  std::uint64_t next_promise_ = 0;  // the journal reserves the names below promised_until_ for this agent
+  // this and the next under commit_: claims whose pods have ended but still have processes
+  std::uint64_t next_promise_ = 0;
   std::uint64_t promised_until_ = 0;
   Clock::Time end_again_{};  // both under commit_: claims of ended pods that still have processes
   std::map<Owner, Clock::Time> ending_since_;

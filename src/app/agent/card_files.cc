@@ -1,6 +1,6 @@
 #include "app/agent/agent.h"
 
-// The cards' device files, where they belong to Carve (own-devices = on).
+// The cards' device files, if they belong to Carve (own-devices = on).
 namespace carve {
 
 /// Closes the files again, and reports an event if another program opened them. One caller at a time: restore(), then
