@@ -102,7 +102,7 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
   const std::lock_guard lock(state_);
   LiveSlice& joined = slices_.at(slice);
   joined.joined = true;
-  joined.asker_gone = {};  // from now on the cgroup shows whether it lives
+  joined.asker_gone = {};  // from now on the cgroup shows whether the slice is in use
   return {};
 }
 

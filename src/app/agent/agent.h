@@ -53,7 +53,7 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::vector<ProgramError> take_program_errors() override;
   [[nodiscard]] GpuInventory cards() const override;
 
-  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
+  /// Ends slices with an empty cgroup. Cheap; called at every change of a cgroup and a few times a second.
   void reap();
   /// One round of the second line; also fixes what could not be done while driver or arbiter was away. Takes as long as
   /// the driver's library does.

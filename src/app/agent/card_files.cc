@@ -28,7 +28,7 @@ void Agent::close_card_files() {
   }
 }
 
-/// Creates missing nodes of every living slice, also for cards whose device file has appeared since.
+/// Creates missing nodes of every living slice, also for cards with a device file that has appeared since.
 void Agent::give_card_files() {
   if (world_.card_files == nullptr) return;
   std::vector<std::string> ids;

@@ -28,10 +28,13 @@ Result<std::vector<PodProcess>> Agent::pod_processes() const {
   return world_.containers->processes();
 }
 
-/// The processes that still hold these slices. Sources: the kubelet's cgroups, which no tenant can leave; the mounts of
-/// containers whose pod is not known to hold the slices (a claim that pods share) or whose cgroup cannot be read; the
-/// pages, because the kernel identified each process that sent a hello; the driver. `part_only`: other containers of
-/// the same pods do not count.
+/// The processes that still hold these slices. The sources are:
+///   - the kubelet's cgroups, which no tenant can leave;
+///   - the mounts of containers, if the pod is not known to hold the slices (a claim that pods share) or if the cgroup
+///     cannot be read;
+///   - the pages, because the kernel identified each process that sent a hello;
+///   - the driver.
+/// `part_only`: other containers of the same pods do not count.
 ///   errors  kUnavailable: no source can answer
 Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& ids,
                                                  const Result<std::vector<PodProcess>>& pods,

@@ -56,7 +56,7 @@ class CardLoop {
     abi::AccountPage* account = nullptr;
     // Modulo 2^64, as are all sums of figures that tenants report.
     std::uint64_t retired_busy_ns = 0;  // of emptied account entries
-    std::uint64_t settled_busy_ns = 0;  // of before a take-over: the previous arbiter charged it
+    std::uint64_t settled_busy_ns = 0;  // charged by the previous arbiter, before a take-over
     // the page's epoch at the take-over; the epochs continue from it, regardless of the arbiter that wrote them
     std::uint32_t epoch_base = 0;
     std::uint32_t published = 0;        // the decision that is in the page now

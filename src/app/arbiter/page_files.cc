@@ -41,7 +41,7 @@ bool on_tmpfs(const std::string& folder) {
 struct Mapping {
   std::string range;  // as /proc spells it
   bool writable;
-  std::int32_t thread;  // the thread whose /proc shows it
+  std::int32_t thread;  // its /proc entry shows the mapping
   std::uint64_t offset;
 };
 

@@ -65,7 +65,7 @@ class PageFiles {
 
   /// Creates an account page. `name` appears in /proc/<pid>/maps of its clients.
   static Result<AccountFile> make_account(const std::string& name);
-  /// Maps an account page whose descriptor came from the agent or from a client's mapping.
+  /// Maps an account page from a descriptor that came from the agent or from a client's mapping.
   ///   errors  kInvalidArgument: not a memfd of the right size
   static Result<AccountFile> map_account(Fd fd);
   /// Finds the account page that a living client still maps; kNotFound if no client maps it. Any process can create a

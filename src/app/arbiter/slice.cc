@@ -218,7 +218,7 @@ void Slice::find_heirs(std::uint32_t slot, Member& member) {
   if (!heirs) member.heirs.emplace_back();  // the heirs are unknown now: the entry counts, and is checked again
   for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
     Fd pidfd = pin(heir);
-    // Once pinned, the PID stands for one process: for the heir, if the heir still exists.
+    // A pinned PID cannot be reused: the process is the heir if it still maps the lifeline.
     if (!pidfd || PageFiles::lifeline(heir, cards_[0].name, inode, slot).value_or(member.lifeline) == member.lifeline) {
       member.heirs.push_back({std::move(pidfd), Image::of(heir)});
     }
