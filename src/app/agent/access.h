@@ -15,27 +15,27 @@ inline constexpr std::uint32_t kUsualMostSlices = 32;
 /// The default number of each card's kMaxSlicesPerCard slices that only root may take.
 inline constexpr std::uint32_t kUsualSlicesForRoot = 16;
 
-/// One row of who may ask for what; the first row that matches the caller decides. A row without uid and gid
-/// matches everybody.
+/// One row of the access rules. The first row that matches the caller decides. A row without uid and gid matches every
+/// caller.
 struct AccessRule {
   std::optional<std::uint32_t> uid;
   std::optional<std::uint32_t> gid;
   bool allow = true;
-  // Ceilings of one request, and of all the user's slices together. Absent: no ceiling.
+  // Ceilings of one request, and of all slices of the user together. Absent: no ceiling.
   std::optional<std::uint32_t> max_cards;
   std::optional<Bytes> max_memory;           // of each card
   std::optional<std::uint32_t> max_compute;  // 1/100 of each card
-  std::optional<std::uint32_t> max_slices;   // living at once; absent: kUsualMostSlices
-  bool online = true;                        // may ask for priority online
-  std::string text;                          // as it stands in the configuration, for refusals
+  std::optional<std::uint32_t> max_slices;   // at the same time; absent: kUsualMostSlices
+  bool online = true;                        // may request priority online
+  std::string text;                          // the row as it is spelled in the configuration, for refusals
 };
 
-/// Whether this caller may have this request while holding `living` slices. Root always may.
-///   errors  kPermissionDenied, with who, what and the row that says so
+/// Checks whether this caller may have this request while it has `living` slices. Root may have every request.
+///   errors  kPermissionDenied, with the user, the request and the row that decided
 [[nodiscard]] Result<void> check_access(const std::vector<AccessRule>& rules, const Caller& caller,
                                         const Request& request, std::uint32_t living);
 
-/// Root, or the slice's own user.
+/// Succeeds for root and for the slice's own user.
 [[nodiscard]] Result<void> check_owner(const Caller& caller, std::uint32_t slice_uid,
                                        const std::string& slice);
 

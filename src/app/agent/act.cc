@@ -2,7 +2,7 @@
 
 #include "app/agent/agent.h"
 
-// What the watchdog's word leads to: freeze, kill, or only say so.
+// The agent's actions after a breach: freeze, kill, or only report.
 namespace carve {
 
 void Agent::act(const Breach& breach) {
@@ -25,7 +25,7 @@ void Agent::act(const Breach& breach) {
   note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
 }
 
-/// Freezes, revokes or ends the slice, and returns a text about what was done.
+/// Freezes, revokes or ends the slice. Returns a text about the action.
 std::string Agent::slow(const Breach& breach, ComputeStep step) {
   if (step == ComputeStep::kKill) return end_slice(breach);
   const bool frozen = throttle(breach);
@@ -33,7 +33,7 @@ std::string Agent::slow(const Breach& breach, ComputeStep step) {
   return frozen ? "throttled" : "reported only (its cgroup cannot be frozen here)";
 }
 
-/// SIGKILL to those that the breach names, each only while it is still the slice's.
+/// Sends SIGKILL to the processes that the breach names, each only while it still belongs to the slice.
 std::string Agent::end_processes(const Breach& breach) {
   bool any = false;
   std::string error;
@@ -60,8 +60,8 @@ std::string Agent::revoke(const std::string& id) {
   return dropped ? "revoked" : "could not be revoked: " + dropped.error().what;
 }
 
-/// SIGKILL to all of the slice, whatever it forks meanwhile: where it has a cgroup of ours by that, else to every
-/// process that was seen of it.
+/// Sends SIGKILL to the whole slice. If the slice has a cgroup of its own, the cgroup is killed, including processes
+/// that are forked meanwhile. Otherwise every process that was seen of the slice is killed.
 std::string Agent::end_slice(const Breach& breach) {
   Breach all = breach;
   bool own = false;
@@ -79,8 +79,8 @@ std::string Agent::end_slice(const Breach& breach) {
   return end_processes(all);
 }
 
-/// Whether the process that has this number now is in the slice: asked anew, for the driver's list and the pages are
-/// seconds old, and a number may be another process's by now.
+/// True if the process that has this PID now is in the slice. Checked again, because the driver's list and the pages
+/// are seconds old and the PID may belong to another process now.
 bool Agent::is_still_of(const std::string& slice, std::int32_t pid) const {
   if (world_.cgroups != nullptr && world_.cgroups->slice_of(pid) == slice) return true;
   const auto seen = world_.processes.slices_seen_by(pid);
@@ -92,7 +92,7 @@ bool Agent::is_still_of(const std::string& slice, std::int32_t pid) const {
     const auto& pods = found->second.pods;
     if (std::find(pods.begin(), pods.end(), member->pod) != pods.end()) return true;
   }
-  const auto pages = world_.pages.list();  // the arbiter has a hold on everyone who said hello
+  const auto pages = world_.pages.list();  // the arbiter holds a pidfd of each process that sent a hello
   for (const auto& one : pages ? *pages : std::vector<PageSlice>()) {
     if (one.id != slice) continue;
     return std::any_of(one.processes.begin(), one.processes.end(), [&](const auto& own) { return own.pid == pid; });
@@ -100,14 +100,13 @@ bool Agent::is_still_of(const std::string& slice, std::int32_t pid) const {
   return false;
 }
 
-/// One freeze per report (once a second): long enough that over the second the mean comes to what
-/// is allowed. The slice's own cgroup, or the containers in which its processes were seen. False:
-/// nothing was frozen.
+/// Freezes once per report (once a second), long enough to bring the mean of that second down to what is allowed.
+/// Freezes the slice's own cgroup, or the containers in which its processes were seen. False: nothing was frozen.
 bool Agent::throttle(const Breach& breach) {
   const double rest = std::clamp(1.0 - breach.allowed / std::max(breach.seen, 1.0), 0.0, 0.9);
   Frozen frozen{
       world_.clock.now() + std::chrono::milliseconds(static_cast<std::int64_t>(rest * 1000)), {}};
-  bool own = false;  // the slice has a cgroup that is ours
+  bool own = false;  // the slice has a cgroup of its own
   {
     const std::lock_guard lock(state_);
     const auto found = slices_.find(breach.slice);
@@ -150,7 +149,7 @@ void Agent::thaw() {
   }
 }
 
-/// The agent before may have died while it throttled.
+/// An earlier agent may have died while it throttled.
 void Agent::thaw_containers() {
   if (world_.containers == nullptr) return;
   const auto processes = world_.containers->processes();

@@ -8,7 +8,7 @@ namespace carve {
 namespace {
 constexpr std::chrono::milliseconds kReapEvery{200};
 constexpr std::chrono::milliseconds kWatchEvery{250};
-constexpr std::chrono::milliseconds kWatchClosely{50};  // whoever breaks its bounds for moments
+constexpr std::chrono::milliseconds kWatchClosely{50};  // while a slice has short breaches
 constexpr int kIdleRounds = 4;
 constexpr std::chrono::milliseconds kWaitStep{200};
 }  // namespace
@@ -35,7 +35,7 @@ Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& reque
     const bool no_room = !result && (result.error().code == Code::kResourceExhausted ||
                                      result.error().code == Code::kPermissionDenied);
     if (no_room && !looked_again) {
-      // What stands in the way may have ended a moment ago: nobody is refused because of the dead.
+      // A slice that blocks this request may have ended a moment ago: no request is refused because of an ended slice.
       looked_again = true;
       reap();
       continue;
@@ -83,7 +83,8 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
                 "the process that asks is in another PID namespace: run it on the host");
   }
   if (world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
-  // Its children have its connection too. When it has ended its number may be another process's, of root even.
+  // The caller's children have its connection too. When the caller has ended, its PID may belong to another process,
+  // even to one of root.
   const auto gone = [&caller] { return caller.gone && caller.gone(); };
   const auto refused = [&] {
     return fail(Code::kNotFound, fmt::format("join {}: process {}, which connected, is gone", slice, caller.pid));
@@ -91,7 +92,7 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
   if (gone()) return refused();
   if (auto moved = world_.cgroups->join(slice, caller.pid); !moved)
     return fail_in("join " + slice, moved.error());
-  if (gone()) {  // before or after it was moved: who has its number now is not to stay
+  if (gone()) {  // it ended before or after the move: the process that has its PID now must not stay in the cgroup
     if (auto expelled = world_.cgroups->expel(slice, caller.pid); !expelled) {
       world_.log.error("a process that did not ask may be in a slice",
                        {{"slice", slice}, {"pid", caller.pid}, {"error", expelled.error().what}});
@@ -101,7 +102,7 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
   const std::lock_guard lock(state_);
   LiveSlice& joined = slices_.at(slice);
   joined.joined = true;
-  joined.asker_gone = {};  // its cgroup tells from here on
+  joined.asker_gone = {};  // from now on the cgroup shows whether the slice is in use
   return {};
 }
 
@@ -134,7 +135,7 @@ Result<void> Agent::release(const Caller& caller, const std::string& slice, bool
                     "slice " + slice + " still has processes (--force kills them)");
       CARVE_TRY_VOID(world_.cgroups->kill(slice));
       world_.cgroups->wake();
-      return {};  // the reaper ends it when the last one is gone
+      return {};  // the reaper ends the slice when the last process has ended
     }
   }
   finish(slice, "released");
@@ -159,10 +160,10 @@ void Agent::reap() {
     const auto populated = world_.cgroups->populated(id);
     if (populated && *populated) continue;
     const std::lock_guard commit(commit_);
-    // Again, under the lock: somebody may have joined in between.
+    // Checked again under the lock, because a process may have joined in between.
     const auto again = world_.cgroups->populated(id);
     if (again && *again) continue;
-    if (!again && again.error().code != Code::kNotFound) continue;  // not known: not empty, asked again soon
+    if (!again && again.error().code != Code::kNotFound) continue;  // unknown is not empty; checked again soon
     bool ended = false;
     std::function<bool()> asker_gone;
     {
@@ -174,7 +175,7 @@ void Agent::reap() {
       const bool late = world_.clock.now() - found->second.made > allowed;
       ended = found->second.joined || late || (!again && again.error().code == Code::kNotFound);
     }
-    // Who was given it and ended before he joined has left nobody behind who could.
+    // A caller that ended before it joined has left no process that could join.
     if (!ended && asker_gone && asker_gone()) {
       finish(id, "the one who asked for it is gone");
       continue;
@@ -184,7 +185,7 @@ void Agent::reap() {
   const std::lock_guard commit(commit_);
   retry_drops();
   end_ended();
-  if (!config_.gives_cards) static_cast<void>(set_names_aside());  // a journal that cannot be written: tried again
+  if (!config_.gives_cards) static_cast<void>(set_names_aside());  // if the journal cannot be written: retried
 }
 
 void Agent::run_reaper(const std::stop_token& stop) {
@@ -202,7 +203,7 @@ void Agent::run_reaper(const std::stop_token& stop) {
 void Agent::run_watch(Clock& clock, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     watch();
-    // Idle it looks seldom, but a new slice is looked at within one short round.
+    // In the idle state it checks rarely, but it checks a new slice within one short round.
     for (int i = 0; i < kIdleRounds && !stop.stop_requested(); ++i) {
       clock.sleep_for(watchdog_.wary(clock.now()) ? kWatchClosely : kWatchEvery, stop);
       const std::lock_guard lock(state_);

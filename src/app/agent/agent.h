@@ -27,15 +27,15 @@
 
 namespace carve {
 
-/// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
-/// pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies where, what the journal holds
-/// covers all that runs, and restore() takes away what does not run. Safe from any thread.
+/// The only writer of the machine's ledger. Order of every change: journal (synced), cgroup, pages, answer. Order of
+/// every removal: pages, cgroup, ledger, journal. So the journal covers all that runs, regardless of the step at which
+/// a process dies, and restore() removes what does not run. Safe from any thread.
 class Agent final : public AgentApi, public NodeSlices {
  public:
   Agent(AgentConfig config, AgentWorld world);
 
-  /// Once, before serving: cards, then the journal's slices, held against cgroups and arbiter. A
-  /// driver or an arbiter that is away is no error; it heals later.
+  /// Called once, before serving: reads the cards, then compares the journal's slices with cgroups and arbiter. A
+  /// driver or an arbiter that is away is not an error; watch() catches up later.
   ///   errors  kDataLoss: the journal's slices contradict each other
   Result<void> restore();
   Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
@@ -53,13 +53,14 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::vector<ProgramError> take_program_errors() override;
   [[nodiscard]] GpuInventory cards() const override;
 
-  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
+  /// Ends slices with an empty cgroup. Cheap; called at every change of a cgroup and a few times a second.
   void reap();
-  /// One round of the second line, and of healing what was away. Takes as long as the driver's library does.
+  /// One round of the second line; also fixes what could not be done while driver or arbiter was away. Takes as long as
+  /// the driver's library does.
   void watch();
-  /// What the driver reported, and how it is: the verdicts on all cards. Never waits for the driver.
+  /// Takes the driver's reports and its state, and updates the verdicts on all cards. Never waits for the driver.
   void judge_cards(const std::vector<GpuEvent>& events);
-  /// The three loops, until `stop`.
+  /// The three loops. They run until `stop`.
   void run_reaper(const std::stop_token& stop);
   void run_watch(Clock& clock, const std::stop_token& stop);
   void run_health(const std::stop_token& stop);
@@ -78,13 +79,14 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
   [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
   [[nodiscard]] std::string new_id(bool keep);
-  [[nodiscard]] AgentView view_of_last_round() const;  // view.cc; processes without their names
+  [[nodiscard]] AgentView view_of_last_round() const;  // processes without their names
   // prepare.cc; under commit_
   Result<std::string> device_id_for(const PrepareRequest& request);
   Result<Prepared> prepare_new(LiveSlice slice);
   Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
   [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
-  [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;  // its owner's others; under state_
+  // other slices of its owner; under state_
+  [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;
   Result<void> remember_pods(const std::string& id, const std::vector<std::string>& pods);
   Result<std::string> next_device_id();
   Result<void> set_names_aside();
@@ -107,7 +109,7 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::string library_error() const;  // under state_
   void reconcile_pages(const std::vector<PageSlice>& present);
   // health.cc
-  bool apply_verdicts();  // true: a card is well again
+  bool apply_verdicts();  // true: a card is healthy again
   void recall_cards(), remember_cards();
   [[nodiscard]] GpuInventory with_missing(GpuInventory fresh);
   // watch.cc
@@ -115,7 +117,7 @@ class Agent final : public AgentApi, public NodeSlices {
   void look_for_lost(), retry_links();
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
-  bool look_at_pages();  // whether the arbiter answered
+  bool look_at_pages();  // true: the arbiter answered
   [[nodiscard]] std::vector<Bytes> spare_of(const LiveSlice& slice) const;  // under state_
   [[nodiscard]] std::optional<Breach> unexplained_breach(const CardId& card, Bytes bytes,
                                                          const std::vector<WatchedSlice>& watched,
@@ -146,19 +148,20 @@ class Agent final : public AgentApi, public NodeSlices {
   std::deque<EventView> events_;
   std::deque<ProgramError> program_errors_;  // not taken yet
   std::string journal_error_, arbiter_error_, card_files_error_;
-  std::string links_error_, links_of_;  // of the last try, for this version of the driver; tried again now and then
+  std::string links_error_, links_of_;  // of the last attempt, and the driver version it was for; retried at intervals
   Clock::Time links_tried_{};
   Code arbiter_code_ = Code::kUnavailable;
   std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
   bool arbiter_ok_ = false, arbiter_asked_ = false;
-  Clock::Time arbiter_since_{};  // answers since then
+  Clock::Time arbiter_since_{};  // the arbiter has answered since then
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;
   std::mutex names_;                // of the next two; never held across input or output
-  std::uint64_t next_promise_ = 0;  // names below promised_until_ are ours by the journal's word
+  // this and the next under commit_: claims whose pods have ended but still have processes
+  std::uint64_t next_promise_ = 0;
   std::uint64_t promised_until_ = 0;
-  Clock::Time end_again_{};  // under commit_, as is the next: claims whose pods are over and still have processes
+  Clock::Time end_again_{};  // both under commit_: claims of ended pods that still have processes
   std::map<Owner, Clock::Time> ending_since_;
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
@@ -168,9 +171,10 @@ class Agent final : public AgentApi, public NodeSlices {
     std::set<std::string> groups;  // of containers; empty: the slice's own cgroup
   };
   std::map<std::string, Frozen> frozen_;  // by slice
-  std::set<std::string> put_;  // under commit_: pages this agent has asked for, whose duplicates it keeps
+  // under commit_: pages that this agent requested; it keeps duplicates of their descriptors
+  std::set<std::string> put_;
   CardBooks books_;
-  bool inventory_stale_ = true;  // of the watching thread
+  bool inventory_stale_ = true;  // used by the watch thread only
 };
 
 }  // namespace carve

@@ -19,27 +19,27 @@ enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport, kEscalate };
 
 struct AgentConfig {
   std::string runtime_folder;
-  std::string slices_folder;  // where the arbiter makes <id>/s, or <id>/<id>/s behind a gate
-  std::string whole_folder;   // where whole cards have their marks: <id>, empty
+  std::string slices_folder;  // where the arbiter creates <id>/s, or <id>/<id>/s in a gated folder
+  std::string whole_folder;   // where each whole card has its mark, an empty folder <id>
   std::string masking_socket;
   std::string library_folder;
-  std::string state_folder, device_folder;  // for whoever looks for what is wrong: AgentView
-  std::string library_error;  // not empty: no fractions can be given, and why
+  std::string state_folder, device_folder;  // shown in AgentView, for diagnosis
+  std::string library_error;  // not empty: the reason why no fractions can be granted
   std::vector<std::string> driver_mounts;
   std::vector<AccessRule> access;
   std::uint32_t slices_for_root = kUsualSlicesForRoot;  // slices of each card that only root may take
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
   BreachAction on_compute = BreachAction::kEscalate;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
-  // The same for a slice of an agent before this one. Whoever was answered asks anew every tenth of a second.
+  // The same for a slice of an earlier agent. A caller that was answered retries every 100 ms.
   Clock::Duration rejoin_time = std::chrono::seconds(5);
-  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
+  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its list of registered processes counts
   WatchBounds bounds;
   UnexplainedBounds unexplained;
-  bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses
-  Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for it
+  bool gives_cards = true;  // false: only the kubelet interfaces grant cards, and allocate() refuses
+  Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for the last process
   XidPolicy xid_policy = built_in_xid_policy();
-  std::string boot_id, version;  // the kernel's: a reboot resets cards; Carve's
+  std::string boot_id, version;  // the kernel's boot ID (a reboot resets cards); the version of Carve
   std::uint32_t page_abi = 0;
 };
 

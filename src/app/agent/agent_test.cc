@@ -34,7 +34,7 @@ TEST(Agent, GivesJoinsAndEndsASlice) {
   EXPECT_EQ(grant->slice_folder, "/run/carve/slices/" + grant->slice);
   EXPECT_EQ(machine.pages.orders.count(grant->slice), 1U);
   agent->reap();
-  EXPECT_EQ(ids_in(*agent).size(), 1U);  // nobody has joined yet
+  EXPECT_EQ(ids_in(*agent).size(), 1U);  // no process has joined yet
   ASSERT_TRUE(agent->join(root(77), grant->slice));
   agent->reap();
   EXPECT_EQ(agent->view({})->slices[0].state, "running");
@@ -47,7 +47,7 @@ TEST(Agent, GivesJoinsAndEndsASlice) {
   EXPECT_TRUE(machine.journal.state().notes.empty());
 }
 
-/// A child that kept the connection of a process that has ended asks in its name; the number is a daemon's by now.
+/// A child that kept the connection of an ended process asks in its name; the PID belongs to a daemon now.
 TEST(Agent, NobodyIsMovedByTheNumberOfOneWhoHasEnded) {
   Machine machine;
   auto agent = machine.start();
@@ -56,14 +56,14 @@ TEST(Agent, NobodyIsMovedByTheNumberOfOneWhoHasEnded) {
   ended.gone = [] { return true; };
   EXPECT_EQ(agent->join(ended, id).error().code, Code::kNotFound);
   EXPECT_TRUE(machine.cgroups.groups[id].empty());
-  ended.gone = [asked = 0]() mutable { return ++asked > 1; };  // it ends while it is moved
+  ended.gone = [asked = 0]() mutable { return ++asked > 1; };  // it ends during the move
   EXPECT_EQ(agent->join(ended, id).error().code, Code::kNotFound);
   EXPECT_TRUE(machine.cgroups.groups[id].empty());
   agent->reap();
   EXPECT_EQ(agent->view({})->slices.at(0).state, "starting");
 }
 
-/// Who reaches the socket of a slice without a cgroup belongs to it.
+/// Every process that reaches the socket of a slice without a cgroup belongs to the slice.
 TEST(Agent, AnEnginesSliceLiesBehindAGateForItsUser) {
   Machine machine;
   auto agent = machine.start();
@@ -82,7 +82,7 @@ TEST(Agent, AnEnginesSliceLiesBehindAGateForItsUser) {
   EXPECT_FALSE(machine.pages.orders[run->slice].gated);
 }
 
-/// Its container has the folder mounted, and its arbiter the socket in it.
+/// Its container has the folder mounted, and its arbiter holds the socket in it.
 TEST(Agent, AnEnginesSliceOfBeforeThereWereGatesStaysWhereItIs) {
   Machine machine;
   auto agent = machine.start();
@@ -127,7 +127,7 @@ TEST(Agent, ASliceWhoseAskerIsGoneEndsAtOnce) {
   EXPECT_EQ(machine.journal.state().records.size(), 2U);
 }
 
-/// A command line may have a password in it.
+/// A command line may contain a password.
 TEST(Agent, OthersSeeTheProgramsNameAndNotItsCommandLine) {
   Machine machine;
   AccessRule all;
@@ -173,7 +173,7 @@ TEST(Agent, OneThatEndsBeforeAProcessJoinedLeavesItTheTimeToJoin) {
   EXPECT_EQ(ids_in(*agent), std::set<std::string>{waits}) << nobody << " was joined by nobody";
 }
 
-/// No descriptor left, no memory: the processes live on, and so does what they hold.
+/// No descriptor or no memory is left: the processes live on, and so does what they hold.
 TEST(Agent, ACgroupThatCannotBeReadIsNotTakenForEmpty) {
   Machine machine;
   auto agent = machine.start();
@@ -364,7 +364,7 @@ TEST(Agent, ADeviceLivesUntilItIsReleased) {
   EXPECT_TRUE(machine.devices.published.empty());
 }
 
-/// A history of one slice's life; returns at the step that the fate chose.
+/// The life of one slice; throws at the step that Fate chose.
 void live(Machine& machine, Agent& agent) {
   const auto first = agent.allocate(root(), ask(4, 30), {});
   ASSERT_TRUE(agent.join(root(77), first->slice));
@@ -376,7 +376,7 @@ void live(Machine& machine, Agent& agent) {
 
 TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
   fakes::killed_at_any_step(live, [](Machine& machine, Agent& next) {
-    machine.clock.advance(std::chrono::seconds(6));  // what nobody has joined could still be joined until now
+    machine.clock.advance(std::chrono::seconds(6));  // until now a process could join a slice that none has joined
     next.reap();
     EXPECT_EQ(ids_in(next), machine.running());
     std::set<std::string> pages;
@@ -458,7 +458,7 @@ TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
   for (const std::int32_t pid : {77, 78, 79}) ASSERT_TRUE(agent->join(root(pid), grant->slice));
   const std::string card = grant->cards[0].card.str();
   const std::string other = card == "GPU-0" ? "GPU-1" : "GPU-0";
-  machine.pages.hellos[grant->slice] = {77, 500};  // 500: of no cgroup that tells whose it is
+  machine.pages.hellos[grant->slice] = {77, 500};  // 500: in no cgroup that shows its slice
   agent->watch();
   machine.pages.away = true;
   const auto look = [&] {
@@ -467,7 +467,7 @@ TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
       agent->watch();
     }
   };
-  // 78 may have said hello to an arbiter that did not tell us; 500 may be another process by now.
+  // 78 may have sent a hello to an arbiter that did not answer; PID 500 may belong to another process now.
   machine.gpu.processes[card] = {{77, Bytes::gib(1), 20}, {78, Bytes::gib(1), 20}};
   machine.gpu.processes[other] = {{500, Bytes::gib(9), 20}};
   look();
@@ -480,7 +480,7 @@ TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
   EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 78, 79})) << "all that holds more than the slice may";
 }
 
-/// Between the verdict and the signal it ends, and a daemon gets its number.
+/// The process ends between the verdict and the signal, and a daemon gets its PID.
 TEST(Agent, ANumberThatIsAnothersByNowIsNotKilled) {
   Machine machine;
   auto agent = machine.start();

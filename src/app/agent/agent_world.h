@@ -23,17 +23,17 @@ namespace carve {
 struct AgentWorld {
   Gpu& gpu;
   Pages& pages;
-  Cgroups* cgroups;  // nullptr: `cgroup_error` says why; only devices can be made then
+  Cgroups* cgroups;  // nullptr: `cgroup_error` is the reason; then only devices can be created
   std::string cgroup_error;
   NodeJournal& journal;
   SliceDevices& devices;
   Processes& processes;
   const Clock& clock;
   Log& log;
-  /// Makes the link names for this driver version in the library folder.
+  /// Creates the link names for this driver version in the library folder.
   std::function<Result<void>(const std::string& driver_version)> prepare_links;
-  Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
-  KnownCardsStore* known_cards = nullptr;  // nullptr: with the driver away at the start no card is known
+  Containers* containers = nullptr;  // nullptr: the kubelet's cgroups cannot be read
+  KnownCardsStore* known_cards = nullptr;  // nullptr: if the driver is away at the start, no card is known
   CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
 };
 

@@ -1,6 +1,6 @@
 #include "app/agent/agent.h"
 
-// The cards' device files, where they belong to Carve (own-devices = on).
+// The cards' device files, if they belong to Carve (own-devices = on).
 namespace carve {
 
 /// Closes the files again, and reports an event if another program opened them. One caller at a time: restore(), then
@@ -28,7 +28,7 @@ void Agent::close_card_files() {
   }
 }
 
-/// Creates missing nodes of every living slice, also for cards whose device file has appeared since.
+/// Creates missing nodes of every living slice, also for cards with a device file that has appeared since.
 void Agent::give_card_files() {
   if (world_.card_files == nullptr) return;
   std::vector<std::string> ids;

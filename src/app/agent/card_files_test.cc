@@ -4,7 +4,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-// The cards' device files, where they belong to Carve.
+// The cards' device files, if they belong to Carve.
 namespace carve {
 namespace {
 

@@ -39,7 +39,7 @@ void CardWatch::listed(const GpuInventory& inventory, Clock::Time now) {
   std::set<CardId> there;
   for (const auto& card : inventory.cards) {
     there.insert(card.id);
-    // The first list is as good as an answer; later ones only say that it is there, the usage says how it is.
+    // The first list counts as an answer. Later lists show only that the card exists; the usage shows its state.
     auto [it, fresh] = cards_.try_emplace(card.id);
     const bool unseen = it->second.condition(now) == CardCondition::kUnknown && !it->second.held();
     if (fresh || unseen) it->second.looked({true, false, std::nullopt}, now);
@@ -101,7 +101,7 @@ std::map<CardId, Health> CardWatch::verdicts(Clock::Time now) {
     const auto condition = card.condition(now);
     all[id] = card.health(now);
     auto& told = told_[id];
-    // A driver that is away has its own news; a card is told when it changes, and when it is well after it was not.
+    // An absent driver has its own news. A card is reported when it changes, and when it is healthy again.
     if (condition == CardCondition::kUnknown || (told.first == condition && told.second == all[id].reason)) continue;
     const bool first_and_well = told.first == CardCondition::kUnknown && condition == CardCondition::kHealthy;
     told = {condition, all[id].reason};

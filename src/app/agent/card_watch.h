@@ -13,37 +13,37 @@
 
 namespace carve {
 
-/// Something about a card that a person should know of.
+/// An event of a card that is reported to the administrator.
 struct CardNews {
   std::string kind;  // xid, card-unhealthy, card-lost, card-healthy, card-unwatched
   std::string text;
-  std::optional<ProgramError> program = {};  // it is a program's own error
+  std::optional<ProgramError> program = {};  // set: the error is a program's own
 };
 
-/// All cards' health: what the driver lists, answers and reports goes in, verdicts and news come out. A value, with
+/// The health of all cards. Takes what the driver lists, answers and reports; returns verdicts and news. A value, with
 /// one user at a time; time is a parameter.
 class CardWatch {
  public:
   explicit CardWatch(XidPolicy policy) : policy_(std::move(policy)) {}
 
-  /// What an earlier life of the agent knew: the cards, and which of them want a reset.
+  /// What an earlier agent knew: the cards, and the cards that need a reset.
   void restore(const KnownCards& known, bool same_boot, Clock::Time now);
-  /// A list of the driver's. Cards that are known and not in it are lost.
+  /// The driver's list of cards. Known cards that are missing from it are lost.
   void listed(const GpuInventory& inventory, Clock::Time now);
   void used(const std::vector<GpuUsage>& usage, Clock::Time now);
   void event(const GpuEvent& event, Clock::Time now);
   void driver(GpuState state, const std::string& reason, Clock::Time now);
   void forget(const CardId& card) { cards_.erase(card); }
 
-  /// Every card's verdict now.
+  /// The current verdict on each card.
   [[nodiscard]] std::map<CardId, Health> verdicts(Clock::Time now);
-  /// What is new since the last call, verdicts included; a repeated XID once a minute.
+  /// The news since the last call, changes of verdicts included. A repeated XID is reported once a minute.
   [[nodiscard]] std::vector<CardNews> news(Clock::Time now);
-  /// A card is lost: the driver's library may have to be opened anew to see it again.
+  /// A card is lost: the driver's library may have to be reopened before it lists the card again.
   [[nodiscard]] bool any_lost(Clock::Time now) const;
   [[nodiscard]] bool any_unlisted() const { return !unlisted_.empty(); }
   [[nodiscard]] std::optional<HeldXid> held(const CardId& card) const;
-  /// "XIDs so far: 31 (2), 63 (1)"; empty: none, and it is watched.
+  /// "XIDs so far: 31 (2), 63 (1)". Empty: there were none, and the card's events are watched.
   [[nodiscard]] std::string remark(const CardId& card) const;
 
  private:
@@ -60,17 +60,17 @@ class CardWatch {
   Clock::Time driver_since_{};
 };
 
-/// What the agent keeps of its cards beside the ledger. Under its state's lock where nothing else is said.
+/// What the agent keeps about its cards outside the ledger. Under Agent::state_ unless a field says otherwise.
 struct CardBooks {
   explicit CardBooks(XidPolicy policy) : watch(std::move(policy)) {}
   CardWatch watch;
-  bool driver_known = false;         // the inventory is the driver's own word, not remembered
-  std::set<CardId> from_other_boot;  // remembered, and not seen in this boot
-  std::set<CardId> stand_ins;        // nothing but a slice's word for them: not published
+  bool driver_known = false;         // the inventory is from the driver, not remembered
+  std::set<CardId> from_other_boot;  // remembered, not seen in this boot
+  std::set<CardId> stand_ins;        // known only from a slice; not published
   Clock::Time save_not_before{};
-  KnownCards saved;         // the health thread's own
+  KnownCards saved;         // used by the health thread only
   Clock::Time listed_at{};
-  Clock::Time renewed_at{};  // the watching thread's own
+  Clock::Time renewed_at{};  // used by the watch thread only
 };
 
 }  // namespace carve

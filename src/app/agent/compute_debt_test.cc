@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A slice and the driver's figure for it: the mean of the last fifth of a second. Its debt freezes the slice for as
+/// A slice and the driver's figure for it: the mean of the last fifth of a second. A slice in debt stays frozen for as
 /// long as the agent would freeze it.
 class Bench {
  public:

@@ -4,17 +4,17 @@
 
 #include "app/agent/agent.h"
 
-// How what came through a door of Kubernetes ends: when its owner is gone and the last process that
-// has it is gone. Everything here but unprepare() runs under commit_.
+// The end of slices from the kubelet interfaces: a slice ends when its owner is gone and the last process that has it
+// is gone. Everything here except unprepare() runs under commit_.
 namespace carve {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{25};
 constexpr std::chrono::seconds kEndAgain{1};
-// How long a claim that the kubelet has done with may still have processes before they are killed.
+// How long a claim that the kubelet has released may still have processes before they are killed.
 constexpr std::chrono::seconds kLeftBehind{10};
 
-/// By its mounts, it is in a container that has one of these slices.
+/// True if the mounts of the process show that it is in a container with one of these slices.
 bool sees_any(const Processes& processes, std::int32_t pid, const std::set<std::string>& ids) {
   const auto seen = processes.slices_seen_by(pid);
   return std::any_of(seen.begin(), seen.end(), [&](const auto& id) { return ids.count(id) != 0; });
@@ -28,11 +28,14 @@ Result<std::vector<PodProcess>> Agent::pod_processes() const {
   return world_.containers->processes();
 }
 
-/// Who still has what these slices gave: by the kubelet's cgroups, which no tenant can leave; by
-/// the mounts of containers whose pod is not known to hold them (a claim that others share) or of
-/// which the cgroup cannot be read; by the pages, for whoever said hello is known by the kernel's
-/// word; by the driver. `part_only`: other containers of the same pods do not count.
-///   errors  kUnavailable: nobody is there who could say
+/// The processes that still hold these slices. The sources are:
+///   - the kubelet's cgroups, which no tenant can leave;
+///   - the mounts of containers, if the pod is not known to hold the slices (a claim that pods share) or if the cgroup
+///     cannot be read;
+///   - the pages, because the kernel identified each process that sent a hello;
+///   - the driver.
+/// `part_only`: other containers of the same pods do not count.
+///   errors  kUnavailable: no source can answer
 Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& ids,
                                                  const Result<std::vector<PodProcess>>& pods,
                                                  bool part_only) {
@@ -66,7 +69,7 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
   for (const auto& seen : usage ? sightings_of(*usage) : std::vector<Sighting>()) {
     if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
   }
-  // Where pods can be seen at all, the pages do not stand in for them: of a whole card there are none.
+  // If pods can be seen at all, the pages do not replace them: a whole card has no pages.
   if (!pods && (world_.containers != nullptr || !pages)) {
     return fail(Code::kUnavailable,
                 fmt::format("whether its processes are gone cannot be told: {}{}", pods.error().what,
@@ -75,7 +78,7 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
   return alive;
 }
 
-/// Says so in the journal: after a restart nothing of this owner is given out again.
+/// Writes the end to the journal, so that nothing of this owner is granted again after a restart.
 Result<void> Agent::note_ending(const Owner& owner, std::set<std::string>* ids) {
   std::vector<JournalEvent> events;
   {
@@ -118,9 +121,9 @@ Result<void> Agent::end_owner(const Owner& owner, const Result<std::vector<PodPr
   return {};
 }
 
-/// The kubelet says that all pods of this claim are over; what is still in their cgroups belongs to nobody: a `runc
-/// init` that the runtime forgot when a start was cancelled was seen there. The kubelet would kill it, but only after
-/// unprepare has succeeded, which waits for it.
+/// The kubelet says that all pods of this claim have ended. A process that is still in their cgroups is left behind: a
+/// `runc init` that the runtime forgot when a start was cancelled was seen there. The kubelet would kill it, but only
+/// after unprepare has succeeded, and unprepare waits for the process.
 void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& pods) {
   std::set<std::string> own, ids;  // UIDs; slices
   {
@@ -133,7 +136,7 @@ void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& 
   }
   for (const auto& process : pods) {
     const auto sees = [&] { return sees_any(world_.processes, process.pid, ids); };
-    // Where its cgroup cannot be read its mounts say whose it is, as in holders_of().
+    // If its cgroup cannot be read, its mounts show its slice, as in holders_of().
     if (own.count(process.pod) == 0 && !(process.pod.empty() && sees())) continue;
     const auto still = [&] {
       if (process.pod.empty()) return sees();
@@ -151,7 +154,7 @@ void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& 
   }
 }
 
-/// Those that were ended while somebody still ran, in this life of the agent or an earlier one.
+/// Ends the slices that were unprepared while a process still ran, by this agent or an earlier one.
 void Agent::end_ended() {
   std::set<Owner> owners;
   {
@@ -188,8 +191,8 @@ Result<void> Agent::unprepare(const Owner& owner) {
       const std::lock_guard commit(commit_);
       ended = end_owner(owner, pod_processes());
     }
-    // The last process may be on its way out: the kubelet would come back only seconds later. A
-    // pod's door comes back by itself, and has others to look after meanwhile.
+    // The last process may be about to end, and the kubelet would retry only seconds later. The interface for pods
+    // retries by itself and must not be blocked meanwhile.
     if (ended || ended.error().code != Code::kFailedPrecondition || owner.kind == OwnerKind::kPod)
       return ended;
     if (world_.clock.now() - start >= config_.last_process) return ended;

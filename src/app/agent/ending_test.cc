@@ -29,8 +29,8 @@ std::string id_of(const Prepared& prepared) {
   return prepared.device.substr(prepared.device.find('=') + 1);
 }
 
-/// A whole card's container has no page and no hello, and while it computes nothing the driver does
-/// not name it.
+/// The container of a whole card has no page and sends no hello, and the driver does not list it while it computes
+/// nothing.
 TEST(Ending, AWholeCardIsFreedOnlyWhenItsPodsProcessesAreGone) {
   Machine machine;
   auto agent = machine.start();
@@ -50,7 +50,7 @@ TEST(Ending, AWholeCardIsNotFreedWhileNobodyCanSeeItsProcesses) {
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kPod, "main", {"pod-1"}, true)));
   machine.containers.add(77, "pod-1");
-  machine.containers.unseen = true;  // the arbiter answers, and has no page of a whole card
+  machine.containers.unseen = true;  // the arbiter answers, but a whole card has no page
   const auto still = agent->unprepare(kPod);
   ASSERT_FALSE(still);
   EXPECT_EQ(still.error().code, Code::kUnavailable);
@@ -65,7 +65,7 @@ TEST(Ending, AWholeCardThatALaterPodSharesIsToldByItsMark) {
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"}, true)));
   machine.containers.add(
-      78, "pod-2");  // the kubelet does not ask again for a claim that it has prepared
+      78, "pod-2");  // the kubelet does not call again for a claim that it has prepared
   machine.processes.sees[78] = {id};
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.containers.alive.clear();
@@ -77,7 +77,7 @@ TEST(Ending, WhoHidesItsMountsIsStillInItsPod) {
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kClaim, "gpu", {"pod-1"})));
   machine.containers.add(
-      79, "pod-1");  // ignored SIGTERM, or waits in the kernel: it is there; it sees no mount
+      79, "pod-1");  // ignored SIGTERM, or waits in the kernel: it still exists, and it sees no mount
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.containers.add(79, "pod-9");
   EXPECT_TRUE(agent->unprepare(kClaim));
@@ -109,11 +109,11 @@ TEST(Ending, NobodyMountsHimselfIntoAnothersSlice) {
   ASSERT_EQ(view.slices.size(), 2U);
   for (const auto& slice : view.slices)
     EXPECT_EQ(slice.cards.at(0).used, slice.id == own ? Bytes::gib(2) : Bytes()) << slice.id;
-  EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));  // nor keeps another's card
+  EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));  // it does not keep another pod's card
 }
 
-/// A process can make the path of its cgroup longer than the kernel says it. It holds what is mounted for it, and
-/// nobody else's cards.
+/// A process can make the path of its cgroup longer than the kernel shows. It holds what is mounted for it, but no
+/// other pod's cards.
 TEST(Ending, WhoseCgroupCannotBeReadHoldsWhatIsMountedForIt) {
   Machine machine;
   auto agent = machine.start();
@@ -129,16 +129,16 @@ TEST(Ending, WhoseCgroupCannotBeReadHoldsWhatIsMountedForIt) {
   EXPECT_TRUE(agent->unprepare(kPod));
 }
 
-/// The container runtime was seen to forget a process whose start the kubelet's own restart had cancelled. The kubelet
-/// kills what is left in a pod's cgroup only after unprepare: nobody else would end this wait.
+/// The container runtime was seen to forget a process after the kubelet's own restart had cancelled its start. The
+/// kubelet kills the rest of a pod's cgroup only after unprepare, so nothing else would end this wait.
 TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
   Machine machine;
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"})));
   machine.containers.add(77, "pod-1");
-  machine.containers.add(78, "pod-2");  // of another pod, which sees the slice: nobody said that it is over
+  machine.containers.add(78, "pod-2");  // of another pod that sees the slice and has not ended
   machine.processes.sees[78] = {id};
-  machine.containers.add(80, "");  // its cgroup cannot be read: its mounts say whose it is
+  machine.containers.add(80, "");  // its cgroup cannot be read: its mounts show its slice
   machine.processes.sees[80] = {id};
   const auto pass = [&](int seconds) {
     machine.clock.advance(std::chrono::seconds(seconds));
@@ -150,7 +150,7 @@ TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
   EXPECT_TRUE(machine.processes.killed.empty()) << "it may be on its way out";
   machine.containers.add(79, "pod-1");
   machine.processes.before_kill = [&](std::int32_t pid) {
-    if (pid == 79) machine.containers.add(79, "pod-9");  // it has ended, and its number is another pod's
+    if (pid == 79) machine.containers.add(79, "pod-9");  // it has ended, and another pod has its PID
   };
   pass(1);
   EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 80}));
@@ -179,15 +179,15 @@ TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   machine.containers.add(77, "pod-1");
   ASSERT_FALSE(agent->unprepare(kClaim));
   ASSERT_TRUE(machine.devices.published.empty());
-  machine.devices.published.insert(id);  // as if it had died before the file was gone
+  machine.devices.published.insert(id);  // as if it had died before the file was removed
   agent.reset();
   agent = machine.start();
   EXPECT_TRUE(machine.devices.published.empty());
   EXPECT_EQ(agent->prepare(part(kClaim, "gpu", {"pod-1"})).error().code, Code::kAborted);
   EXPECT_EQ(agent->view({})->slices.at(0).state, "ending");
   agent->watch();
-  EXPECT_EQ(machine.pages.orders.count(id), 1U);  // who still runs keeps his limits
-  // Nobody asks again: it ends by itself.
+  EXPECT_EQ(machine.pages.orders.count(id), 1U);  // a process that still runs keeps its limits
+  // The kubelet does not call again: the slice ends by itself.
   machine.containers.alive.clear();
   machine.clock.advance(std::chrono::seconds(2));
   agent->reap();
@@ -195,7 +195,8 @@ TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
-/// Who read held() a moment before the last process went, and prepares what he read, would bring a dead owner back.
+/// A caller that read held() just before the last process ended, and then prepares what it read, would re-create the
+/// slice of an ended owner.
 TEST(Ending, WhatStoodIsNotMadeAnewWhenItHasEndedSince) {
   Machine machine;
   auto agent = machine.start();
@@ -224,7 +225,7 @@ TEST(Ending, NeedsNeitherArbiterNorDriver) {
   EXPECT_EQ(machine.pages.orders.count(id), 1U);
   machine.pages.away = false;
   agent->watch();
-  EXPECT_TRUE(machine.pages.orders.empty());  // what could not be dropped then
+  EXPECT_TRUE(machine.pages.orders.empty());  // pages that could not be dropped before
 }
 
 TEST(Ending, AFullDiskLeavesItToTheNextCall) {
@@ -254,7 +255,7 @@ TEST(Ending, ContainersBesideItDoNotKeepAPartFromItsNewName) {
   EXPECT_EQ(agent->prepare(request)->device, request.device);
 }
 
-/// Twice what the slice may use, for as long as the watchdog wants to see it; until it acted.
+/// Runs at twice the allowed compute, until the watchdog has acted.
 std::string overuse(Machine& machine, Agent& agent, const std::string& id,
                     const std::function<bool()>& acted) {
   machine.pages.hellos[id] = {79};
@@ -281,7 +282,7 @@ TEST(Throttle, AContainerIsFrozenWhereTheKubeletPutIt) {
   machine.clock.advance(std::chrono::seconds(1));
   agent->reap();
   EXPECT_TRUE(machine.containers.frozen.empty());
-  // Who dies while he throttles leaves nobody frozen for longer than until the next one starts.
+  // An agent that dies while it throttles leaves processes frozen only until the next agent starts.
   machine.containers.frozen.insert("pod-1/c1");
   fakes::leave_dead(std::move(agent));
   agent = machine.start();
@@ -306,7 +307,7 @@ TEST(Throttle, WhatCannotBeFrozenIsReportedOnly) {
   EXPECT_TRUE(machine.processes.killed.empty());
 }
 
-/// The kubelet admits one pod at a time, and each waits for this.
+/// The kubelet admits one pod at a time, and each admission waits for this call.
 TEST(Promise, WaitsForNoPrepareThatHangsOnADisk) {
   Machine machine;
   machine.gives_cards = false;
@@ -332,7 +333,7 @@ TEST(Promise, WaitsForNoPrepareThatHangsOnADisk) {
   EXPECT_TRUE(in_time);
   EXPECT_EQ(promised.get(), 600U);
   EXPECT_TRUE(prepared.get());
-  agent->reap();  // sets new ones aside
+  agent->reap();  // reserves new ones
   EXPECT_EQ(machine.journal.state().counters.at("device"), 2048U);
 }
 

@@ -3,15 +3,16 @@
 
 #include "app/agent/agent.h"
 
-// The cards' health: every half second what the driver reported is judged and stands in the ledger, from where the
-// doors, the views and the placement read it. On a thread of its own: it goes on while the driver hangs.
+// The cards' health: every 500 ms the driver's reports are judged and the verdicts are entered in the ledger, where the
+// kubelet interfaces, the views and the placement read them. It has a thread of its own, which continues while the
+// driver hangs.
 namespace carve {
 namespace {
 constexpr std::chrono::milliseconds kHealthEvery{500};
 constexpr Clock::Duration kSaveAgain = std::chrono::seconds(5);
 }  // namespace
 
-/// Under state_. Everybody reads a card's health in the ledger.
+/// Under state_. All readers take a card's health from the ledger.
 bool Agent::apply_verdicts() {
   bool healed = false;
   for (const auto& [id, health] : books_.watch.verdicts(world_.clock.now())) {
@@ -58,7 +59,7 @@ void Agent::run_health(const std::stop_token& stop) {
   }
 }
 
-/// Before anything is asked of the driver: it may be away, and the node's cards are what they were.
+/// Runs before the first call of the driver: the driver may be away, and the node still has its cards.
 void Agent::recall_cards() {
   if (world_.known_cards == nullptr) return;
   auto known = world_.known_cards->load();
@@ -85,7 +86,7 @@ void Agent::recall_cards() {
   books_.saved = std::move(*known);
 }
 
-/// Whenever it is another story than the one on the disk. One caller at a time: the health thread, and restore().
+/// Saves the cards if they differ from the saved file. One caller at a time: the health thread, and restore().
 void Agent::remember_cards() {
   if (world_.known_cards == nullptr) return;
   KnownCards known;
@@ -112,9 +113,10 @@ void Agent::remember_cards() {
   books_.saved = std::move(known);
 }
 
-/// Under state_. The cards of a new list, with those that are known and not in it: they keep their place, so that
-/// what is published of the others stays as it is. A card that was known from another boot only, or that nothing
-/// of the new list has to do with, is another machine's: it goes when nobody holds on it.
+/// Under state_. Returns the cards of a new list together with the known cards that are missing from it. Missing cards
+/// keep their place, so that the published names of the others stay the same. A missing card belongs to another machine
+/// if it is known only from another boot, or if the new list contains none of the known cards. Such a card is removed
+/// when no slice is on it.
 GpuInventory Agent::with_missing(GpuInventory fresh) {
   const auto is_fresh = [&fresh](const CardId& id) {
     return std::any_of(fresh.cards.begin(), fresh.cards.end(), [&](const Card& card) { return card.id == id; });

@@ -5,7 +5,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-// The cards' health on its way through the agent: from what the driver reports to what everybody reads.
+// The path of a card's health through the agent, from the driver's report to the readers.
 namespace carve {
 namespace {
 
@@ -43,7 +43,7 @@ class AgentHealth : public testing::Test {
                            machine.processes, machine.clock, machine.log, {}, nullptr, &memory});
     ASSERT_TRUE(agent->restore());
   }
-  /// So many seconds of both loops.
+  /// Runs both loops for this number of seconds.
   void pass(int count) {
     for (int i = 0; i < count; ++i) {
       machine.clock.advance(seconds(1));
@@ -98,7 +98,7 @@ TEST_F(AgentHealth, AProgramsOwnErrorIsHandedOnOnceAMinute) {
   start();
   xid(1, 31);
   xid(1, 31);
-  xid(0, 48);  // the card's own
+  xid(0, 48);  // the card's own error
   const auto taken = agent->take_program_errors();
   ASSERT_EQ(taken.size(), 1U);
   EXPECT_EQ(taken[0].card, CardId("GPU-1"));
@@ -146,7 +146,7 @@ TEST_F(AgentHealth, ALostCardStaysWhereItIsInTheListAndComesBack) {
   machine.gpu.lost.insert("GPU-0");
   pass(1);
   EXPECT_EQ(health(0).reason, "lost: the driver reports it as lost");
-  // A library opened anew does not list it at all.
+  // A reopened library does not list it at all.
   const auto all = machine.gpu.listed;
   machine.gpu.listed.cards.erase(machine.gpu.listed.cards.begin());
   machine.gpu.listed.pci_bus_ids.erase(machine.gpu.listed.pci_bus_ids.begin());
@@ -241,7 +241,7 @@ TEST_F(AgentHealth, AnotherBootsCardsGoWhenTheDriverListsOthersAndNobodyHoldsThe
   start("boot-2");
   EXPECT_EQ(agent->cards().cards.size(), 1U) << "taken out while the machine was off";
   agent.reset();
-  // In the same boot it would be lost, unless all of them are others: another machine's disk.
+  // In the same boot the card would be lost, unless all cards differ: then the disk is from another machine.
   machine.gpu.listed.cards[0].id = CardId("GPU-other");
   start("boot-2");
   ASSERT_EQ(agent->cards().cards.size(), 1U);

@@ -5,7 +5,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-// Files of a slice that has ended: whoever died or was away when they were to go, somebody takes them away.
+// Files of a slice that has ended: they are removed even if a process died or was away at the time.
 namespace carve {
 namespace {
 
@@ -26,14 +26,14 @@ std::string id_of(const Prepared& prepared) { return prepared.device.substr(prep
 TEST(Leftovers, WhatAnEarlierArbiterLeftOfNobodysSliceIsDropped) {
   Machine machine;
   machine.gives_cards = false;
-  machine.pages.remains = {"s-000001-7"};  // from before this agent, too
+  machine.pages.remains = {"s-000001-7"};  // from an earlier agent, too
   auto agent = machine.start();
   EXPECT_TRUE(machine.pages.remains.empty()) << "at the start";
   const auto id = id_of(*agent->prepare(part("claim-1")));
   machine.pages.away = true;
   ASSERT_TRUE(agent->unprepare({OwnerKind::kClaim, "claim-1"}));
   machine.pages.orders.clear();
-  machine.pages.remains = {id};  // nobody told the arbiter that it ended; the next one finds its files
+  machine.pages.remains = {id};  // the arbiter was not notified of its end; the next arbiter finds its files
   machine.pages.away = false;
   agent->watch();
   EXPECT_TRUE(machine.pages.remains.empty()) << "while it runs";
@@ -53,7 +53,7 @@ TEST(Leftovers, ALivingSliceOfWhichOnlyFilesAreLeftIsMadeAnew) {
   EXPECT_EQ(agent->held().size(), 1U);
 }
 
-/// The driver came back and all devices are published again; meanwhile one of them ends.
+/// The driver is back and all devices are published again; meanwhile one of the slices ends.
 TEST(Leftovers, WhatEndsWhileAllIsPublishedAgainIsNotPublishedAfterwards) {
   Machine machine;
   machine.gives_cards = false;
@@ -71,7 +71,7 @@ TEST(Leftovers, WhatEndsWhileAllIsPublishedAgainIsNotPublishedAfterwards) {
     first = id;
     const std::string claim = id == one ? "claim-2" : "claim-1";
     ended = std::async(std::launch::async, [&agent, claim] { return agent->unprepare({OwnerKind::kClaim, claim}); });
-    // It gets through, or waits until this one is published: the test passes by either.
+    // It either finishes, or waits until this device is published: the test passes in both cases.
     ended.wait_for(std::chrono::milliseconds(200));
   };
   agent->watch();

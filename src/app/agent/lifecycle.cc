@@ -5,12 +5,13 @@
 
 #include "app/agent/agent.h"
 
-// How slices begin and end. Everything here runs under commit_.
+// The begin and end of slices. Everything here runs under commit_.
 namespace carve {
 namespace {
 
-/// What one context costs the driver, charged in advance; the watchdog corrects it by NVML within a second.
-/// Rounded from nvidia-smi outputs of a first cuCtxCreate; one row per architecture name in the model.
+/// The memory that one context costs in the driver. It is charged in advance, and the watchdog corrects it by NVML
+/// within a second. Rounded from nvidia-smi outputs after a first cuCtxCreate; one row per architecture name in the
+/// model.
 struct ContextRow {
   const char* model;
   Bytes bytes;
@@ -122,9 +123,10 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
     slice.id = new_id(request.keep);
     slice.holder = {OwnerKind::kLocal, slice.id};
     slice.keep = request.keep;
-    // `carve run` mounts its slice's folder as its caller, by its path, and the slice's cgroup says who may join. The
-    // container of an engine has no cgroup of ours: who reaches its socket belongs to it, so it is reached by the
-    // engine's mount alone. On a node of Kubernetes nobody but root passes the folder of all slices: no gate is needed.
+    // `carve run` mounts its slice's folder as its caller, by its path, and the slice's cgroup decides which processes
+    // may join. An engine's container has no cgroup of Carve: every process that reaches its socket belongs to it, so
+    // only the engine's mount may lead to the socket. On a Kubernetes node only root can pass the folder of all slices,
+    // so no outer folder is needed.
     slice.gated = config_.gives_cards && request.keep && !request.request.whole;
     slice.uid = caller.uid;
     if (!request.keep) slice.asker_gone = caller.gone;
@@ -142,7 +144,7 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
   const std::lock_guard lock(state_);
   if (!written) {
     static_cast<void>(ledger_.remove(slice.owner(), slice.part));
-    // Nothing of it may stay in the journal, if it got there.
+    // If the record reached the journal, it must be removed.
     if (world_.journal.state().records.count(slice.owner()) != 0) pending_drops_.push_back(slice.owner());
     return tl::unexpected(written.error());
   }
@@ -176,7 +178,7 @@ Result<void> Agent::bring_up(LiveSlice& slice) {
 }
 
 void Agent::take_down(LiveSlice& slice) {
-  // Each step may fail because somebody is away; what stays is found and taken away when he is back.
+  // Each step may fail because another process is away. What stays is found and removed when that process is back.
   if (slice.keep) static_cast<void>(world_.devices.withdraw(slice.id));
   if (world_.card_files != nullptr) {
     if (auto gone = world_.card_files->withdraw(slice.id); !gone) {
@@ -205,7 +207,7 @@ void Agent::finish(const std::string& id, const std::string& why) {
     if (found == slices_.end()) return;
     slice = found->second;
   }
-  // A device is gone only when the journal says so: nothing else tells after a restart.
+  // A device has ended only when the journal says so: after a restart there is no other source.
   if (slice.keep) {
     const auto dropped = world_.journal.append(events_without(slice));
     const std::lock_guard lock(state_);
@@ -217,7 +219,7 @@ void Agent::finish(const std::string& id, const std::string& why) {
     const std::lock_guard lock(state_);
     static_cast<void>(ledger_.remove(slice.owner(), slice.part));
     slices_.erase(id);
-    // Its cgroup is the truth after a restart: the card is free even while the journal cannot be written.
+    // After a restart its cgroup decides: the card is free even while the journal cannot be written.
     if (!slice.keep) pending_drops_.push_back(slice.owner());
   }
   retry_drops();

@@ -6,14 +6,14 @@
 
 #include "app/agent/agent.h"
 
-// What the doors of Kubernetes ask: somebody else has decided, this node carries it out or says why
-// not.
+// The calls of the kubelet interfaces. The decision was made elsewhere; this node carries it out, or returns the reason
+// why it cannot.
 namespace carve {
 namespace {
 
 constexpr char kDevicePrefix[] = "carve.elasticgpu.io/slice=";
 constexpr char kDeviceCounter[] = "device";
-// Names are set aside in the journal so many at a time, long before they are needed: more than a node has pods.
+// Names are reserved in the journal in this number, long before they are needed. It is more than a node has pods.
 constexpr std::uint64_t kNamesPerSync = 1024;
 constexpr std::uint64_t kNamesLow = 512;
 constexpr std::size_t kMaxPods = 64;  // in a note
@@ -28,7 +28,7 @@ std::vector<std::string> pods_in(const PrepareRequest& request) {
   return pods;
 }
 
-/// They stand in a note between spaces and semicolons, and in a CDI file as they are.
+/// Variables are separated by spaces and semicolons in a note, and are written unchanged to a CDI file.
 bool valid_variables(const std::map<std::string, std::string>& variables) {
   const auto word = [](const std::string& text, std::string_view more) {
     return text.size() <= 1024 && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
@@ -42,9 +42,9 @@ bool valid_variables(const std::map<std::string, std::string>& variables) {
          });
 }
 
-/// The request as a slice folder without a name yet.
-///   errors  kInvalidArgument: no slice, or of two owners or parts, or a card twice, or not this
-///   node's business
+/// The request as a slice without a name.
+///   errors  kInvalidArgument: no slice, slices of two owners or parts, a card twice, or a request that is not for this
+///     node
 Result<LiveSlice> slice_of(const PrepareRequest& request) {
   LiveSlice slice;
   if (request.slices.empty())
@@ -82,7 +82,7 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
 std::optional<std::string> Agent::take_name() {
   const std::lock_guard lock(names_);
   if (next_promise_ >= promised_until_) return std::nullopt;
-  // The run's own number keeps names apart even where the state folder was lost.
+  // The random number of this run keeps names unique even if the state folder was lost.
   return fmt::format("s-{:06x}-{}", run_number_ & 0xFFFFFFU, next_promise_++);
 }
 
@@ -115,9 +115,8 @@ Result<std::string> Agent::promise_device() {
   return kDevicePrefix + unwritten_name();
 }
 
-/// For while the journal cannot be written. A pod that is refused here has failed for good; one that has a name is
-/// tried again by the kubelet until its slice can be written. That no other slice has this name is left to 48 random
-/// bits.
+/// Used while the journal cannot be written. A pod that is refused here fails for good. For a pod with a name the
+/// kubelet retries until its slice can be written. Only 48 random bits make the name unique.
 std::string Agent::unwritten_name() {
   std::random_device random;
   return fmt::format("s-{:06x}{:06x}-0", random() & 0xFFFFFFU, random() & 0xFFFFFFU);
@@ -151,7 +150,7 @@ Result<Prepared> Agent::prepare(const PrepareRequest& request) {
     return prepare_again(*there, wanted);
   }
   if (there) {
-    // The kubelet was promised another name: it has forgotten the first one, as after a reboot.
+    // The kubelet has another name for this part: it lost the first one, for example in a reboot.
     CARVE_TRY(const auto alive, holders_of({there->id}, pod_processes(), true));
     if (!alive.empty()) {
       return fail(Code::kFailedPrecondition,
@@ -180,7 +179,7 @@ Result<Prepared> Agent::prepare_again(const LiveSlice& there, const LiveSlice& w
     return fail(Code::kAborted,
                 fmt::format("part {}: its slice {} is ending; try again", there.part, there.id));
   }
-  // Not bring_up(): what fails here must not take down a slice that may be in use.
+  // Not bring_up(): a failure here must not take down a slice that may be in use.
   SliceDevice device;
   PageOrder order;
   {
@@ -197,7 +196,7 @@ Result<Prepared> Agent::prepare_again(const LiveSlice& there, const LiveSlice& w
   return Prepared{kDevicePrefix + there.id};
 }
 
-/// A claim may be shared by pods that came later.
+/// Adds pods that came to share a claim later.
 Result<void> Agent::remember_pods(const std::string& id, const std::vector<std::string>& pods) {
   LiveSlice slice;
   {
@@ -217,7 +216,7 @@ Result<void> Agent::remember_pods(const std::string& id, const std::vector<std::
 }
 
 Result<Prepared> Agent::prepare_new(LiveSlice slice) {
-  std::vector<Slice> all;  // of the owner: the record replaces what stood there
+  std::vector<Slice> all;  // of the owner: the new record replaces the previous one
   {
     const std::lock_guard lock(state_);
     if (slices_.count(slice.id) != 0) {
@@ -245,7 +244,7 @@ Result<Prepared> Agent::prepare_new(LiveSlice slice) {
     done = world_.journal.append({PutRecord{*record}, PutNote{slice.id, note_of(slice)}});
     if (done) done = bring_up(slice);
     if (!done && world_.journal.state().notes.count(slice.id) != 0) {
-      // It stands in the journal and does not exist: taken out again, or at the next start.
+      // The slice is in the journal but does not exist. The entry is removed now, or at the next start.
       static_cast<void>(world_.journal.append(events_without(slice)));
     }
   }
@@ -326,7 +325,7 @@ GpuInventory Agent::cards() const {
       known->health = state.card.health;
       continue;
     }
-    if (books_.stand_ins.count(state.card.id) != 0) continue;  // nothing is known of it that could be offered
+    if (books_.stand_ins.count(state.card.id) != 0) continue;  // its data is unknown, so it cannot be offered
     seen.cards.push_back(state.card);
     seen.pci_bus_ids.emplace_back();
   }

@@ -38,7 +38,7 @@ TEST(Prepare, APartBecomesASliceAndEndsWithItsOwner) {
   EXPECT_EQ(machine.devices.published.count(id), 1U);
   EXPECT_EQ(agent->held().size(), 1U);
   EXPECT_EQ(agent->view({})->slices.at(0).kind, "claim");
-  agent->reap();  // it has no cgroup, and lives
+  agent->reap();  // the slice has no cgroup, and stays
   ASSERT_TRUE(agent->unprepare(kClaim));
   EXPECT_TRUE(agent->held().empty());
   EXPECT_TRUE(machine.pages.orders.empty());
@@ -187,7 +187,7 @@ TEST(Prepare, APromisedNameIsNeverAnothers) {
   EXPECT_EQ(agent->prepare(other).error().code, Code::kAlreadyExists);
 }
 
-/// The kubelet never asks again for a pod that Allocate refused.
+/// The kubelet never retries a pod that Allocate refused.
 TEST(Prepare, AnAgentThatStartsOnAFullDiskPromisesNamesAndPreparesThemWhenThereIsRoom) {
   Machine machine;
   machine.journal.full = true;
@@ -251,9 +251,9 @@ TEST(Prepare, ASliceIsFreedOnlyWhenItsProcessesAreGone) {
   EXPECT_EQ(still.error().code, Code::kFailedPrecondition);
   EXPECT_NE(still.error().what.find("77"), std::string::npos);
   EXPECT_EQ(set_aside(*agent, 0), Bytes::gib(4));
-  EXPECT_TRUE(machine.devices.published.empty());  // nothing more starts with it
+  EXPECT_TRUE(machine.devices.published.empty());  // no new container starts with it
   EXPECT_EQ(agent->prepare(part(kClaim, "gpu")).error().code, Code::kAborted);
-  // Gone from the pages, but the driver still knows one that never said hello.
+  // The process is no longer in the pages, but the driver still lists a process that never sent a hello.
   machine.pages.hellos.clear();
   machine.processes.sees[78] = {id};
   machine.gpu.processes["GPU-0"] = {{78, Bytes::gib(1), 0}};
@@ -283,7 +283,7 @@ TEST(Prepare, AfterARebootEverySliceIsThereAgain) {
   agent.reset();
   machine.devices.published.clear();  // /run is empty
   machine.pages.orders.clear();
-  machine.gpu.now_state = GpuState::kHanging;  // and the driver is late
+  machine.gpu.now_state = GpuState::kHanging;  // and the driver does not answer yet
   agent = machine.start();
   EXPECT_TRUE(machine.devices.published.empty());
   machine.gpu.now_state = GpuState::kOk;
@@ -303,7 +303,7 @@ TEST(Prepare, OnANodeOfKubernetesNobodyElseGivesItsCards) {
   EXPECT_EQ(agent->held().size(), 1U);
 }
 
-/// A history of two claims; throws at the step that the fate chose.
+/// The life of two claims; throws at the step that Fate chose.
 void live(Agent& agent) {
   static_cast<void>(agent.prepare(part(kClaim, "a")));
   static_cast<void>(agent.prepare(part(kClaim, "b", 8, 50)));
@@ -314,11 +314,11 @@ void live(Agent& agent) {
 TEST(Prepare, KilledAtAnyStepTheKubeletsNextCallsBringItToOneStory) {
   const auto live_again = [](Machine&, Agent& agent) { live(agent); };
   fakes::killed_at_any_step(live_again, [](Machine& machine, Agent& next) {
-    // Whatever stood half-done: ledger, journal, pages and devices tell the same.
+    // Regardless of the interrupted step, ledger, journal, pages and devices agree.
     EXPECT_EQ(next.held().size(), slices_of(machine.journal.state()).size());
     EXPECT_EQ(machine.pages.orders.size(), next.held().size());
     EXPECT_EQ(machine.devices.published.size(), next.held().size());
-    live(next);  // as the kubelet does: the same calls again
+    live(next);  // the kubelet makes the same calls again
     ASSERT_EQ(next.held().size(), 1U);
     EXPECT_EQ(next.held()[0].owner.uid, "pod-1");
     EXPECT_EQ(machine.journal.state().records.size(), 1U);

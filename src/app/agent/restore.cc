@@ -3,11 +3,11 @@
 
 #include "app/agent/agent.h"
 
-// What happens at the start: cards, journal, cgroups and arbiter are brought to one story.
+// The start: cards, journal, cgroups and arbiter are reconciled.
 namespace carve {
 namespace {
 
-/// Every part of every record as a slice folder, with what its note says of it.
+/// Every part of every record as a slice, with the fields of its note.
 std::vector<LiveSlice> slices_in(const JournalState& journal) {
   std::map<std::pair<Owner, std::string>, LiveSlice> noted;
   for (const auto& [id, text] : journal.notes) {
@@ -26,7 +26,7 @@ std::vector<LiveSlice> slices_in(const JournalState& journal) {
         slice.holder = owner;
         slice.part = held.part;
         slice.epoch = record.epoch;
-        if (slice.id.empty()) slice.id = owner.uid;  // a note is written with its record: an old journal
+        if (slice.id.empty()) slice.id = owner.uid;  // a note is written with its record; only an old journal has none
         slices.push_back(std::move(slice));
       }
       slices.back().slices.push_back(held);
@@ -58,8 +58,8 @@ Result<void> Agent::adopt_inventory() {
   return {};
 }
 
-/// What failed is not tried at every look: each try copies the library until the disk is full, and then everybody who
-/// writes there has an error.
+/// A failed attempt is not repeated in every round: each attempt copies the library until the disk is full, and then
+/// every other program that writes to the disk fails.
 void Agent::make_links(const std::string& driver_version) {
   constexpr Clock::Duration kAgain = std::chrono::seconds(30);
   if (!config_.library_error.empty() || !world_.prepare_links) return;
@@ -87,11 +87,11 @@ Result<void> Agent::restore_records() {
   for (auto& slice : slices_in(journal)) {
     slice.made = world_.clock.now();
     slice.restored = true;
-    slice.joined = slice.keep;  // its pages are asked for at once, not when it has settled
+    slice.joined = slice.keep;  // its pages are requested immediately, not only after it has settled
     for (const auto& held : slice.slices) {
       if (ledger_.find(held.card) != nullptr) continue;
-      // The driver does not list it now (or hangs), and nothing is remembered of it: the slice keeps its place on
-      // a stand-in, as large as what is held there.
+      // The driver does not list the card now (or hangs), and the card is not remembered. The slice keeps its place on
+      // a stand-in card, which is as large as the slices on it.
       Card stand_in;
       stand_in.id = held.card;
       stand_in.model = "unknown";
@@ -114,7 +114,7 @@ void Agent::publish_devices() {
   std::vector<SliceDevice> publish;
   {
     const std::lock_guard lock(state_);
-    if (!books_.driver_known) return;  // what the driver's files are is not known yet
+    if (!books_.driver_known) return;  // the paths of the driver's files are unknown yet
     for (const auto& [id, slice] : slices_) {
       if (slice.keep && !slice.ending) publish.push_back(device_of(slice));
     }
@@ -122,7 +122,7 @@ void Agent::publish_devices() {
   for (const auto& device : publish) {
     const std::lock_guard commit(commit_);
     {
-      // It may have ended since, and nobody would withdraw it a second time.
+      // The slice may have ended since, and its device would not be withdrawn a second time.
       const std::lock_guard lock(state_);
       const auto found = slices_.find(device.id);
       if (found == slices_.end() || found->second.ending) continue;
@@ -149,7 +149,7 @@ Result<void> Agent::restore() {
   judge_cards({});
   close_card_files();
   withdraw_card_files();
-  // Processes without a record would have a card that nobody gave them.
+  // Processes without a record would use a card that was not granted to them.
   if (world_.cgroups != nullptr) {
     CARVE_TRY(const auto groups, world_.cgroups->list());
     for (const auto& id : groups) {
@@ -161,13 +161,13 @@ Result<void> Agent::restore() {
         const std::lock_guard lock(state_);
         const auto found = slices_.find(id);
         known = found != slices_.end();
-        // Empty, and nobody has run in it: the agent was ended between making it and the process's joining, which
-        // may still come: it has rejoin_time for that.
+        // The cgroup is empty and no process has run in it: the agent ended after it created the cgroup and before the
+        // process joined. The process may still join, within rejoin_time.
         if (known) found->second.joined = (populated && *populated) || ran.value_or(true);
       }
       if (known) {
         static_cast<void>(
-            world_.cgroups->freeze(id, false));  // the one before may have died while throttling
+            world_.cgroups->freeze(id, false));  // an earlier agent may have died while it throttled
         continue;
       }
       if (populated && *populated) {
@@ -207,11 +207,11 @@ void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
       if (found == slices_.end() || found->second.whole()) drop.push_back(pages.id);
     }
     for (const auto& [id, slice] : slices_) {
-      // Remains are as good as nothing: put() makes it anew.
+      // Remains do not count: put() re-creates the pages.
       const bool there =
           std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id && !p.remains; });
       const bool ours = put_.count(id) != 0;
-      // Made while the list was under way: it is there by now.
+      // Created while the list was read: the pages exist by now.
       const bool fresh = world_.clock.now() - slice.made < std::chrono::seconds(1) && !slice.joined;
       const bool revoked = world_.clock.now() < slice.revoked_until;
       if ((!there || !ours) && !fresh && !slice.whole() && !revoked) put.push_back(order_of(slice));
@@ -219,7 +219,7 @@ void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
   }
   for (const auto& id : drop) static_cast<void>(world_.pages.drop(id));
   for (const auto& order : put) {
-    // The arbiter keeps what it has; the agent gets the duplicates that a restarted arbiter will need.
+    // The arbiter keeps the pages that it has. The agent receives the duplicates that a restarted arbiter will need.
     const auto done = world_.pages.put(order);
     if (done) put_.insert(order.id);
     world_.log.info("pages asked for again", {{"slice", order.id}, {"ok", done.has_value()}});

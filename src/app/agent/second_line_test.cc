@@ -1,4 +1,4 @@
-// The second line as a whole: what it sees of the machine, and what it does. In memory, with a clock of the test's own.
+// The whole second line: what it observes of the machine, and what it does. In memory, with the test's own clock.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -18,7 +18,7 @@ class SecondLine : public ::testing::Test {
  protected:
   SecondLine() { agent_ = machine_.start(); }
 
-  /// A slice of the first card with one process that said hello.
+  /// A slice on the first card with one process that sent a hello.
   std::string start(std::int32_t pid, std::uint64_t gib, std::uint32_t compute) {
     auto request = ask(gib, compute);
     request.request.constraints.cards = {CardId("GPU-0")};
@@ -44,7 +44,7 @@ class SecondLine : public ::testing::Test {
   std::unique_ptr<Agent> agent_;
 };
 
-/// By cuMemCreate of the driver's own file, without a context: NVML lists nobody, and the card is full.
+/// By cuMemCreate of the driver's own file, without a context: NVML lists no process, and the card is full.
 TEST_F(SecondLine, MemoryWithoutAContextIsFoundByWhoHoldsTheDeviceFile) {
   start(77, 1, 10);
   start(78, 1, 10);
@@ -59,7 +59,7 @@ TEST_F(SecondLine, MemoryWithoutAContextIsFoundByWhoHoldsTheDeviceFile) {
   EXPECT_EQ(events("breach-unexplained"), 1);
 }
 
-/// Nobody is ended on suspicion alone: two slices may be it.
+/// No slice is ended on suspicion alone: either of two slices may hold the memory.
 TEST_F(SecondLine, SeveralSuspectsAreNamedAndNotEnded) {
   const auto one = start(77, 1, 10);
   const auto two = start(78, 1, 10);
@@ -83,7 +83,7 @@ TEST_F(SecondLine, WhatAnHonestProgramTakesBeforeItsContextIsExplainedByWhatItAn
   EXPECT_TRUE(machine_.processes.killed.empty());
 }
 
-/// 25 × 250 MiB of module globals, each within what was once allowed to every process.
+/// 25 × 250 MiB of module globals, each within the tolerance that every process once had.
 TEST_F(SecondLine, ManyProcessesShareOneTolerance) {
   const auto id = start(100, 4, 10);
   std::set<std::int32_t> all;
@@ -97,7 +97,7 @@ TEST_F(SecondLine, ManyProcessesShareOneTolerance) {
   EXPECT_EQ(machine_.processes.killed, all);
 }
 
-/// What is tolerated comes out of what nobody was promised: on a card that is given away it is a quarter of it.
+/// The tolerance is taken from memory that is promised to no slice. On a card that is fully promised it is a quarter.
 TEST_F(SecondLine, ToleranceIsTakenFromWhatNobodyWasPromised) {
   start(77, 4, 10);
   machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4) + Bytes::mib(200), 0}};
@@ -108,8 +108,8 @@ TEST_F(SecondLine, ToleranceIsTakenFromWhatNobodyWasPromised) {
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
 }
 
-/// Held for less than counts, again and again. Each time is told, the next may last half as long, and one too many
-/// ends the slice.
+/// The memory is held again and again for less time than counts as a breach. Each time is reported and halves the time
+/// that the next may last, and the last one ends the slice.
 TEST_F(SecondLine, ShortBreachesHaveAPriceThatGrows) {
   const auto id = start(77, 1, 10);
   int bursts = 0;

@@ -45,7 +45,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
 double LiveSlice::grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const {
   if (samples.size() < 2) return 0;
   const Sample& last = samples.back();
-  // The youngest sample that is at least a second old, or the oldest there is.
+  // The youngest sample that is at least a second old, or else the oldest one.
   const Sample* first = &samples.front();
   for (const auto& sample : samples) {
     if (last.at - sample.at >= std::chrono::seconds(1)) first = &sample;
@@ -119,7 +119,7 @@ std::string note_of(const LiveSlice& slice) {
 }
 
 namespace {
-/// The word after ` key=`, up to the next space; empty when there is none. Owners and parts hold no space.
+/// The word after ` key=`, up to the next space; empty if there is none. Owners and parts contain no space.
 std::string word_of(const std::string& text, const std::string& key) {
   const auto at = text.find(" " + key + "=");
   if (at == std::string::npos) return {};

@@ -14,32 +14,33 @@
 
 namespace carve {
 
-inline constexpr char kPart[] = "main";  // the one part of what this machine gave itself
+inline constexpr char kPart[] = "main";  // the only part of a slice that this machine granted itself
 
-/// A slice folder's life as this agent knows it: what stands in the journal (record and note), and what was
-/// last seen of it. One part of one owner, on all its cards.
+/// A slice as this agent knows it: its journal entry (record and note), and the latest figures of it. It is one part of
+/// one owner, on all its cards.
 struct LiveSlice {
-  std::string id;  // the folder's, the device's and the cgroup's name; of a local owner also its UID
+  std::string id;  // the name of its folder, device and cgroup; for a local owner also the owner's UID
   Owner holder;
   std::string part = kPart;
-  bool keep = false;    // until it is released or unprepared; else until its cgroup is empty
-  bool gated = false;   // its folder lies behind one that is root's alone; as it was made, so it stays
-  bool ending = false;  // unprepared: nothing of it starts any more, it ends with its last process
-  std::vector<std::string> pods;  // UIDs of those that may hold it, as the kubelet names their cgroups; sorted
+  bool keep = false;    // true: it lives until it is released or unprepared; false: until its cgroup is empty
+  bool gated = false;   // its folder is inside a folder of root; never changes after the slice was created
+  bool ending = false;  // unprepared: nothing more of it starts, and it ends with its last process
+  std::vector<std::string> pods;  // UIDs of the pods that may hold it, as the kubelet names their cgroups; sorted
   std::uint32_t uid = 0;
   std::string name;
-  std::map<std::string, std::string> environment;  // what its dialect promises inside the container
-  std::uint64_t epoch = 0;  // of the record: whose decision this is; 0: this machine's own, or a claim's
-  std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
+  std::map<std::string, std::string> environment;  // what its dialect sets inside the container
+  std::uint64_t epoch = 0;  // of the record: the term in which it was decided; 0: by this machine, or for a claim
+  std::vector<Slice> slices;  // one per card, sorted by UUID, which is also the order of its pages
 
   Clock::Time revoked_until{};  // its pages were removed for an offence, and are not re-created before this time
-  bool joined = false;  // a process was in its cgroup
-  std::function<bool()> asker_gone;  // Caller::gone of whom it was granted to, until he joined; empty: not known
+  bool joined = false;  // a process has been in its cgroup
+  // Caller::gone of the caller that it was granted to, until that process joins; empty: unknown
+  std::function<bool()> asker_gone;
   Clock::Time made{};
-  bool restored = false;  // by an agent before this one
-  std::string remark;  // what the watchdog did, shown as its state
+  bool restored = false;  // from an earlier agent
+  std::string remark;  // the action of the watchdog, shown as the slice's state
 
-  // What the pages last said, and when: for delivered compute.
+  // The figures of the pages and their times, to compute the delivered compute.
   struct Sample {
     Clock::Time at;
     std::vector<std::uint64_t> busy_ns;     // per card
@@ -55,11 +56,11 @@ struct LiveSlice {
   [[nodiscard]] const Owner& owner() const { return holder; }
   [[nodiscard]] bool local() const { return holder.kind == OwnerKind::kLocal; }
   [[nodiscard]] bool whole() const { return !slices.empty() && slices.front().whole; }
-  /// Index of the card in `slices`; nullopt when it has nothing there.
+  /// Index of the card in `slices`; nullopt if it has no slice of that card.
   [[nodiscard]] std::optional<std::size_t> card_index(const CardId& card) const;
-  /// Takes in what the pages say now; samples older than two seconds go.
+  /// Stores the current figures of the pages. Samples older than two seconds are deleted.
   void take(const PageSlice& pages, Clock::Time now);
-  /// GPU time delivered on card `index` in the last second, in per cent, by the pages.
+  /// GPU time delivered on card `index` in the last second, in percent, computed from the pages.
   [[nodiscard]] double delivered_percent(std::size_t index) const;
   /// Card time by the arbiter's account between the last two samples, in percent. The slice's own page is ignored.
   [[nodiscard]] double charged_percent(std::size_t index) const;
@@ -67,7 +68,7 @@ struct LiveSlice {
   [[nodiscard]] std::optional<double> granted_percent(std::size_t index) const;
   /// The part of that time in which its work ran on past its leases, as far as an honest long kernel explains it.
   [[nodiscard]] double drained_percent(std::size_t index) const;
-  /// Growth of a counter over the last second, in per cent of the time.
+  /// Growth of a counter over the last second, in percent of the time.
   [[nodiscard]] double grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const;
 };
 
@@ -75,15 +76,14 @@ struct LiveSlice {
 /// If no namespace is known: the owner's UID.
 [[nodiscard]] std::string offender_of(const LiveSlice& slice);
 
-/// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py", with gated=1
-/// where it is; what came through a door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID>
-/// part=<part> pods=<UID>,<UID> env=<key>=<value>;… ending=1 name=…"; pods, env and ending only where there is
-/// something to say.
+/// The note that is written to the journal with the record: "keep=0 uid=1000 name=train.py", with gated=1 if the slice
+/// is gated. The note of a slice from a kubelet interface also names its owner: "keep=1 uid=0 owner=claim/<UID>
+/// part=<part> pods=<UID>,<UID> env=<key>=<value>;… ending=1 name=…". pods, env and ending appear only if they are set.
 [[nodiscard]] std::string note_of(const LiveSlice& slice);
-/// Reads it back; what is missing keeps its default.
+/// Reads a note. Missing fields keep their defaults.
 void read_note(const std::string& text, LiveSlice* slice);
 
-/// Printable ASCII, at most 100 characters: what may stand in a note and on a terminal.
+/// Reduces the text to printable ASCII of at most 100 characters, which is safe in a note and on a terminal.
 [[nodiscard]] std::string plain_name(const std::string& text);
 
 }  // namespace carve

@@ -10,13 +10,13 @@
 #include "base/clock.h"
 #include "core/model/card.h"
 
-// Memory of a card that no list explains. NVML lists processes with contexts only; memory can be taken without one.
+// Memory of a card that no list explains. NVML lists only processes with contexts, but memory can be taken without one.
 namespace carve {
 
 struct UnexplainedBounds {
-  /// Of one card: what its driver may hold beyond its lists for a moment.
+  /// Per card: the memory that its driver may briefly hold beyond its lists.
   Bytes tolerance = Bytes::mib(256);
-  /// What a driver keeps for itself is learnt as the least that was ever unexplained, up to this.
+  /// The memory that a driver keeps for itself is learnt as the minimum of all unexplained figures, up to this bound.
   Bytes most_baseline = Bytes::mib(768);
   /// A process that ends leaves NVML's list before its memory is free.
   Clock::Duration lasting = std::chrono::milliseconds(200);  // two rounds
@@ -29,18 +29,20 @@ struct CardMemory {
   Bytes explained;  // explained_on()
 };
 
-/// What the driver's list and the ledger explain of one card: for each slice the larger of what NVML lists and what
-/// its processes announced, the latter up to the limit (a lie explains no more than what is set aside for its slice
-/// anyway), and what NVML lists outside slices. nullopt: it cannot be told (a process without a figure, a whole card).
+/// The memory of one card that the driver's list and the ledger explain. It is the sum of what NVML lists outside
+/// slices and, for each slice, the larger of two figures: what NVML lists, and what its processes announced. The
+/// announced figure counts up to the limit, so a false figure explains no more than what is reserved for the slice
+/// anyway. nullopt: unknown (a process without a figure, a whole card).
 ///   cost  O(slices + sightings); pure
 [[nodiscard]] std::optional<Bytes> explained_on(const CardId& card, const std::vector<WatchedSlice>& slices,
                                                 const std::vector<Sighting>& sightings);
 
-/// The judgement over rounds. Pure: time is a parameter.
+/// The judgement over several rounds. Pure: time is a parameter.
 class UnexplainedMemory {
  public:
   explicit UnexplainedMemory(UnexplainedBounds bounds = {}) : bounds_(bounds) {}
-  /// One round of one card; `now` grows. The memory that nothing explains, when it has lasted: once per second.
+  /// One round of one card; `now` grows. Returns the memory that nothing explains if it has lasted, at most once per
+  /// second.
   std::optional<Bytes> look(const CardMemory& seen, Clock::Time now);
 
  private:
@@ -56,13 +58,13 @@ class UnexplainedMemory {
 /// A process that holds the card's device file open.
 struct CardHolder {
   std::int32_t pid = 0;
-  std::string slice;       // empty: in none
+  std::string slice;       // empty: not in a slice
   bool listed = false;     // NVML lists it on this card: its memory is explained
-  bool registered = false;  // said hello to the library's socket
+  bool registered = false;  // sent a hello to the library's socket
 };
 
-/// Who may hold what nothing explains: the holders that NVML does not list; of these, where one slice has holders that
-/// never said hello, those alone. Empty: nobody that can be seen.
+/// The processes that may hold the unexplained memory: the holders that NVML does not list. If a slice has holders
+/// among them that never sent a hello, only those are returned. Empty: no such process is visible.
 [[nodiscard]] std::vector<CardHolder> suspects_among(const std::vector<CardHolder>& holders);
 
 }  // namespace carve

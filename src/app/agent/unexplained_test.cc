@@ -46,7 +46,7 @@ TEST(Unexplained, WhatTheDriverAlwaysKeepsIsLearntUpToABound) {
   EXPECT_FALSE(look(Bytes::mib(850))) << "within the tolerance";
   EXPECT_FALSE(look(Bytes::mib(900)));
   EXPECT_EQ(look(Bytes::mib(900)), Bytes::mib(300));
-  UnexplainedMemory late;  // the thief was here before the agent
+  UnexplainedMemory late;  // the memory was taken before the agent started
   EXPECT_FALSE(late.look({kCard, Bytes::gib(12), Bytes()}, now));
   EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now + milliseconds(500)));
 }

@@ -3,19 +3,19 @@
 
 #include "app/agent/agent.h"
 
-// What inspect, top and doctor see: copies of what the last round saw, no waiting for anybody.
+// The views for inspect, top and doctor: copies of what the last round saw. They wait for no other process.
 namespace carve {
 namespace {
 
-/// Its name is read later, without a lock: see name_processes().
+/// The name is read later, without a lock: see name_processes().
 ProcessView process_view(std::int32_t pid) {
   ProcessView view;
   view.pid = pid;
   return view;
 }
 
-/// Of a command line the program's name, which every user of the machine can see anyway:
-/// "/opt/x/python job.py --token s" → "python".
+/// The program's name in a command line, which every user of the machine can see anyway: "/opt/x/python job.py --token
+/// s" → "python".
 std::string program_in(const std::string& command_line) {
   const std::string word = command_line.substr(0, command_line.find(' '));
   return word.substr(word.rfind('/') + 1);
@@ -25,7 +25,7 @@ void name_processes(const Processes& processes, std::vector<ProcessView>* views)
   for (auto& view : *views) view.command = plain_name(processes.command(view.pid));
 }
 
-/// Every process of the slice: on a card (one line per card), registered, or merely a member.
+/// Every process of the slice: on a card (one line per card), registered, or only a member of its cgroup.
 std::vector<ProcessView> processes_of(const LiveSlice& slice, const std::vector<Sighting>& sightings) {
   std::vector<ProcessView> views;
   const std::set<std::int32_t> registered(slice.registered.begin(), slice.registered.end());
@@ -75,7 +75,7 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
       if (s.process.memory != Bytes::max()) card.used += s.process.memory;
       sm += s.process.sm_percent;
     }
-    // A whole card has no pages: the driver's samples are all there is.
+    // A whole card has no pages: the driver's samples are the only source.
     if (slice.whole()) card.delivered_percent = std::min(100.0, sm);
     view.cards.push_back(std::move(card));
   }

@@ -4,7 +4,7 @@
 
 #include "app/agent/agent.h"
 
-// The watchdog's round: look, judge (watchdog.h), act, heal.
+// The watchdog's round: observe, judge (watchdog.h), act, fix.
 namespace carve {
 namespace {
 constexpr std::size_t kMaxEvents = 64;
@@ -34,9 +34,9 @@ void Agent::note_gpu_state() {
              state == GpuState::kOk ? "the driver's library answers" : world_.gpu.reason());
 }
 
-/// Whose process this is, the surest first: its cgroup (`carve run`), its hello, what is mounted for it, its pod.
-/// The last is the kernel's word too, and all that is left of one that hides its mounts (chroot); and what it
-/// mounts itself cannot make it another pod's.
+/// The slices of a process, the surest source first: its cgroup (`carve run`), its hello, what is mounted for it, its
+/// pod. The pod comes from the kernel too, and is the only source for a process that hides its mounts (chroot). Mounts
+/// that the process makes itself cannot move it to another pod.
 std::vector<std::string> Agent::slices_of_process(std::int32_t pid, bool by_hellos) const {
   const std::string own = world_.cgroups != nullptr ? world_.cgroups->slice_of(pid) : std::string();
   if (!own.empty()) return {own};
@@ -63,8 +63,8 @@ std::vector<std::string> Agent::slices_of_process(std::int32_t pid, bool by_hell
   return ids.empty() ? pods : ids;
 }
 
-/// Of the slices of one process the one that holds this card, else the first: a card that none of them holds is
-/// foreign to it. Empty: it has none.
+/// From the slices of one process, the slice that holds this card, else the first: a card that none of them holds is
+/// foreign to the process. Empty: the process has no slice.
 std::string Agent::slice_on(const std::vector<std::string>& ids, const CardId& card) const {
   const std::lock_guard lock(state_);
   for (const auto& id : ids) {
@@ -111,7 +111,7 @@ bool Agent::look_at_pages() {
   return ok;
 }
 
-/// A card that is not listed may be the next time; one that is lost is seen again only by a library opened anew.
+/// A card that is not listed may be listed next time. A lost card is seen again only by a reopened library.
 void Agent::look_for_lost() {
   constexpr Clock::Duration kListAgain = std::chrono::seconds(2);
   constexpr Clock::Duration kRenewAgain = std::chrono::seconds(30);
@@ -129,7 +129,8 @@ void Agent::look_for_lost() {
   inventory_stale_ = true;
 }
 
-/// A disk that was full when a driver was first seen is no reason to give no fraction until the agent is started anew.
+/// If the disk was full when a driver was first seen, fractions must become available again without a restart of the
+/// agent.
 void Agent::retry_links() {
   std::string version;
   {
@@ -140,7 +141,7 @@ void Agent::retry_links() {
   make_links(version);
 }
 
-/// Per card the slice's part of what the ledger has promised to nobody.
+/// Per card, the slice's part of the memory that the ledger has promised to no slice.
 std::vector<Bytes> Agent::spare_of(const LiveSlice& slice) const {
   std::vector<Bytes> spare;
   for (const auto& held : slice.slices) {
@@ -151,7 +152,8 @@ std::vector<Bytes> Agent::spare_of(const LiveSlice& slice) const {
   return spare;
 }
 
-/// Names who may hold it. One slice alone is the breach's; several are only told: nothing says which of them it is.
+/// Names the suspects. A single slice is charged with the breach. Several slices are only reported, because nothing
+/// shows which of them holds the memory.
 std::optional<Breach> Agent::unexplained_breach(const CardId& card, Bytes bytes,
                                                 const std::vector<WatchedSlice>& watched,
                                                 const std::vector<Sighting>& sightings) {
@@ -201,7 +203,7 @@ void Agent::look_for_unexplained(const std::vector<GpuUsage>& usage, const std::
 
 void Agent::watch() {
   look_for_lost();
-  // After a driver that was away (or replaced) the cards may be others.
+  // When a driver returns (or is replaced), the cards may be different.
   if (inventory_stale_ || world_.gpu.state() != GpuState::kOk) {
     inventory_stale_ = !adopt_inventory().has_value();
     if (!inventory_stale_) publish_devices();
@@ -210,21 +212,22 @@ void Agent::watch() {
   }
   auto usage = world_.gpu.usage();
   note_gpu_state();
-  // After the driver's list: whoever is on a card said hello before, so he is in the pages' list.
+  // After the driver's list: a process on a card sent its hello before, so it is in the pages' list.
   const bool arbiter_answers = look_at_pages();
   std::map<std::string, std::vector<std::int32_t>> members;
   for (const auto& id : ids_in_cgroups()) {
     if (world_.cgroups == nullptr) break;
     if (auto pids = world_.cgroups->pids(id)) members[id] = std::move(*pids);
   }
-  // What was said to an arbiter that is away may be of processes long gone, and their numbers others' by now.
+  // Hellos to an arbiter that is away may be from processes that have ended, and other processes may have their PIDs
+  // now.
   const auto sightings = usage ? sightings_of(*usage, arbiter_answers) : std::vector<Sighting>();
   std::vector<WatchedSlice> watched;
   std::vector<Breach> breaches;
   bool pages_known = false;
   {
     const std::lock_guard lock(state_);
-    // One that was just started anew may not know all its processes yet.
+    // An arbiter that has just restarted may not know all its processes yet.
     pages_known = arbiter_ok_ && world_.clock.now() - arbiter_since_ >= config_.arbiter_settles;
     for (auto& [id, slice] : slices_) {
       if (const auto found = members.find(id); found != members.end()) slice.members = found->second;
@@ -253,7 +256,8 @@ void Agent::watch() {
       books_.watch.used(usage_, world_.clock.now());
       static_cast<void>(apply_verdicts());
     }
-    // Without the arbiter nobody can be told from a process that never said hello; who holds what of which card can.
+    // Without the arbiter a registered process cannot be told from one that never sent a hello, but memory and cards
+    // can still be judged.
     if (usage) breaches = watchdog_.judge(watched, sightings, world_.clock.now());
   }
   for (const auto& breach : breaches) act(breach);
@@ -261,8 +265,8 @@ void Agent::watch() {
   if (!usage || !pages_known) return;
   auto overheads = Watchdog::overheads(watched, sightings);
   for (const auto& [where, bytes] : overheads) {
-    // The smaller of two rounds: the driver's list and the pages are read one after the other, and what is
-    // freed in between looks like overhead once. What the driver really keeps is there in both.
+    // The smaller figure of two rounds. The driver's list and the pages are read one after the other, so memory that is
+    // freed in between looks like overhead once. What the driver really keeps is in both rounds.
     const auto before = overheads_.find(where);
     const Bytes lasting = before == overheads_.end() ? Bytes() : std::min(before->second, bytes);
     static_cast<void>(

@@ -13,28 +13,28 @@
 #include "core/model/slice.h"
 #include "port/gpu.h"
 
-// The second line's judgement: NVML's per-process truth against what was granted and announced. Pure: it is
-// given what was seen, and says what is wrong; the agent acts.
+// The judgement of the second line: compares NVML's figures per process with what was granted and announced. Pure: it
+// takes what was observed and returns the breaches; the agent acts.
 namespace carve {
 
-/// One slice as seen in one round.
+/// One slice as observed in one round.
 struct WatchedSlice {
   std::string id;
   bool whole = false;
   std::vector<Slice> cards;
-  std::set<std::int32_t> registered;      // said hello
+  std::set<std::int32_t> registered;      // sent a hello
   std::vector<Bytes> announced;           // per card
   std::vector<double> charged_percent;    // per card since the previous round, by the arbiter's account
-  bool pages_known = true;                // what the three above say is of now; else only memory and cards are judged
-  std::vector<Bytes> spare = {};          // per card: its part of what is promised to no slice; absent: plenty
+  bool pages_known = true;                // the three above are current; false: only memory and cards are judged
+  std::vector<Bytes> spare = {};          // per card: its part of what is promised to no slice; absent: enough
   // As charged_percent: the slice held the card's lease; nullopt: the arbiter does not report it.
   std::vector<std::optional<double>> granted_percent = {};
   std::vector<double> drained_percent = {};  // as charged_percent: its work ran on past a lease, excused
   std::string user = {};                     // offender_of: earlier offences count against it; empty: unknown
-  bool revoked = false;                      // its leases were revoked: it may use nothing any more
+  bool revoked = false;                      // its leases were revoked: it may not use the card any more
 };
 
-/// One process on one card in one round; `slice` is whose it is by the kernel's word, empty: foreign.
+/// One process on one card in one round. `slice` is the slice that the kernel shows for the process; empty: foreign.
 struct Sighting {
   std::string slice;
   CardId card;
@@ -45,8 +45,8 @@ enum class BreachKind : std::uint8_t {
   kUnregistered,
   kForeignCard,
   kMemory,
-  kMemoryBrief,  // over the limit, and back before it counted: told, and it has its price
-  kUnexplained,  // the card's memory is used, and nothing explains by whom
+  kMemoryBrief,  // over the limit, but back below it before it counted: reported, and it shortens the next tolerance
+  kUnexplained,  // memory of the card is used, and no list explains it
   kCompute,
 };
 [[nodiscard]] const char* to_string(BreachKind kind);
@@ -57,26 +57,28 @@ struct Breach {
   CardId card;
   std::vector<std::int32_t> pids;
   std::string text;      // for the log and the views
-  double allowed = 100;  // kCompute: per cent of the card
+  double allowed = 100;  // kCompute: percent of the card
   double seen = 0;
   ComputeStep step = ComputeStep::kNone;  // kCompute: the step of the policy `escalate`
   bool certain = true;                    // false: an honest long kernel explains it; the slice is not ended
-  bool ends_slice = false;  // its price has grown so far: all of the slice ends, not only `pids`
+  bool ends_slice = false;  // after too many short breaches: the whole slice ends, not only `pids`
 };
 
-/// The bounds. A breach counts only when it was seen for its time, so that what is being set up or torn down
-/// is not taken for one.
+/// The bounds. A breach counts only after it was observed for the given time, so that a process that starts or ends is
+/// not treated as a breach.
 struct WatchBounds {
   Clock::Duration unregistered_for = std::chrono::milliseconds(200);  // two rounds
   Clock::Duration memory_for = std::chrono::milliseconds(400);
-  // What the driver may take for a slice beyond what was announced for it (modules, local memory) before the next
-  // correction; above the limit by more than this is a breach, however many processes share it. It comes out of what
-  // the card has promised to nobody (WatchedSlice::spare). Of a card that is promised to the last byte an honest
-  // slice needs a little all the same, for what the driver rounds up: the least.
+  // The memory that the driver may take for a slice beyond what the slice announced (modules, local memory) before the
+  // next correction. More than this above the limit is a breach, regardless of the number of processes that share it.
+  // The tolerance is taken from what the card has promised to no slice (WatchedSlice::spare). least_per_slice applies
+  // to a card that is promised to the last byte: even there an honest slice needs a little for what the driver rounds
+  // up.
   Bytes per_slice = Bytes::mib(256);
   Bytes least_per_slice = Bytes::mib(64);
-  // Short breaches of one slice: each that is seen halves the time that the next may last; from this one on, what is
-  // seen ends the slice at once. One is forgiven after that long without.
+  // Short breaches of one slice. Each observed breach halves the time that the next may last. From breach number
+  // `ended_at` on, a breach ends the slice immediately. One breach is forgiven after each `forgiven_after` without a
+  // breach.
   int ended_at = 4;
   Clock::Duration forgiven_after = std::chrono::seconds(15);
   ComputeBounds compute;
@@ -87,19 +89,19 @@ class Watchdog {
  public:
   explicit Watchdog(WatchBounds bounds = {}) : bounds_(bounds) {}
 
-  /// One round; `now` grows. Every breach that has lasted is reported once per second while it lasts.
+  /// One round; `now` grows. Every breach that has lasted is reported once per second while it continues.
   std::vector<Breach> judge(const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings,
                             Clock::Time now);
 
-  /// Whether a slice has a price to pay for short breaches: it is to be looked at more often.
+  /// True if a slice has short breaches that count: it must be observed more often.
   [[nodiscard]] bool wary(Clock::Time now) const;
 
-  /// What the driver took beyond what was announced, per slice and card index, from the same sightings.
+  /// The memory that the driver took beyond the announced memory, per slice and card index, from the same sightings.
   [[nodiscard]] static std::map<std::pair<std::string, std::size_t>, Bytes> overheads(
       const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings);
 
  private:
-  /// What NVML says of one slice on one card, all its processes together.
+  /// NVML's figures of one slice on one card, all its processes together.
   struct Sum {
     Bytes memory;
     double sm_percent = 0;
@@ -115,10 +117,10 @@ class Watchdog {
   /// The short breaches of one slice on one card.
   struct Price {
     int count = 0;
-    bool over = false;  // in the last round
-    bool told = false;  // this one
-    Bytes most;         // of this one
-    Clock::Time last{};  // seen over its bound
+    bool over = false;  // over its bound in the last round
+    bool told = false;  // the current breach was reported
+    Bytes most;         // of the current breach
+    Clock::Time last{};  // when it was last seen over its bound
   };
   [[nodiscard]] Bytes tolerance_of(const WatchedSlice& slice, std::size_t index) const;
   static Sums sums_of(const std::vector<Sighting>& sightings);

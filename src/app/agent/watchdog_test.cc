@@ -66,7 +66,7 @@ TEST(Watchdog, WithoutThePagesWordOnlyMemoryAndCardsAreJudged) {
   Clock::Time now{std::chrono::seconds(10)};
   WatchedSlice watched = slice(ShareClass::kBurst, 0);
   watched.pages_known = false;
-  const auto busy = GpuProcess{2, Bytes::gib(1), 99};  // never said hello, and uses what it was not given
+  const auto busy = GpuProcess{2, Bytes::gib(1), 99};  // never sent a hello, and uses more than it was granted
   EXPECT_TRUE(rounds(dog, watched, {{"s", CardId("GPU-0"), busy}}, 12, &now).empty());
   const auto breaches = rounds(
       dog, watched, {{"s", CardId("GPU-0"), {2, Bytes::gib(5), 0}}, {"s", CardId("GPU-1"), {3, Bytes::mib(1), 0}}}, 3,
@@ -74,7 +74,7 @@ TEST(Watchdog, WithoutThePagesWordOnlyMemoryAndCardsAreJudged) {
   ASSERT_EQ(breaches.size(), 2U);
   EXPECT_EQ(breaches[0].kind, BreachKind::kForeignCard);
   EXPECT_EQ(breaches[1].kind, BreachKind::kMemory);
-  // What was not judged meanwhile did not last: it is seen anew when the pages are back.
+  // A breach that was not judged meanwhile did not last: it starts again when the pages are back.
   EXPECT_TRUE(rounds(dog, slice(ShareClass::kBurst, 99), {{"s", CardId("GPU-0"), busy}}, 1, &now).empty());
 }
 

@@ -9,15 +9,15 @@
 namespace carve::arbiter {
 
 struct Options {
-  std::string runtime_folder = "/run/carve";  // pages, sockets and slices live below
-  std::string trace_path;                     // empty, or the beginning of the name of a trace file per card
+  std::string runtime_folder = "/run/carve";  // pages, sockets and slices are below it
+  std::string trace_path;                     // empty, or the prefix of the names of the trace files, one file per card
   std::string groups_folder, groups_path;     // of slices with cgroups of their own (own_groups.h); or empty
 };
 
-/// The arbiter of this node, until `stop`: makes pages at the agent's word, hands them to the slices' processes, and
-/// rules over the cards' time. Takes over what an arbiter before it left: grant pages from their tmpfs, account pages
-/// and sockets from the agent, or account pages from the mappings of living clients.
-///   errors  kAlreadyExists: another one runs on this folder; kPermissionDenied: needs to mount
+/// Runs the arbiter of this node until `stop`. The arbiter creates pages when the agent requests them, sends them to
+/// the slices' processes, and decides about the cards' time. It takes over what an earlier arbiter left: grant pages
+/// from their tmpfs, account pages and sockets from the agent, or account pages from the mappings of living clients.
+///   errors  kAlreadyExists: another arbiter runs on this folder; kPermissionDenied: no permission to mount
 Result<void> run(const Options& options, Log& log, const std::stop_token& stop);
 
 }  // namespace carve::arbiter

@@ -19,8 +19,8 @@ namespace {
 
 constexpr long kFutexWaitv = 449;              // Linux 5.16
 constexpr std::uint32_t kFutex32 = 2;          // a 32-bit word, shared between processes
-constexpr std::size_t kMostBells = 127;        // the kernel's 128, less our own word
-constexpr std::uint64_t kShortestStepNs = 50'000;   // a tenant that rings all the time gets no more than this
+constexpr std::size_t kMostBells = 127;        // the kernel's 128, less the arbiter's own word
+constexpr std::uint64_t kShortestStepNs = 50'000;   // the shortest step, even if a tenant rings all the time
 constexpr std::uint64_t kBlindTickNs = 200'000;     // without futex_waitv
 constexpr std::uint32_t kModeBits = 2;
 
@@ -45,7 +45,8 @@ void wake_all(const std::uint32_t* word) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// GPU time waits for this thread, so it goes before what merely computes; where that is not allowed, a little before.
+// GPU time waits for this thread, so it runs before threads that only compute. Without the permission for that it gets
+// a better nice value.
 void go_first() {
   const sched_param low{1};
   if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &low) != 0) {
@@ -111,7 +112,8 @@ void CardLoop::remove(int slice) {
   trace_.removed(slice);
   Place& place = places_[static_cast<std::size_t>(slice)];
   if (place.grant->revoked.load_acquire() != 0) {
-    // Whoever waits for a grant is to look now. Otherwise we stop, and the page stands until an arbiter is back.
+    // Wakes every waiter of the grant. Otherwise the arbiter stops here, and the page stays valid until an arbiter is
+    // back.
     const std::uint32_t epoch = place.epoch_base + place.published + 1;
     place.grant->lease.store_release(static_cast<std::uint32_t>(abi::LeaseMode::kBlocked) | epoch << kModeBits);
     wake_all(&place.grant->lease.raw);
@@ -129,13 +131,13 @@ void CardLoop::set_terms(int slice, const lease::Terms& terms) {
 
 void CardLoop::empty_slot(int slice, std::uint32_t slot) {
   {
-    const std::lock_guard lock(mutex_);  // no step sees the time both here and there, or nowhere
+    const std::lock_guard lock(mutex_);  // no step counts the time twice or not at all
     Place& place = places_[static_cast<std::size_t>(slice)];
     abi::AccountSlot& emptied = place.account->slots[slot];
     place.retired_busy_ns += emptied.busy_ns.load_relaxed();
     empty(emptied);
   }
-  kick();  // a neighbour may be waiting for the work of the one that died
+  kick();  // a neighbour may be waiting for the end of this process's work
 }
 
 std::uint64_t CardLoop::charged_ns(int slice) {
@@ -183,7 +185,7 @@ void CardLoop::run() {
   }
 }
 
-// One look at all pages of the card. Returns when to look again at the latest.
+// One pass over all pages of the card. Returns the latest time of the next pass.
 std::uint64_t CardLoop::step() {
   bells_.assign(1, &kicked_);
   rung_.assign(1, __atomic_load_n(&kicked_, __ATOMIC_ACQUIRE));

@@ -23,9 +23,10 @@ bool Closer::full() const {
 void Closer::start(const std::shared_ptr<Queue>& queue) {
   if (queue->running || queue->waiting.empty()) return;
   try {
-    std::thread(run, queue).detach();  // nobody could join one that a tenant keeps; the process's end is its own
+    // not joinable: a tenant can keep it asleep; it ends with the process at the latest
+    std::thread(run, queue).detach();
     queue->running = true;
-  } catch (const std::system_error&) {  // no thread is to be had now
+  } catch (const std::system_error&) {  // no thread can be started now
   }
 }
 

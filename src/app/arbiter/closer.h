@@ -9,23 +9,24 @@
 
 namespace carve::arbiter {
 
-/// Closes, beside the event loop, what a slice's processes sent or may have left unread in a socket: the last close of
-/// a file sleeps as long as who made it likes (a TCP socket that lingers, a file system in user space). One per slice,
-/// so that who makes it sleep is the only one to wait. A copy is the same one. Never waits; safe from any thread.
+/// Closes the descriptors that a slice's processes sent, or may have left unread in a socket, outside the event loop.
+/// The last close of a file may sleep for as long as the process that created the file chooses (a TCP socket that
+/// lingers, a file system in user space). There is one closer per slice, so a slice that causes such a sleep delays
+/// only itself. Copies share one queue. Never waits; safe from any thread.
 class Closer {
  public:
-  /// So many wait to be closed at most before nothing more is to be taken from this slice.
+  /// The maximum number of waiting descriptors. At this number the server takes nothing more from the slice.
   static constexpr std::size_t kMost = 64;
 
   void take(Fd fd);
-  /// Asked again and again by who is told yes: where no thread could be had for it, this tries anew.
+  /// True while the queue is full. The caller polls it; if no thread could be started before, this call tries again.
   [[nodiscard]] bool full() const;
 
  private:
   struct Queue {
     std::mutex mutex;
     std::deque<Fd> waiting;
-    bool running = false;  // a thread is at it
+    bool running = false;  // a thread closes descriptors of this queue
   };
   static void start(const std::shared_ptr<Queue>& queue);
   static void run(const std::shared_ptr<Queue>& queue);

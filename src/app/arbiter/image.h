@@ -6,22 +6,23 @@
 
 namespace carve::arbiter {
 
-/// The memory that a process runs in, as it was when this was made: what execve() ends while the process lives on. The
-/// kernel alone says when it is gone. Whatever a process maps, unmaps or writes itself does not look like its end.
+/// The memory that a process runs in, as it was when this object was created. execve() ends the memory while the
+/// process lives on. Only the kernel decides when the memory is gone: no mapping, unmapping or writing by the process
+/// itself looks like its end.
 class Image {
  public:
   Image() = default;
-  /// Of a living process; one whose first thread has ended is asked through another one. Without a descriptor, or when
-  /// the process may not be looked at, it is unknown.
+  /// The image of a living process. If the first thread of the process has ended, another thread is read. The image is
+  /// unknown if no descriptor is left or if the process may not be read.
   static Image of(std::int32_t pid);
 
-  /// False: nothing can be told of it, and it is never gone.
+  /// False: nothing is known about the image, and gone() never returns true.
   [[nodiscard]] bool known() const { return static_cast<bool>(maps_); }
-  /// Every thread that ran in it has ended or runs another program. Cost: one system call.
+  /// True if every thread that ran in it has ended or runs another program. Cost: one system call.
   [[nodiscard]] bool gone() const;
 
  private:
-  Fd maps_;  // stays with this memory, whatever the process does; reads as empty once it is gone
+  Fd maps_;  // refers to this memory regardless of what the process does; reads as empty once the memory is gone
 };
 
 }  // namespace carve::arbiter

@@ -8,7 +8,7 @@
 namespace carve::arbiter {
 namespace {
 
-/// The path on the unified hierarchy; empty when the process is gone.
+/// The path on the unified hierarchy; empty if the process has ended.
 std::string group_of(const std::string& proc, pid_t pid) {
   std::ifstream lines(proc + "/" + std::to_string(pid) + "/cgroup");
   for (std::string line; std::getline(lines, line);) {

@@ -6,17 +6,18 @@
 
 namespace carve::arbiter {
 
-/// Who may join a slice that has a cgroup of its own (`carve run`: the slice begins and ends with it): only a process
-/// in that cgroup or below it. A slice without one is a container's; there, whoever reaches the socket belongs to it,
-/// and only its runtime's mount leads there.
+/// Decides which processes may join a slice that has a cgroup of its own (`carve run`: the slice begins and ends with
+/// the cgroup): only a process in that cgroup or below it. A slice without a cgroup belongs to a container. Every
+/// process that reaches the socket of such a slice belongs to the slice, because only the mount by the container's
+/// runtime leads to the socket.
 class OwnGroups {
  public:
-  /// `folder`: where the slices' cgroups are ("/sys/fs/cgroup/carve"); `path`: the same as /proc/<pid>/cgroup spells
-  /// it ("/carve"); both empty: no slice here has one. `proc`: where /proc is.
+  /// `folder`: the parent of the slices' cgroups ("/sys/fs/cgroup/carve"). `path`: the same folder as
+  /// /proc/<pid>/cgroup spells it ("/carve"). Both empty: no slice here has a cgroup. `proc`: the mount point of /proc.
   OwnGroups(std::string folder, std::string path, std::string proc = "/proc");
 
-  /// A process that ends meanwhile may not.
-  ///   cost  two reads of the kernel's tables, some 15 us; once per process that begins to use a card
+  /// False for a process that ends during the call.
+  ///   cost  two reads of the kernel's tables, about 15 us; once per process that begins to use a card
   [[nodiscard]] bool may_join(const std::string& slice, pid_t pid) const;
 
  private:

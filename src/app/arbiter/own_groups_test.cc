@@ -37,8 +37,8 @@ TEST_F(OwnGroupsTest, WhoIsInTheSlicesGroupOrBelowItJoins) {
 }
 
 TEST_F(OwnGroupsTest, ANeighbourAndAStrangerDoNot) {
-  process(7, "0::/carve/ab\n");                    // a name that begins alike
-  process(8, "0::/user.slice/carve/a\n");          // the same words elsewhere
+  process(7, "0::/carve/ab\n");                    // a name with the same prefix
+  process(8, "0::/user.slice/carve/a\n");          // the same path elsewhere
   process(9, "3:cpu:/carve/a\n0::/\n");            // another hierarchy
   EXPECT_FALSE(may_join("a", 7));
   EXPECT_FALSE(may_join("a", 8));

@@ -21,7 +21,7 @@
 namespace carve::arbiter {
 namespace {
 
-// Debian 12's headers know the numbers, not always the wrappers.
+// Debian 12's headers define the numbers, but not always the wrappers.
 constexpr unsigned kOpenTreeClone = 1;
 constexpr std::uint64_t kMountAttrRdonly = 1;
 struct MountAttr {
@@ -41,7 +41,7 @@ bool on_tmpfs(const std::string& folder) {
 struct Mapping {
   std::string range;  // as /proc spells it
   bool writable;
-  std::int32_t thread;  // whose /proc shows it
+  std::int32_t thread;  // its /proc entry shows the mapping
   std::uint64_t offset;
 };
 
@@ -50,8 +50,8 @@ struct Memory {
   std::vector<Mapping> page;
 };
 
-/// What one thread's list of mappings shows of the account page; no memory at all when the thread has ended or is the
-/// kernel's own (the file is empty then, or gone).
+/// The mappings of the account page in one thread's list of mappings. Memory::any is false if the thread has ended or
+/// is a kernel thread (the file is empty or gone then).
 Result<Memory> memory_of(const std::string& path, std::int32_t thread, const std::string& name, std::uint64_t inode) {
   const auto gone = [](int error) { return error == ENOENT || error == ESRCH; };
   const std::string wanted = fmt::format(" {} ", inode);
@@ -75,7 +75,7 @@ Result<Memory> memory_of(const std::string& path, std::int32_t thread, const std
   return seen;
 }
 
-/// A process's threads; none when it is gone.
+/// A process's threads; none if the process has ended.
 Result<std::vector<std::int32_t>> threads_of(std::int32_t pid) {
   const std::string path = fmt::format("/proc/{}/task", pid);
   std::vector<std::int32_t> threads;
@@ -88,12 +88,12 @@ Result<std::vector<std::int32_t>> threads_of(std::int32_t pid) {
   return threads;
 }
 
-/// Where a process maps the account page: nowhere when it is gone, and where it has no memory, as a thread of the
-/// kernel. Any other failure is an error.
+/// Where a process maps the account page. Empty if the process has ended, and if it has no memory (a kernel thread).
+/// Any other failure is an error.
 Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
   CARVE_TRY(auto own, memory_of(fmt::format("/proc/{}/maps", pid), pid, name, inode));
   if (own.any) return own.page;
-  // Its first thread has ended: the others may live, in the memory that it does not show any more.
+  // Its first thread has ended and shows no memory any more, but other threads may live in that memory.
   CARVE_TRY(const auto threads, threads_of(pid));
   bool others = false;
   for (const std::int32_t thread : threads) {
@@ -102,7 +102,7 @@ Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& na
     CARVE_TRY(auto seen, memory_of(fmt::format("/proc/{}/task/{}/maps", pid, thread), thread, name, inode));
     if (seen.any) return seen.page;
   }
-  // They were there a moment ago, and may have started others before they ended.
+  // The other threads were there a moment ago, and may have started new ones before they ended.
   if (others) return fail(Code::kUnavailable, fmt::format("process {}: its threads come and go", pid));
   return std::vector<Mapping>();
 }
@@ -147,7 +147,7 @@ Result<Mapped<abi::GrantPage>> PageFiles::grant(const std::string& name) {
   const std::string path = folder_ + "/" + name;
   const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return tl::unexpected(errno_error(errno, "open grant page " + name));
-  // With memory behind it: where the file system is full that is an error here, and not a signal at the first write.
+  // Reserves the storage: if the file system is full, that is an error here and not a signal at the first write.
   if (const int error = posix_fallocate(fd.get(), 0, sizeof(abi::GrantPage)); error != 0) {
     return tl::unexpected(errno_error(error, "allocate grant page " + name));
   }
@@ -256,7 +256,7 @@ Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, con
     if (stat(fmt::format("/proc/{}/map_files/{}", process, place).c_str(), &behind) != 0 || behind.st_ino != inode) {
       continue;
     }
-    // A sibling may have its own at the same address.
+    // A sibling may have a lifeline of its own at the same address.
     const std::int32_t pid = std::atoi(process.c_str());
     if (lifeline(pid, name, inode, slot).value_or(place) == place) found.push_back(pid);
   }

@@ -17,7 +17,7 @@
 namespace carve::arbiter {
 namespace {
 
-/// An account page that nobody but this process maps, once for writing: AccountFile does.
+/// An account page that only this process maps, once for writing, through AccountFile.
 class AccountTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,7 +56,7 @@ TEST_F(AccountTest, WhoIsGoneMapsNothing) {
 }
 
 TEST_F(AccountTest, WhatCannotBeReadIsNotNothing) {
-  ASSERT_EQ(counted(), 1);  // UBSan's first look at a type takes a pipe
+  ASSERT_EQ(counted(), 1);  // UBSan's first check of a type uses a pipe
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
@@ -67,7 +67,7 @@ TEST_F(AccountTest, WhatCannotBeReadIsNotNothing) {
   EXPECT_EQ(counted.error().code, Code::kResourceExhausted) << counted.error().what;
 }
 
-/// A child that goes on in a second thread when its first has ended; it has this process's mappings.
+/// A child that continues in a second thread after its first one has ended; it has this process's mappings.
 class WithoutLeader {
  public:
   WithoutLeader() {
@@ -79,13 +79,13 @@ class WithoutLeader {
         for (;;) pause();
       }).detach();
       static_cast<void>(write(ready[1], "x", 1));
-      syscall(SYS_exit, 0);  // of this thread alone
+      syscall(SYS_exit, 0);  // ends this thread only
     }
     char byte = 0;
     EXPECT_EQ(read(ready[0], &byte, 1), 1);
     close(ready[0]);
     close(ready[1]);
-    const std::string exe = "/proc/" + std::to_string(pid_) + "/exe";  // as its memory: not shown any more
+    const std::string exe = "/proc/" + std::to_string(pid_) + "/exe";  // like its memory, no longer shown
     for (int i = 0; i < 5000 && access(exe.c_str(), F_OK) == 0; ++i) usleep(1000);
     EXPECT_NE(access(exe.c_str(), F_OK), 0);
   }
@@ -106,13 +106,13 @@ TEST_F(AccountTest, AProcessWhoseFirstThreadHasEndedIsAskedThroughAnother) {
   const auto counted = count(child.pid());
   ASSERT_TRUE(counted) << counted.error().what;
   EXPECT_EQ(*counted, 1);
-  account_.page = {};  // so that nobody else maps it
+  account_.page = {};  // so that no other process maps it
   const auto found = PageFiles::find_account(name_, account_.inode);
   ASSERT_TRUE(found) << found.error().what;
   EXPECT_EQ(found->inode, account_.inode);
 }
 
-/// A tenant can write any number into its page; one of the kernel's own never ends, and would keep its slot for ever.
+/// A tenant can write any PID into its page. A kernel thread never ends, and would keep its account entry forever.
 TEST_F(AccountTest, AThreadOfTheKernelMapsNothing) {
   pid_t kernels = 0;
   for (const std::string& name : names_in("/proc")) {
@@ -130,7 +130,7 @@ TEST_F(AccountTest, AThreadOfTheKernelMapsNothing) {
   EXPECT_EQ(*counted, 0);
 }
 
-/// The same of what has ended entirely and was not waited for: it has a number, and no memory.
+/// The same for a process that has ended and was not waited for: it has a PID, but no memory.
 TEST_F(AccountTest, AZombieMapsNothing) {
   const pid_t child = fork();
   if (child == 0) _exit(0);

@@ -17,17 +17,17 @@ namespace carve::arbiter {
 namespace {
 
 constexpr std::uint64_t kGuestPatienceNs = 1'000'000'000;
-constexpr std::size_t kMostGuestsOfSlice = 32;  // who sends no hello makes way for those behind it
+constexpr std::size_t kMostGuestsOfSlice = 32;  // a guest that sends no hello gives way to later ones
 constexpr std::size_t kMostAgents = 8;
 constexpr int kTickMs = 200;
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
 
-/// The process at the other end, pinned, so that its number cannot come to mean another one.
+/// The process at the other end, pinned, so that its PID cannot be reused for another process.
 Fd pidfd_of(int socket, std::int32_t pid) {
   int fd = -1;
   socklen_t size = sizeof fd;
   if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &fd, &size) == 0) return Fd(fd);
-  if (errno != ENOPROTOOPT) return {};  // it has ended: who has its number now is another one
+  if (errno != ENOPROTOOPT) return {};  // it has ended: another process may have its PID now
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
@@ -52,9 +52,10 @@ Result<void> Server::run(const std::stop_token& stop) {
   return {};
 }
 
-// What an arbiter before us left. The agent will hand back what it keeps; where there is no agent either, the living
-// clients' own mappings lead to their account pages, so running slices are ruled again at once. Of what nobody lives in
-// only the agent knows whether it is still to be: such a slice may have ended while no arbiter was there to drop it.
+// Recovers what an earlier arbiter left. The agent will hand back what it keeps. If there is no agent either, the
+// mappings of living clients lead to their account pages, so that running slices are scheduled again immediately. If no
+// process lives in a slice, only the agent knows whether the slice still exists: it may have ended while no arbiter ran
+// to drop it.
 void Server::recover() {
   std::map<std::string, std::uint32_t> found;
   for (const std::string& name : files_.names()) {
@@ -67,7 +68,7 @@ void Server::recover() {
   }
 }
 
-/// False: not all of it is there, or nobody lives in it.
+/// False: parts of it are missing, or no process lives in it.
 bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
   abi::ControlRequest order = {};
   Slice::Descriptors kept;
@@ -77,12 +78,12 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
   order.gated = access((slices_folder_ + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
   for (std::uint32_t i = 0; i < cards; ++i) {
     const std::string name = id + "-" + std::to_string(i);
-    if (!files_.exists(name)) return false;  // looked at, not made
+    if (!files_.exists(name)) return false;  // a check that creates nothing
     auto grant = files_.grant(name);
     if (!grant || (*grant)->magic != abi::kGrantMagic) return false;
     const abi::GrantPage& page = **grant;
     auto account = PageFiles::find_account(name, page.account_inode);
-    if (!account) return false;  // nobody lives there: the agent decides
+    if (!account) return false;  // no process lives there: the agent decides
     std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);
     order.cards[i].memory_limit = page.memory_limit.load_relaxed();
     order.cards[i].context_bytes = page.context_bytes;
@@ -106,7 +107,7 @@ void Server::poll_once(int timeout_ms) {
   polled.push_back({control_.get(), POLLIN, 0});
   for (const Fd& agent : agents_) polled.push_back({agent.get(), POLLIN, 0});
   const std::size_t agents_end = polled.size();
-  // No more is taken from a slice that keeps its closer waiting.
+  // Nothing more is taken from a slice with a full closer.
   for (const Guest& guest : guests_) polled.push_back({guest.closer.full() ? -1 : guest.socket.get(), POLLIN, 0});
   const std::size_t guests_end = polled.size();
   struct Owner {
@@ -118,7 +119,8 @@ void Server::poll_once(int timeout_ms) {
     polled.push_back({slice->closer().full() ? -1 : slice->listener(), POLLIN, 0});
     owners.push_back({slice.get(), -1});
     for (const auto& [slot, member] : slice->members()) {
-      // Taken over without a descriptor: poll() refuses more entries than may be open, also those that are none.
+      // A member that was taken over may have no descriptor. poll() refuses more entries than the process may open
+      // files, even entries without a descriptor.
       if (member.pidfd) {
         polled.push_back({member.pidfd.get(), POLLIN, 0});
         owners.push_back({slice.get(), slot});
@@ -131,7 +133,7 @@ void Server::poll_once(int timeout_ms) {
     }
   }
   if (poll(polled.data(), polled.size(), timeout_ms) < 0) return;
-  // Deaths first: a slot must not count for a moment longer than its process lives.
+  // Deaths first: an account entry must not count longer than its process lives.
   for (std::size_t i = guests_end; i < polled.size(); ++i) {
     const Owner& owner = owners[i - guests_end];
     if (polled[i].revents != 0 && owner.slot >= 0) owner.slice->process_died(static_cast<std::uint32_t>(owner.slot));
@@ -144,7 +146,7 @@ void Server::poll_once(int timeout_ms) {
   for (std::size_t i = agents_end; i < guests_end; ++i) {
     Guest& guest = guests_[i - agents_end];
     if (!guest.socket) continue;
-    // Asked again: what those before it sent in this round may be all that its slice's closer takes.
+    // Checked again: earlier guests of this round may have filled the slice's closer.
     if (polled[i].revents != 0 && !guest.closer.full()) greet(guest);
     else if (guest.deadline_ns < now) guest.leaves();
   }
@@ -237,7 +239,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
   auto slice = Slice::open(files_, cards_, slices_folder_, request, std::move(kept));
   if (!slice) {
     slices_.erase(request.id);
-    remains_.insert(request.id);  // some of its files may have been made
+    remains_.insert(request.id);  // some of its files may have been created
     return tl::unexpected(slice.error());
   }
   place = std::move(*slice);
@@ -288,7 +290,7 @@ void Server::accept_guest(Slice& slice) {
   guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs, slice.closer()});
 }
 
-/// Whether a process may join; a stranger is told of in the log, at most every ten seconds.
+/// True if the process may join. A refused process is logged, at most every ten seconds.
 bool Server::welcome_in(const std::string& slice, pid_t pid) {
   constexpr std::uint64_t kBetweenWarningsNs = 10'000'000'000;
   if (groups_.may_join(slice, pid)) return true;
@@ -314,7 +316,7 @@ void Server::greet(Guest& guest) {
   welcome.status = abi::judge_hello(bytes, packet ? packet->size : 0, &hello);
   if (welcome.status == abi::WelcomeStatus::kOk) welcome.abi = std::min(abi::kPageAbi, hello.abi_max);
   if (welcome.status != abi::WelcomeStatus::kOk) {
-    // Told so, and that is all.
+    // The reply carries the status only.
   } else if (found == slices_.end()) {
     welcome.status = abi::WelcomeStatus::kRevoked;
   } else if (getsockopt(guest.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
@@ -351,7 +353,7 @@ void Server::greet(Guest& guest) {
 }
 
 Result<void> run(const Options& options, Log& log, const std::stop_token& stop) {
-  rlimit files_open = {};  // one pidfd per slot: as many as this process may have
+  rlimit files_open = {};  // one pidfd per account entry: as many as this process may open
   if (getrlimit(RLIMIT_NOFILE, &files_open) == 0) {
     files_open.rlim_cur = files_open.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files_open);

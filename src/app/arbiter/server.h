@@ -18,15 +18,15 @@
 
 namespace carve::arbiter {
 
-/// The arbiter's one event loop: the agent's words, the tenants' hellos, the deaths of their processes. Card time is
-/// ruled in the cards' own threads, so that nothing here can delay it.
+/// The arbiter's only event loop: the agent's messages, the tenants' hellos, the deaths of their processes. The cards'
+/// own threads grant card time, so that nothing here can delay it.
 class Server {
  public:
   Server(const Options& options, Log& log, PageFiles files, Fd control);
   Result<void> run(const std::stop_token& stop);
 
  private:
-  struct Guest {  // connected to a slice's socket and has not said hello yet
+  struct Guest {  // connected to a slice's socket, no hello yet
     Fd socket;
     std::string slice;
     std::uint64_t deadline_ns;
@@ -55,7 +55,8 @@ class Server {
   std::vector<Fd> agents_;
   std::vector<Guest> guests_;
   std::map<std::string, std::unique_ptr<Slice>> slices_;
-  std::set<std::string> remains_;  // only files are left of these; what becomes of them is the agent's word
+  // only files are left of these slices; the agent decides whether to delete or re-create them
+  std::set<std::string> remains_;
   std::uint32_t instances_ = 0;
   std::uint64_t next_warning_ns_ = 0;
 };

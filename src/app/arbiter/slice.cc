@@ -115,7 +115,7 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
     listener_ = std::move(kept);
     return {};
   }
-  // The agent may have made it already, and let its user in.
+  // The agent may have created the folder already, and given its user access.
   if (gated && mkdir(gate_.c_str(), 0700) != 0 && errno != EEXIST) {
     return tl::unexpected(errno_error(errno, "make " + gate_));
   }
@@ -127,11 +127,11 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
   return {};
 }
 
-// The processes that were registered before the arbiter was restarted. The slot says which PID it is of, but a tenant
-// can write that: only a process that really maps the page keeps its slot. One of which that cannot be told now (we are
-// short of descriptors or memory) keeps it too, and is looked at again in its turn.
+// Takes over the processes that were registered before the arbiter restarted. The account entry names a PID, but a
+// tenant can write that: only a process that really maps the page keeps its entry. If this is unknown now (no
+// descriptors or memory left), the process keeps its entry too, and is checked again in its turn.
 void Slice::take_members_over() {
-  std::optional<std::map<std::uint32_t, std::string>> inherited;  // looked for once
+  std::optional<std::map<std::uint32_t, std::string>> inherited;  // read once, when it is needed
   for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
     const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
     const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
@@ -142,12 +142,12 @@ void Slice::take_members_over() {
       members_[i] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
       continue;
     }
-    // It died while no arbiter ran. Children may have what it had.
+    // It died while no arbiter ran. Its children may have inherited its memory.
     if (!inherited) inherited = PageFiles::lifelines(cards_[0].name, cards_[0].account.inode);
     Member dead{Fd(), pid, Image(), (*inherited)[i], {}, 0, true};
     if (!dead.lifeline.empty()) find_heirs(i, dead);
     if (dead.heirs.empty()) {
-      empty_slot(i);  // the bound of all sums is not known before the last one
+      empty_slot(i);  // the upper bound of all sums is known only after the last one
     } else {
       members_[i] = std::move(dead);
     }
@@ -203,7 +203,7 @@ int Slice::take_slot(std::int32_t pid, Fd pidfd) {
 
 void Slice::process_died(std::uint32_t slot) {
   const auto found = members_.find(slot);
-  if (found == members_.end()) return;  // told twice at once
+  if (found == members_.end()) return;  // reported twice in one round
   Member& member = found->second;
   member.dead = true;
   member.pidfd.reset();
@@ -215,10 +215,10 @@ void Slice::process_died(std::uint32_t slot) {
 void Slice::find_heirs(std::uint32_t slot, Member& member) {
   const std::uint64_t inode = cards_[0].account.inode;
   const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, slot);
-  if (!heirs) member.heirs.emplace_back();  // the heirs cannot be told now: the slot counts, and is looked at again
+  if (!heirs) member.heirs.emplace_back();  // the heirs are unknown now: the entry counts, and is checked again
   for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
     Fd pidfd = pin(heir);
-    // Pinned, the number stands for one process: for the heir, if that is still there.
+    // A pinned PID cannot be reused: the process is the heir if it still maps the lifeline.
     if (!pidfd || PageFiles::lifeline(heir, cards_[0].name, inode, slot).value_or(member.lifeline) == member.lifeline) {
       member.heirs.push_back({std::move(pidfd), Image::of(heir)});
     }
@@ -237,11 +237,11 @@ void Slice::empty_slot(std::uint32_t slot) {
 
 void Slice::look_for_exec() {
   constexpr int kAtOnce = 32;
-  constexpr int kLooksForLifeline = 3;  // the first may come before it is mapped; an old library has none
+  constexpr int kLooksForLifeline = 3;  // the first may run before it is mapped; an old library has none
   for (int looked = 0; looked < kAtOnce && !members_.empty(); ++looked) {
     auto next = members_.upper_bound(last_looked_at_);
     if (next == members_.end()) next = members_.begin();
-    if (looked > 0 && next->first <= last_looked_at_) return;  // all of them
+    if (looked > 0 && next->first <= last_looked_at_) return;  // all were checked
     last_looked_at_ = next->first;
     Member& member = next->second;
     if (member.dead) {
@@ -259,7 +259,7 @@ void Slice::look_for_exec() {
   }
 }
 
-// Written anew each time: a tenant may have spoiled them, and its neighbours in the slice need them.
+// Rewritten each time: a tenant may have overwritten them, and other processes of the slice need them.
 void Slice::refresh_headers() {
   const std::uint32_t end = members_.empty() ? 0 : members_.rbegin()->first + 1;
   for (Card& card : cards_) {
@@ -311,7 +311,8 @@ void Slice::revoke() {
   unlink((folder_ + "/s").c_str());
   rmdir(folder_.c_str());
   if (!gate_.empty()) rmdir(gate_.c_str());
-  // Nobody else comes, and who waits is let go here: the agent's last duplicate would close them all, in the agent.
+  // Refuses new connections, and accepts and closes the waiting ones here. Otherwise the close of the agent's last
+  // duplicate would close them all, in the agent.
   shutdown(listener_.get(), SHUT_RDWR);
   for (;;) {
     Fd waiting(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));

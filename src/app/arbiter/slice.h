@@ -17,7 +17,7 @@
 
 namespace carve::arbiter {
 
-/// The loops of all cards, made at first need, by UUID.
+/// The loops of all cards, by UUID. A loop is created when it is first needed.
 class Cards {
  public:
   explicit Cards(std::string trace_prefix) : trace_prefix_(std::move(trace_prefix)) {}
@@ -28,43 +28,45 @@ class Cards {
   std::map<std::string, std::unique_ptr<CardLoop>> loops_;
 };
 
-/// A slice as the arbiter holds it: per card a pair of pages, one socket, and who sits in which slot. One thread
-/// (the server's) calls everything here.
+/// A slice in the arbiter: a pair of pages per card, one socket, and the process of each account entry. Only the
+/// server's thread calls functions of this class.
 class Slice {
  public:
   struct Descriptors {
-    std::vector<Fd> accounts;  // one per card, or empty: new ones are made
-    Fd listener;               // or none: a new one is made
+    std::vector<Fd> accounts;  // one per card, or empty: new ones are created
+    Fd listener;               // or none: a new one is created
   };
-  /// Makes, or takes over, pages and socket.
-  ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be made
+  /// Creates, or takes over, pages and socket.
+  ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be created
   static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, const std::string& slices_folder,
                                              const abi::ControlRequest& order, Descriptors kept);
-  /// Takes away what an arbiter left that died while it made or removed this slice: what is still mapped somewhere is
-  /// revoked, then pages, socket and folder go. Not for one that is open. Success when there is nothing.
+  /// Removes what is left of a slice if the arbiter died while it created or removed the slice. It revokes pages that
+  /// are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if there
+  /// is nothing.
   static void remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id);
   ~Slice();
   Slice(const Slice&) = delete;
   Slice& operator=(const Slice&) = delete;
 
-  /// New limits for the same cards.
-  ///   errors  kFailedPrecondition: other cards than it was made with
+  /// Sets new limits for the same cards.
+  ///   errors  kFailedPrecondition: the order names other cards than the slice has
   Result<void> set_limits(const abi::ControlRequest& order);
   Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
 
-  /// Frees what the process held as another program, before execve(). Nothing else but its death frees what it holds.
+  /// Frees the account entries that the process held as another program, before execve(). Otherwise only its death
+  /// frees them.
   void free_replaced(std::int32_t pid);
-  /// A place for one library of a process; its slots are empty and say which process they belong to. −1: all 1,024
-  /// are taken.
+  /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
+  /// all 1,024 are taken.
   int take_slot(std::int32_t pid, Fd pidfd);
-  /// The process of this slot is gone, or one of its heirs: children that it forked and that have the driver's
-  /// descriptors keep its memory. Without any nothing of it counts any more, but the time it used.
+  /// The process of this account entry, or one of its heirs, has ended. Heirs are children that the process forked and
+  /// that have the driver's descriptors; they keep its memory. Without heirs only the time that it used still counts.
   void process_died(std::uint32_t slot);
-  /// What a client gets with its Welcome, in card order: grant, account, …
+  /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
 
   void describe(abi::ControlReply* out);
-  /// Nothing may be launched or allocated any more; files and socket go.
+  /// Forbids every further launch and allocation, and removes files and socket.
   void revoke();
 
   [[nodiscard]] const std::string& id() const { return id_; }
@@ -72,22 +74,22 @@ class Slice {
   [[nodiscard]] const Closer& closer() const { return closer_; }
   [[nodiscard]] std::vector<int> kept_descriptors() const;
   struct Member {
-    Fd pidfd;  // none: it could not be had yet
+    Fd pidfd;  // none: it could not be opened yet
     std::int32_t pid = 0;
-    Image image;  // that said hello
-    std::string lifeline;  // where it is mapped, once that was looked at
+    Image image;  // the program that sent the hello
+    std::string lifeline;  // the address range of its mapping, once that was read
     struct Heir {
       Fd pidfd;
       Image image;
     };
-    std::vector<Heir> heirs;  // of the dead
-    int looks = 0;            // for the lifeline
+    std::vector<Heir> heirs;  // set when the process is dead
+    int looks = 0;            // number of searches for the lifeline
     bool dead = false;
   };
-  /// Who sits in which slot.
+  /// The process of each account entry.
   [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
-  /// Frees the slots of programs that others have replaced in the same process (exec): no death tells of that. Looks at
-  /// some slots per call, in turn. Cost: a system call for each.
+  /// Frees the account entries of programs that were replaced in the same process (exec), because no death reports
+  /// that. Checks some entries per call, in turn. Cost: one system call per entry.
   void look_for_exec();
 
  private:
@@ -111,10 +113,10 @@ class Slice {
   PageFiles& files_;
   std::string id_;
   std::string folder_;
-  std::string gate_;  // the folder around it that others cannot pass; or empty
+  std::string gate_;  // the outer folder, which only root can pass; or empty
   std::vector<Card> cards_;
   Fd listener_;
-  Closer closer_;  // of whatever comes through the listener
+  Closer closer_;  // for all that arrives through the listener
   std::map<std::uint32_t, Member> members_;
   std::uint32_t last_looked_at_ = 0;
   bool revoked_ = false;

@@ -10,7 +10,7 @@ namespace {
 constexpr char kHeader[8] = {'C', 'A', 'R', 'V', 'T', 'R', 'C', '2'};
 enum class Kind : std::uint32_t { kAdd = 1, kRemove = 2, kChange = 3, kStep = 4 };
 
-// Padding would make equal records differ on disk, so what is written is spelled out.
+// Every byte of a record is a named field, because padding would make equal records differ on disk.
 struct TermsRecord {
   std::uint32_t compute;
   std::uint32_t share;
@@ -58,7 +58,7 @@ class Player {
  public:
   explicit Player(std::int64_t alter_step) : alter_step_(alter_step) {}
 
-  /// False: the record is cut, which ends a trace whose writer was killed.
+  /// False: the record is cut, as the last one is if the writer was killed.
   bool play(std::FILE* file, Kind kind) {
     std::int32_t slice = 0;
     TermsRecord terms{};

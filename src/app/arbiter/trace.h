@@ -8,19 +8,19 @@
 #include "base/result.h"
 #include "lease/arbiter.h"
 
-// What went into a card's lease machine and what came out of it, written as it happens; read back, the same inputs
-// have to give the same decisions. One file per card, one thread writes it.
+// The inputs and the decisions of a card's lease machine, written as they happen. When the file is played back, the
+// same inputs must lead to the same decisions. One file per card, written by one thread.
 namespace carve::arbiter {
 
 class Trace {
  public:
-  /// An empty path: nothing is written.
+  /// If `path` is empty, nothing is written.
   static Result<Trace> create(const std::string& path);
 
   void added(int slice, const lease::Terms& terms);
   void removed(int slice);
   void changed(int slice, const lease::Terms& terms);
-  /// After the step: its inputs, and every grant that now stands.
+  /// After the step: its inputs, and every grant that is in force now.
   void stepped(std::uint64_t now, const lease::Arbiter& arbiter, const lease::Observation* seen);
 
  private:
@@ -35,13 +35,13 @@ class Trace {
 struct Replayed {
   std::uint64_t steps = 0;
   std::uint64_t decisions = 0;  // one per step and slice: grants compared
-  std::uint64_t changes = 0;    // of them, grants that differed from the slice's one before
-  std::uint64_t differ = 0;     // … and that the replay decided otherwise
+  std::uint64_t changes = 0;    // of them, grants that differed from the slice's previous one
+  std::uint64_t differ = 0;     // of the decisions, those that the replay made differently
   int most_slices = 0;
 };
 
 /// Plays a trace through a new lease machine.
-///   alter_step  the number of a step whose moment is changed by 3 ms, to show that the comparison can fail; −1: none
+///   alter_step  the number of a step whose time is changed by 3 ms, to show that the comparison can fail; −1: none
 ///   errors      kNotFound, kDataLoss: not a trace, or cut within a record other than the last
 Result<Replayed> replay(const std::string& path, std::int64_t alter_step = -1);
 

@@ -13,7 +13,7 @@
 namespace carve::arbiter {
 namespace {
 constexpr std::size_t kMostFds = 2 * abi::kMaxCardsPerSlice + 1;
-// The kernel's SCM_MAX_FD. What has no room is closed by the kernel in here, and that may take long.
+// The kernel's SCM_MAX_FD. The kernel closes descriptors that do not fit inside recvmsg(), and that may take long.
 constexpr std::size_t kMostFdsReceived = 253;
 }
 

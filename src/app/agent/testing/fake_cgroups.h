@@ -69,7 +69,7 @@ class FakeCgroups final : public Cgroups {
   std::map<std::string, std::set<std::int32_t>> groups;
   std::set<std::string> ran;
   std::set<std::string> frozen;
-  std::optional<Error> unreadable;  // whether anybody lives there cannot be told now
+  std::optional<Error> unreadable;  // set: the cgroups cannot be read now
 
  private:
   Fate& fate_;

@@ -11,7 +11,7 @@
 #include "port/containers.h"
 #include "port/processes.h"
 
-// Who lives on the machine, in memory: by his number, and by his pod.
+// The processes of the machine, in memory: by PID, and by pod.
 namespace carve::fakes {
 
 class FakeProcesses final : public Processes {
@@ -20,7 +20,7 @@ class FakeProcesses final : public Processes {
     if (on_command) on_command();
     return "job";
   }
-  std::function<void()> on_command;  // a /proc that takes its time
+  std::function<void()> on_command;  // simulates a slow /proc
   [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override {
     const auto found = sees.find(pid);
     return found != sees.end() ? found->second : std::vector<std::string>();
@@ -36,8 +36,8 @@ class FakeProcesses final : public Processes {
     if (still()) killed.insert(pid);
     return killed.count(pid) != 0;
   }
-  std::function<void(std::int32_t)> before_kill;  // what happens between a verdict and its signal
-  std::optional<Error> unkillable;  // there is nothing to hold anybody by
+  std::function<void(std::int32_t)> before_kill;  // runs between a verdict and its signal
+  std::optional<Error> unkillable;  // set: no process can be pinned, so none can be killed
   std::set<std::int32_t> killed;
   std::map<std::int32_t, std::vector<std::string>> sees;  // the slices of the process's container
 };
@@ -61,7 +61,7 @@ class FakeContainers final : public Containers {
     return {};
   }
   void add(std::int32_t pid, const std::string& pod, const std::string& group = {}) { alive[pid] = {pid, pod, group}; }
-  bool unseen = false;  // who lives cannot be told now
+  bool unseen = false;  // the processes cannot be listed now
   std::map<std::int32_t, PodProcess> alive;
   std::set<std::string> frozen;
 };

@@ -14,8 +14,7 @@
 #include "app/agent/testing/fake_cgroups.h"
 #include "app/agent/testing/fake_processes.h"
 
-// The world in memory. `die` throws at the n-th step that touches it, as kill -9 would: what was
-// done stays.
+// The world in memory. Fate throws at the n-th step that changes it, like kill -9: completed steps stay.
 namespace carve::fakes {
 
 class FakeGpu final : public Gpu {
@@ -62,9 +61,9 @@ class FakeGpu final : public Gpu {
   GpuInventory listed;
   GpuState now_state = GpuState::kOk;
   std::map<std::string, std::vector<GpuProcess>> processes;
-  std::map<std::string, Bytes> used;  // beyond what the processes hold
+  std::map<std::string, Bytes> used;  // in addition to the memory of the processes
   std::set<std::string> lost;
-  std::map<std::string, std::optional<std::uint32_t>> recovery;  // none: a driver that tells no recommendation
+  std::map<std::string, std::optional<std::uint32_t>> recovery;  // nullopt: the driver reports no recommendation
   std::vector<GpuEvent> events;
   int renewed = 0;
 };
@@ -110,11 +109,11 @@ class FakePages final : public Pages {
   }
   bool away = false;
   std::map<std::string, PageOrder> orders;
-  std::set<std::string> remains;  // of slices that an arbiter before left
+  std::set<std::string> remains;  // of slices that an earlier arbiter left
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
   std::map<std::string, std::uint64_t> charged_ns;
-  std::map<std::string, std::uint32_t> granted_ms;  // none: an arbiter that does not report it
+  std::map<std::string, std::uint32_t> granted_ms;  // nothing: an arbiter that does not report it
   std::map<std::string, Bytes> announced;
   std::map<std::string, Bytes> overheads;
 
@@ -123,7 +122,7 @@ class FakePages final : public Pages {
     const auto found = granted_ms.find(id);
     return found == granted_ms.end() ? std::nullopt : std::optional(found->second);
   }
-  std::mutex mutex_;  // what one thread drops another one lists
+  std::mutex mutex_;  // one thread may drop while another lists
   Fate& fate_;
 };
 
@@ -138,7 +137,7 @@ class FakeJournal final : public NodeJournal {
   }
   [[nodiscard]] const JournalState& state() const override { return state_; }
   bool full = false;
-  std::function<void()> on_append;  // a disk that takes its time
+  std::function<void()> on_append;  // simulates a slow disk
 
  private:
   Fate& fate_;
@@ -163,8 +162,8 @@ class FakeDevices final : public SliceDevices {
   }
   std::set<std::string> published;
   SliceDevice last;
-  std::function<void(const std::string&)> on_publish;  // a disk that takes its time
-  std::map<std::string, std::map<std::string, std::string>> environments;  // as last published
+  std::function<void(const std::string&)> on_publish;  // simulates a slow disk
+  std::map<std::string, std::map<std::string, std::string>> environments;  // as published last
 };
 
 }  // namespace carve::fakes

@@ -1,11 +1,11 @@
 #pragma once
 
-// Death at a chosen step, as kill -9 would: what was done before stays.
+// Death at a chosen step, like kill -9: completed steps stay.
 namespace carve::fakes {
 
 struct Killed {};
 
-/// Counts steps that change the world, and dies at one of them.
+/// Counts steps that change the world, and throws at one of them.
 struct Fate {
   int step = 0;
   int die_at = 0;  // 0: never

@@ -14,7 +14,7 @@
 
 namespace carve::fakes {
 
-/// One machine that survives its agents.
+/// One machine. It outlives its agents.
 struct Machine {
   Fate fate;
   FakeGpu gpu;
@@ -29,7 +29,7 @@ struct Machine {
   ManualClock clock;
   bool gives_cards = true;
   BreachAction on_compute = AgentConfig().on_compute;
-  std::function<Result<void>(const std::string&)> prepare_links;  // none: there is nothing to be linked
+  std::function<Result<void>(const std::string&)> prepare_links;  // empty: there is nothing to link
   Log log{[](std::string_view) {}};
 
   std::unique_ptr<Agent> start(const std::vector<AccessRule>& access = {}) {
@@ -47,8 +47,7 @@ struct Machine {
     if (!restored) return nullptr;
     return agent;
   }
-  /// What all views must agree on: the slices that the ledger holds are those whose cgroup has
-  /// processes.
+  /// The set on which all views must agree: the slices in the ledger are those with processes in their cgroups.
   [[nodiscard]] std::set<std::string> running() const {
     std::set<std::string> ids;
     for (const auto& [id, members] : cgroups.groups) {
@@ -58,16 +57,16 @@ struct Machine {
   }
 };
 
-/// As kill -9 leaves it: no destructor runs. It is kept where a leak checker still finds it.
+/// Leaves the agent as kill -9 would: no destructor runs. A leak checker still finds the object.
 inline void leave_dead(std::unique_ptr<Agent> agent) {
-  static auto& dead = *new std::vector<Agent*>;  // itself never destroyed: the checker looks after the statics' end
+  static auto& dead = *new std::vector<Agent*>;  // never destroyed: leak checkers run after the destruction of statics
   dead.push_back(agent.release());
 }
 
-/// A history, on a machine of its own each time, with its agent killed at each step that changes the world; then what
-/// the next agent makes of it, after its first look.
-///   live   the history; returns at the step that the fate chose by its exception
-///   check  what must be true, whichever step it was
+/// Runs a history on a new machine for each step that changes the world, and kills the agent at that step. Then it
+/// starts the next agent, lets it watch once, and checks the result.
+///   live   the history; it ends at the chosen step by the exception of Fate
+///   check  what must be true, regardless of the step
 inline void killed_at_any_step(const std::function<void(Machine&, Agent&)>& live,
                                const std::function<void(Machine&, Agent&)>& check) {
   int steps = 0;
