@@ -74,7 +74,7 @@ void ControlMetrics::write(codec::MetricsText* text) const {
   text->sample(nodes_full_.load(), {{"class", "full"}});
   text->sample(nodes_never_.load(), {{"class", "never"}});
   text->family("carve_control_filter_refusals_total", Kind::kCounter,
-               "Nodes refused in filter calls, by what kept the pod from them: of several reasons the nearest one.");
+               "Nodes refused in filter calls, by reason; of several reasons the one of the card that comes nearest.");
   for (std::size_t i = 0; i < kUnschedulableReasons; ++i)
     text->sample(nodes_refused_[i].load(std::memory_order_relaxed), {{"reason", kUnschedulableWords[i]}});
   text->family("carve_control_admission_refusals_total", Kind::kCounter,
