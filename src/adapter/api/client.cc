@@ -63,8 +63,9 @@ Result<Grant> Client::allocate(const Caller& /*caller*/, const AllocateRequest& 
   message.op = Op::kAllocate;
   message.allocate = request;
   const auto wait = std::min(request.wait.value_or(std::chrono::milliseconds(0)), kLongestWait);
-  // An agent that starts gives back a grant of which no client was told.
-  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait, patience_.count() > 0));
+  // An agent that starts gives back the slice of a command that did not learn of it. It keeps a slice that outlives its
+  // command (`keep`), so a repeated request would create a second one.
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait, patience_.count() > 0 && !request.keep));
   return decode_grant_reply(reply);
 }
 

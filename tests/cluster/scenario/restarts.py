@@ -132,7 +132,7 @@ class Restarts(Fractions):
         wait_for("one event more on the Node", 60,
                  lambda: sum(event["count"] for event in self.away_events()) == reported + 1)
         message = max(self.away_events(), key=lambda event: event["lastTimestamp"])["message"]
-        seconds = int(re.search(r"was away for (\d+) s", message)[1])
+        seconds = int(re.search(r"did not answer this agent for (\d+) s", message)[1])
         # noticed within 20 s, reported when it is back
         self.assertTrue(AWAY - 30 <= seconds <= AWAY + 15, message)
         new = self.fraction()

@@ -1002,7 +1002,7 @@ while True:
     def test_the_form_for_nvidias_runtime_is_for_whole_cards(self):
         self.m.up()
         code, _, err = self.m.carve("slice", "create", "--memory", "4Gi", "--cores", "30", "-o", "nvidia-runtime")
-        assert code == 2 and "whole cards" in err and not self.m.slices(), err
+        assert code == 2 and "needs --whole" in err and not self.m.slices(), err
         code, out, err = self.m.carve("slice", "create", "--cards", "2", "--whole", "-o", "nvidia-runtime")
         assert code == 0, err
         uuids = {c["uuid"] for c in self.m.truth("cards")["cards"]}

@@ -200,7 +200,7 @@ def one(bin_dir, library, point):
         if not machine.up_process.stdout.readline().startswith("ready:"):
             # `carve up` gives up when an agent dies before it ever served, and says so. The operator then starts it
             # again.
-            assert machine.up_process.wait(timeout=60) == 1 and "agent died" in open(machine.folder + "/up.err").read()
+            assert machine.up_process.wait(timeout=60) == 1 and "agent ended" in open(machine.folder + "/up.err").read()
             machine.up()
         Fault.release()
         history = History(machine, fault)
