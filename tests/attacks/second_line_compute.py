@@ -57,7 +57,7 @@ class Case:
 
     @property
     def neighbour_id(self):
-        return next(id for id, s in self.m.slices().items() if s["name"].startswith("carve-sample-spin"))
+        return next(id for id, s in self.m.slices().items() if "carve-sample-spin" in s["name"])
 
     def events(self):
         return [e for e in self.m.view()["events"] if e["kind"].startswith("breach")]

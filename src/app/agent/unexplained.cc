@@ -27,7 +27,7 @@ std::optional<Bytes> explained_on(const CardId& card, const std::vector<WatchedS
   return sum;
 }
 
-std::optional<Bytes> UnexplainedMemory::look(const CardMemory& seen, Clock::Time now) {
+std::optional<UnexplainedMemory::Finding> UnexplainedMemory::look(const CardMemory& seen, Clock::Time now) {
   Case& one = cases_[seen.card];
   const Bytes unexplained = seen.used - seen.explained;
   one.baseline = std::min({one.baseline, unexplained, bounds_.most_baseline});
@@ -39,9 +39,9 @@ std::optional<Bytes> UnexplainedMemory::look(const CardMemory& seen, Clock::Time
   }
   if (!one.since) one.since = now;
   if (now - *one.since < bounds_.lasting) return std::nullopt;
-  if (one.told && now - *one.told < std::chrono::seconds(1)) return std::nullopt;
-  one.told = now;
-  return beyond;
+  const bool report = !one.told || now - *one.told >= std::chrono::seconds(1);
+  if (report) one.told = now;
+  return Finding{beyond, report};
 }
 
 std::vector<CardHolder> suspects_among(const std::vector<CardHolder>& holders) {

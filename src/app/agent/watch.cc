@@ -195,9 +195,12 @@ void Agent::look_for_unexplained(const std::vector<GpuUsage>& usage, const std::
   for (const auto& card : usage) {
     const auto explained = card.lost ? std::nullopt : explained_on(card.card, watched, sightings);
     if (!explained) continue;
-    const auto beyond = unexplained_.look({card.card, card.used, *explained}, world_.clock.now());
-    if (!beyond) continue;
-    if (const auto breach = unexplained_breach(card.card, *beyond, watched, sightings)) act(*breach);
+    const auto found = unexplained_.look({card.card, card.used, *explained}, world_.clock.now());
+    if (!found) continue;
+    const auto breach = unexplained_breach(card.card, found->bytes, watched, sightings);
+    // Between two reports only a single suspect is acted on.
+    const bool ends = breach && !breach->slice.empty() && config_.on_memory == BreachAction::kKill;
+    if (breach && (found->report || ends)) act(*breach);
   }
 }
 
