@@ -146,13 +146,13 @@ def forget_offences(machine):
 
 
 def compute_by_little(machine):
-    """The excess is 12 points above the slack: the debt reaches the bound of the event after about two seconds. A
+    """The excess is a few points above the slack: the debt reaches the bound of the event after several seconds. A
     neighbour misses that time; idle time would be no offence."""
     neighbour = machine.start("run", "--memory", "2Gi", "--cores", "70", "--", machine.program("carve-sample-spin"),
                               "--kernel-us", "500", "--seconds", "600")
     until("the neighbour computes", 10, lambda: [p for p in machine.truth("account")["processes"]
                                                  if p["pid"] == neighbour.pid and p["launches"] > 100])
-    child = machine.start("run", "--memory", "2Gi", "--cores", "20", "--", machine.program("carve-attack"),
+    child = machine.start("run", "--memory", "2Gi", "--cores", "5", "--", machine.program("carve-attack"),
                           "registered-compute", "--hold-ms", "90000", "--busy", "42")
 
     def gpu_ns():
@@ -165,13 +165,13 @@ def compute_by_little(machine):
     until("it computes", 10, lambda: gpu_ns() > 0)
     begin, known = time.monotonic(), len(events(machine, "breach-compute"))
     alone = share(1)  # shorter than the time in which the debt can reach the bound
-    until("it is throttled", 20, lambda: len(events(machine, "breach-compute")) > known)
+    until("it is throttled", 30, lambda: len(events(machine, "breach-compute")) > known)
     found = time.monotonic() - begin
     held = share(15)
-    print(f"compute by little: a slice of 20 that takes {alone:.1f} by bypassing the library is throttled after {found:.1f} s; "
+    print(f"compute by little: a slice of 5 that takes {alone:.1f} by bypassing the library is throttled after {found:.1f} s; "
           f"then it gets {held:.1f}")
-    assert 35 < alone < 20 + 25, f"{alone}: this test shows nothing"
-    assert held <= 20 + 10, held
+    assert alone > 5 + 10, f"{alone}: this test shows nothing"
+    assert held <= 5 + 10, held
     for one in (child, neighbour):
         one.kill()
         one.wait()
