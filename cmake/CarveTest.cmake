@@ -5,7 +5,7 @@ include(GoogleTest)
 
 # The targets that a sanitizer stage builds, instead of the whole tree.
 add_custom_target(unit_tests)
-add_custom_target(sanitized_tests)  # parsers, threads, memory: all unit tests except those of the applications
+add_custom_target(sanitized_tests)  # parsers, threads, memory: the unit tests of all folders but the applications and bench
 add_custom_target(fuzzers)
 add_custom_target(threads_test)
 add_custom_target(threads_soak)
@@ -56,7 +56,7 @@ function(carve_test name)
   endif()
   if(ARG_LABEL STREQUAL unit)
     add_dependencies(unit_tests ${name})
-    if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(app|cmd)")
+    if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(app|cmd)|/bench/")
       add_dependencies(sanitized_tests ${name})
     endif()
   endif()
@@ -71,6 +71,9 @@ function(carve_test name)
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${first_at_the_processor}")
   endif()
   if(CARVE_WHOLE_PROGRAMS AND ARG_LABEL STREQUAL unit)
+    if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(app|cmd)|/bench/")
+      return()  # not among sanitized_tests
+    endif()
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
     set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 300)
     return()

@@ -45,8 +45,8 @@ class UnexplainedMemory {
     Bytes bytes;
     bool report = false;  // for the first time, and then once per second
   };
-  /// One round of one card; `now` grows. Returns the memory that nothing explains if it has lasted. Each round returns it,
-  /// because the suspects of one round may be ambiguous: a process that starts is not in the driver's list yet.
+  /// One round of one card; `now` grows. Returns the memory that nothing explains if it has lasted. Each round returns
+  /// it, because the suspects of one round may be ambiguous: a process that starts is not in the driver's list yet.
   std::optional<Finding> look(const CardMemory& seen, Clock::Time now);
 
  private:

@@ -82,7 +82,8 @@ TEST_F(Races, Ra5_AnUnplacedPodIsRefusedWithTheCause) {
   clock.jump(std::chrono::seconds(21));
   const auto status = answer.get();
   EXPECT_FALSE(status.ok());
-  EXPECT_THAT(status.error_message(), HasSubstr("pod ml/foreign has no record (annotation carve.elasticgpu.io/record)"));
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("pod ml/foreign has no record (annotation carve.elasticgpu.io/record)"));
   EXPECT_TRUE(slices.behind(foreign.containers[0].cdi).empty());
   // Control places it with a patch: the kubelet's next attempt succeeds.
   api_has(foreign, record(foreign, {4}));
