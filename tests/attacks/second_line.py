@@ -15,11 +15,33 @@ from machine import Machine, cgroup2_mount, enter_private_namespace, until  # no
 
 MIB = 1 << 20
 GUARANTEE = 10
+NEIGHBOUR = 70
 POINTS = 15  # the driver's own averages are late by a few tenths of a second in each cycle
 
 
 def events(machine, kind):
     return [e for e in machine.view()["events"] if e["kind"] == kind]
+
+
+def start_neighbour(machine):
+    """A slice of NEIGHBOUR that computes all the time, once it does."""
+    neighbour = machine.start("run", "--memory", "2Gi", "--cores", str(NEIGHBOUR), "--",
+                              machine.program("carve-sample-spin"), "--kernel-us", "500", "--seconds", "600")
+    until("the neighbour computes", 10, lambda: [p for p in machine.truth("account")["processes"]
+                                                 if p["pid"] == neighbour.pid and p["launches"] > 100])
+    return neighbour
+
+
+def restart_agent(machine):
+    """An agent that knows of no offence: a user's next slice begins without debt."""
+    def answers():
+        try:
+            return machine.view()["arbiter_state"] == "ok"
+        except AssertionError:
+            return False
+    machine.kill_agent()
+    until("the agent is back", 10, answers)
+    time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
 
 
 def memory(machine):
@@ -99,10 +121,7 @@ def bursts(machine):
 
 
 def compute(machine):
-    neighbour = machine.start("run", "--memory", "2Gi", "--cores", "70", "--", machine.program("carve-sample-spin"),
-                              "--kernel-us", "500", "--seconds", "600")
-    until("the neighbour computes", 10, lambda: [p for p in machine.truth("account")["processes"]
-                                                 if p["pid"] == neighbour.pid and p["launches"] > 100])
+    neighbour = start_neighbour(machine)
     child = machine.start("run", "--memory", "2Gi", "--cores", str(GUARANTEE), "--", machine.program("carve-attack"),
                           "registered-compute", "--hold-ms", "60000")
     begin = time.monotonic()
@@ -131,27 +150,10 @@ def compute(machine):
     until("free", 5, lambda: not machine.slices())
 
 
-def answers(machine):
-    try:
-        return machine.view()["arbiter_state"] == "ok"
-    except AssertionError:
-        return False
-
-
-def forget_offences(machine):
-    """Restarts the agent: its user's next slice begins without debt."""
-    machine.kill_agent()
-    until("the agent is back", 10, lambda: answers(machine))
-    time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
-
-
 def compute_by_little(machine):
     """The excess is a few points above the slack: the debt reaches the bound of the event after several seconds. A
     neighbour misses that time; idle time would be no offence."""
-    neighbour = machine.start("run", "--memory", "2Gi", "--cores", "70", "--", machine.program("carve-sample-spin"),
-                              "--kernel-us", "500", "--seconds", "600")
-    until("the neighbour computes", 10, lambda: [p for p in machine.truth("account")["processes"]
-                                                 if p["pid"] == neighbour.pid and p["launches"] > 100])
+    neighbour = start_neighbour(machine)
     child = machine.start("run", "--memory", "2Gi", "--cores", "5", "--", machine.program("carve-attack"),
                           "registered-compute", "--hold-ms", "90000", "--busy", "42")
 
@@ -192,7 +194,7 @@ def main():
         globals_take_room(machine)
         bursts(machine)
         compute(machine)
-        forget_offences(machine)
+        restart_agent(machine)
         compute_by_little(machine)
     except BaseException:
         print(machine.logs()[-4000:])

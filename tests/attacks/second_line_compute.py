@@ -13,9 +13,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "integration", "node"))
 from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
+from second_line import GUARANTEE, restart_agent, start_neighbour  # noqa: E402
 
-GUARANTEE = 10
-NEIGHBOUR = 70
 SLACK = 10          # points
 USED = 45           # percent of the card: two processes take turns, and switches take the rest
 LATE_MS = 700       # the driver's sampling period, two rounds of the agent, and the duration of both
@@ -32,21 +31,10 @@ class Case:
         self.m = machine
         self.neighbour = None
 
-    def answers(self):
-        try:
-            return self.m.view()["arbiter_state"] == "ok"
-        except AssertionError:
-            return False
-
     def begin(self):
         """Starts an agent that knows of no offence, and a neighbour that computes."""
-        self.m.kill_agent()
-        until("the agent is back", 10, self.answers)
-        self.neighbour = self.m.start("run", "--memory", "2Gi", "--cores", str(NEIGHBOUR), "--",
-                                      self.m.program("carve-sample-spin"), "--kernel-us", "500", "--seconds", "600")
-        until("the neighbour computes", 10, lambda: [p for p in self.m.truth("account")["processes"]
-                                                     if p["pid"] == self.neighbour.pid and p["launches"] > 100])
-        time.sleep(1.2)  # the arbiter's list of registered processes is valid after its first second
+        restart_agent(self.m)
+        self.neighbour = start_neighbour(self.m)
         assert not self.events(), self.events()
 
     def end(self):
@@ -81,9 +69,8 @@ def caught_by_the_first_event(case):
         case.begin()
         child, began = case.attack(name)
         took = case.first("an event", 10) - began
-        used = USED
-        print(f"{name}: event {took} ms after its first kernel (bound {bound_ms(EVENT_S, used):.0f})")
-        assert took <= bound_ms(EVENT_S, used), took
+        print(f"{name}: event {took} ms after its first kernel (bound {bound_ms(EVENT_S, USED):.0f})")
+        assert took <= bound_ms(EVENT_S, USED), took
         child.kill()
         child.wait()
         case.end()

@@ -55,11 +55,7 @@ Result<void> set_rights(const HeldFile& file, const FileRights& rights, const st
 
 std::optional<std::uint32_t> driver_major() {
   const auto text = read_text("/proc/devices");
-  const auto drivers = character_devices(text ? *text : std::string());
-  for (const char* name : {"nvidia", "nvidia-frontend"}) {
-    if (const auto found = drivers.find(name); found != drivers.end()) return found->second;
-  }
-  return std::nullopt;
+  return cards_major(character_devices(text ? *text : std::string()));
 }
 
 Result<void> make_slice_node(const std::string& path, std::uint32_t major, std::uint32_t minor) {

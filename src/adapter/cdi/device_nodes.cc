@@ -61,16 +61,20 @@ NodeRules node_rules(const std::string& params) {
   return rules;
 }
 
+std::optional<std::uint32_t> cards_major(const std::map<std::string, std::uint32_t>& drivers) {
+  auto cards = drivers.find("nvidia");
+  if (cards == drivers.end()) cards = drivers.find("nvidia-frontend");  // before 530
+  return cards == drivers.end() ? std::nullopt : std::optional(cards->second);
+}
+
 std::vector<DeviceNode> wanted_nodes(const std::map<std::string, std::uint32_t>& drivers,
                                      const std::vector<int>& minors) {
   std::vector<DeviceNode> nodes;
-  auto cards = drivers.find("nvidia");
-  if (cards == drivers.end()) cards = drivers.find("nvidia-frontend");  // before 530
-  if (cards != drivers.end()) {
+  if (const auto major = cards_major(drivers)) {
     for (const int minor : minors) {
-      nodes.push_back({"/dev/nvidia" + std::to_string(minor), cards->second, static_cast<std::uint32_t>(minor)});
+      nodes.push_back({"/dev/nvidia" + std::to_string(minor), *major, static_cast<std::uint32_t>(minor)});
     }
-    nodes.push_back({"/dev/nvidiactl", cards->second, kControlMinor});
+    nodes.push_back({"/dev/nvidiactl", *major, kControlMinor});
   }
   if (const auto uvm = drivers.find("nvidia-uvm"); uvm != drivers.end()) {
     nodes.push_back({"/dev/nvidia-uvm", uvm->second, 0});

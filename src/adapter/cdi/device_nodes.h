@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace carve::cdi {
 /// The character devices for which the kernel has drivers, name → major, from /proc/devices.
 ///   source  proc(5); "Character devices:" then lines of "<major> <name>", a blank line, "Block devices:"
 [[nodiscard]] std::map<std::string, std::uint32_t> character_devices(const std::string& proc_devices);
+
+/// The major number of the vendor's cards among these; nullopt: the kernel has no driver for them.
+[[nodiscard]] std::optional<std::uint32_t> cards_major(const std::map<std::string, std::uint32_t>& drivers);
 
 /// Owner and mode that the driver requests for its nodes, from /proc/driver/nvidia/params (decimal numbers).
 struct NodeRules {

@@ -119,9 +119,8 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
   bool look_at_pages();  // true: the arbiter answered
   [[nodiscard]] std::vector<Bytes> spare_of(const LiveSlice& slice) const;  // under state_
-  [[nodiscard]] std::optional<Breach> unexplained_breach(const CardId& card, Bytes bytes,
-                                                         const std::vector<WatchedSlice>& watched,
-                                                         const std::vector<Sighting>& sightings);
+  [[nodiscard]] Breach unexplained_breach(const CardId& card, Bytes bytes, const std::vector<WatchedSlice>& watched,
+                                          const std::vector<Sighting>& sightings);
   void look_for_unexplained(const std::vector<GpuUsage>& usage, const std::vector<WatchedSlice>& watched,
                             const std::vector<Sighting>& sightings);
   // act.cc

@@ -154,9 +154,8 @@ std::vector<Bytes> Agent::spare_of(const LiveSlice& slice) const {
 
 /// Names the suspects. A single slice is charged with the breach. Several slices are only reported, because nothing
 /// shows which of them holds the memory.
-std::optional<Breach> Agent::unexplained_breach(const CardId& card, Bytes bytes,
-                                                const std::vector<WatchedSlice>& watched,
-                                                const std::vector<Sighting>& sightings) {
+Breach Agent::unexplained_breach(const CardId& card, Bytes bytes, const std::vector<WatchedSlice>& watched,
+                                 const std::vector<Sighting>& sightings) {
   int minor = -1;
   {
     const std::lock_guard lock(state_);
@@ -196,11 +195,10 @@ void Agent::look_for_unexplained(const std::vector<GpuUsage>& usage, const std::
     const auto explained = card.lost ? std::nullopt : explained_on(card.card, watched, sightings);
     if (!explained) continue;
     const auto found = unexplained_.look({card.card, card.used, *explained}, world_.clock.now());
-    if (!found) continue;
-    const auto breach = unexplained_breach(card.card, found->bytes, watched, sightings);
-    // Between two reports only a single suspect is acted on.
-    const bool ends = breach && !breach->slice.empty() && config_.on_memory == BreachAction::kKill;
-    if (breach && (found->report || ends)) act(*breach);
+    // Between two reports the suspects are looked for only to end a single one.
+    if (!found || (!found->report && config_.on_memory != BreachAction::kKill)) continue;
+    const Breach breach = unexplained_breach(card.card, found->bytes, watched, sightings);
+    if (found->report || !breach.slice.empty()) act(breach);
   }
 }
 

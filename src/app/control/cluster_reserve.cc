@@ -1,16 +1,17 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "app/control/cluster_model.h"
+#include "core/cluster/ruled_fit.h"
 #include "core/policy/place_pod.h"
 
 // Room that is set aside while a decision is written.
 namespace carve::control {
 
 namespace {
-
-constexpr const char* kNoManagedCard = "no card managed by Carve";
 
 /// The same requests, each restricted to the cards that `wish` names for its part.
 std::vector<PartRequest> on_cards_of(const std::vector<Slice>& wish, std::vector<PartRequest> parts) {
@@ -36,7 +37,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
       !(stored->second->unplaced() && stored->second->object.node == node))
     return fail(Code::kFailedPrecondition, "the pod is already bound to node " + stored->second->object.node);
   refresh();
-  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
+  if (!published_->contains(node)) return fail(Code::kNotFound, fmt::format("node {}: {}", node, kNoCardThere));
   NodeEntry& entry = nodes_[node];
   // A pod that got this node without Carve is already bound there, and waits for its cards.
   const bool bound_here = stored != pods_.end() && stored->second->object.node == node;
@@ -60,7 +61,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
 Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                                  std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
-  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
+  if (state == published_->end()) return fail(Code::kNotFound, fmt::format("node {}: {}", node, kNoCardThere));
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
   const auto placed = [&](const std::vector<PartRequest>& parts) {
     return place_pod(*seen, state->second->links, pod.owner(), parts, policy);
