@@ -111,7 +111,10 @@ std::size_t dom_call(const std::string& text) {
 
 std::size_t dom_event(const std::string& text) {
   static simdjson::dom::parser parser;
-  return parser.parse(text.data(), text.size(), false)["object"]["metadata"]["resourceVersion"].get_string().value().size();
+  return parser.parse(text.data(), text.size(), false)["object"]["metadata"]["resourceVersion"]
+      .get_string()
+      .value()
+      .size();
 }
 
 std::size_t demand_call(const std::string& text) {
