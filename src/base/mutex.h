@@ -3,38 +3,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
+#include <utility>
 
-// Clang checks at compile time that a thread holds the lock that the annotations name (-Wthread-safety). g++ ignores the
-// annotations.
-#if defined(__clang__)
-#define CARVE_ANNOTATION(x) __attribute__((x))
-#else
-#define CARVE_ANNOTATION(x)
-#endif
-/// The class is a lock; `name` appears in the compiler's messages.
-#define CAPABILITY(name) CARVE_ANNOTATION(capability(name))
-/// The class holds a lock from its construction to its destruction.
-#define SCOPED_CAPABILITY CARVE_ANNOTATION(scoped_lockable)
-/// The member is read and written only under the lock.
-#define GUARDED_BY(lock) CARVE_ANNOTATION(guarded_by(lock))
-/// What the pointer points to is read and written only under the lock.
-#define PT_GUARDED_BY(lock) CARVE_ANNOTATION(pt_guarded_by(lock))
-/// The caller holds the lock.
-#define REQUIRES(...) CARVE_ANNOTATION(requires_capability(__VA_ARGS__))
-/// The caller does not hold the lock: the function takes it, or waits for a thread that takes it.
-#define EXCLUDES(...) CARVE_ANNOTATION(locks_excluded(__VA_ARGS__))
-#define ACQUIRE(...) CARVE_ANNOTATION(acquire_capability(__VA_ARGS__))
-#define RELEASE(...) CARVE_ANNOTATION(release_capability(__VA_ARGS__))
-#define TRY_ACQUIRE(...) CARVE_ANNOTATION(try_acquire_capability(__VA_ARGS__))
-/// This lock is taken before the other one.
-#define ACQUIRED_BEFORE(...) CARVE_ANNOTATION(acquired_before(__VA_ARGS__))
-#define RETURN_CAPABILITY(lock) CARVE_ANNOTATION(lock_returned(lock))
-/// The function follows a rule that the compiler cannot check. A comment says which.
-#define NO_THREAD_SAFETY_ANALYSIS CARVE_ANNOTATION(no_thread_safety_analysis)
+#include "base/annotations.h"
 
 namespace carve {
 
-/// std::mutex with annotations. Costs the same.
+/// std::mutex with annotations. Costs the same. docs/threads.md lists every Mutex, what it protects and in which order
+/// a thread may take two of them.
 class CAPABILITY("mutex") Mutex {
  public:
   void lock() ACQUIRE() { mutex_.lock(); }
@@ -79,6 +56,28 @@ class Condition {
 
  private:
   std::condition_variable changed_;
+};
+
+/// A Condition whose waits also end when a stop is requested. Each operation costs one more lock than Condition's.
+/// Write `while (!ready_ && !stop.stop_requested()) changed_.wait(lock, stop);`.
+class StopCondition {
+ public:
+  void notify_one() noexcept { changed_.notify_one(); }
+  void notify_all() noexcept { changed_.notify_all(); }
+  void wait(MutexLock& lock) { changed_.wait(lock.native()); }
+  /// Returns after a notification, after the stop is requested, or for no reason. Returns immediately if the stop has
+  /// been requested before.
+  void wait(MutexLock& lock, const std::stop_token& stop) {
+    changed_.wait(lock.native(), stop, [woken = false]() mutable { return std::exchange(woken, true); });
+  }
+  /// The same, and returns at `end` at the latest.
+  template <typename Clock, typename Duration>
+  void wait_until(MutexLock& lock, const std::stop_token& stop, std::chrono::time_point<Clock, Duration> end) {
+    changed_.wait_until(lock.native(), stop, end, [woken = false]() mutable { return std::exchange(woken, true); });
+  }
+
+ private:
+  std::condition_variable_any changed_;
 };
 
 }  // namespace carve
