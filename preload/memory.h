@@ -27,7 +27,7 @@ struct Pool {
   std::uint16_t card;
   bool graphs;            // the memory of graphs; cuDeviceGetGraphMemAttribute reports it
   bool dying;             // destroyed by the program; the driver keeps it until its memory is returned
-  std::uint64_t used;     // bytes of live allocations that the hooks have seen
+  std::uint64_t used GUARDED_BY(lock);  // bytes of live allocations that the hooks have seen
   std::uint64_t charged;  // bytes announced for it: ≥ used, ≥ what the driver has reserved as far as is known
 };
 inline constexpr std::uint32_t kMaxPools = 128;
@@ -51,8 +51,8 @@ struct alignas(4096) Memory {
   // The latest kDestroyed contexts that were destroyed. `destroyed_count` counts all of them. Under `context_lock`.
   std::uint64_t destroyed[kDestroyed];
   std::uint32_t destroyed_count;
-  std::uint64_t primary_context[kMaxCards];  // under `context_lock`; not 0: its memory is charged
-  std::uint64_t primary_bytes[kMaxCards];    // the bytes charged for it
+  std::uint64_t primary_context[kMaxCards] GUARDED_BY(context_lock);  // not 0: its memory is charged
+  std::uint64_t primary_bytes[kMaxCards] GUARDED_BY(context_lock);    // the bytes charged for it
 };
 extern Memory memory;
 
@@ -97,13 +97,13 @@ Pool* pool_of(CUmemoryPool handle, Card& card);
 Pool* graph_pool_of(Card& card);
 /// Announces `bytes` more for the pool, in addition to all that it has reserved. When they do not fit, it reduces the
 /// charge to what the pool holds and tries once more. `with_trim` lets the driver release unused memory before the
-/// second try. Under `pool.lock`.
-bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim);
-/// The request failed, or its memory returned to the pool. Under `pool.lock`.
-void leave_pool(Pool& pool, std::uint64_t bytes);
-/// Call it after the driver's answer, under `pool.lock`. Charges what the driver has reserved and gives back the rest.
+/// second try.
+bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim) REQUIRES(pool.lock);
+/// The request failed, or its memory returned to the pool.
+void leave_pool(Pool& pool, std::uint64_t bytes) REQUIRES(pool.lock);
+/// Call it after the driver's answer. Charges what the driver has reserved and gives back the rest.
 /// Returns false when the driver has reserved more than was announced and the difference does not fit into the slice.
-bool settle(Pool& pool);
+bool settle(Pool& pool) REQUIRES(pool.lock);
 /// Asks the driver what its pools still hold and gives back the rest. With `trim` it lets the driver release unused
 /// memory first. Skips pools that another thread has locked.
 void refresh_pools(Card& card, bool trim);

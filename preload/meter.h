@@ -45,14 +45,14 @@ struct MarkerSource {
 struct CardMeter {
   alignas(lease::Gate) unsigned char gate_bytes[sizeof(lease::Gate)];  // all zero until attached
   LaneSlot lanes[kLanes];
-  Lock queue_lock;              // protects all fields below, and Gate::completed
-  std::uint32_t pending_count;
+  Lock queue_lock;              // also for Gate::completed
+  std::uint32_t pending_count;  // changed under queue_lock
   std::uint32_t completions;    // futex word: incremented when a marker has passed
-  std::uint64_t unmarked_ns;    // estimate for work without an end marker …
-  std::uint64_t unmarked_until_ns;     // … which is in flight until then …
-  std::uint64_t unmarked_expected_ns;  // … and then counts as this
-  MarkerSource sources[kMaxContexts];
-  Pending pending[kMaxPending];
+  std::uint64_t unmarked_ns GUARDED_BY(queue_lock);           // estimate for work without an end marker …
+  std::uint64_t unmarked_until_ns GUARDED_BY(queue_lock);     // … which is in flight until then …
+  std::uint64_t unmarked_expected_ns GUARDED_BY(queue_lock);  // … and then counts as this
+  MarkerSource sources[kMaxContexts] GUARDED_BY(queue_lock);
+  Pending pending[kMaxPending] GUARDED_BY(queue_lock);
 
   lease::Gate& gate() { return *reinterpret_cast<lease::Gate*>(gate_bytes); }
 };
@@ -109,7 +109,9 @@ inline LaneSlot* own_lane(CardMeter& card) {
 }
 static_assert(kLanes == 1U << (64 - 58));
 
-inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread, Ticket& ticket) {
+/// Not analysed, like the functions that it calls and end_work: the lane stays locked until end_work.
+inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread,
+                           Ticket& ticket) NO_THREAD_SAFETY_ANALYSIS {
   if (__builtin_expect(process.card_count != 1 || __atomic_load_n(&meter.captures, __ATOMIC_RELAXED) != 0, 0)) {
     return begin_work_slowly(nullptr, nullptr, key, stream, per_thread, ticket);
   }
@@ -126,7 +128,7 @@ inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread, 
   return begin_work_slowly(&card, &slot, key, stream, per_thread, ticket);
 }
 
-inline void end_work(Ticket& ticket, CUresult result) {
+inline void end_work(Ticket& ticket, CUresult result) NO_THREAD_SAFETY_ANALYSIS {
   if (__builtin_expect(ticket.card != nullptr && result == CUDA_SUCCESS &&
                        lease::Gate::leave_fast(ticket.slot->lane, ticket.key, ticket.estimate_ns), 1)) {
     ticket.slot->lock.release();

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <cstddef>
 #include <cstdint>
 
 #include "preload/lock.h"
@@ -123,9 +122,9 @@ class Table {
 
  private:
   struct alignas(64) Shard {
-    Entry* entries;
-    std::uint32_t capacity;
-    std::uint32_t count;
+    Entry* entries GUARDED_BY(lock);
+    std::uint32_t capacity GUARDED_BY(lock);
+    std::uint32_t count GUARDED_BY(lock);
     Lock lock;
   };
 
@@ -134,11 +133,11 @@ class Table {
     return key ^ (key >> 29);
   }
   Shard& shard_of(std::uint64_t key) { return shards_[(mix(key) >> 40) & (kShards - 1)]; }
-  static std::uint32_t home_of(const Shard& shard, std::uint64_t key) {
+  static std::uint32_t home_of(const Shard& shard, std::uint64_t key) REQUIRES(shard.lock) {
     return static_cast<std::uint32_t>(mix(key)) & (shard.capacity - 1);
   }
 
-  static Entry* find(Shard& shard, std::uint64_t key) {
+  static Entry* find(Shard& shard, std::uint64_t key) REQUIRES(shard.lock) {
     if (shard.capacity == 0) {
       return nullptr;
     }
@@ -151,7 +150,7 @@ class Table {
     return nullptr;
   }
 
-  static void place(Shard& shard, const Entry& entry) {
+  static void place(Shard& shard, const Entry& entry) REQUIRES(shard.lock) {
     std::uint32_t at = home_of(shard, entry.key);
     while (shard.entries[at].key != 0) {
       at = (at + 1) & (shard.capacity - 1);
@@ -160,7 +159,7 @@ class Table {
   }
 
   /// Closes the gap, so that probing needs no tombstones.
-  static void erase(Shard& shard, Entry* entry) {
+  static void erase(Shard& shard, Entry* entry) REQUIRES(shard.lock) {
     const std::uint32_t mask = shard.capacity - 1;
     auto gap = static_cast<std::uint32_t>(entry - shard.entries);
     for (std::uint32_t at = (gap + 1) & mask; shard.entries[at].key != 0; at = (at + 1) & mask) {
@@ -174,13 +173,14 @@ class Table {
     --shard.count;
   }
 
-  static bool grow(Shard& shard) {
+  static bool grow(Shard& shard) REQUIRES(shard.lock) {
     const std::uint32_t wider = shard.capacity == 0 ? 128 : shard.capacity * 2;
     void* memory = mmap(nullptr, wider * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       return false;
     }
     Shard bigger{static_cast<Entry*>(memory), wider, shard.count, {}};
+    const Hold hold(bigger.lock);
     for (std::uint32_t at = 0; at < shard.capacity; ++at) {
       if (shard.entries[at].key != 0) {
         place(bigger, shard.entries[at]);

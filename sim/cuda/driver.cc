@@ -122,7 +122,7 @@ CUresult Driver::init(unsigned flags) {
   const State state = state_.load();
   if (state == State::kReady) return CUDA_SUCCESS;
   if (state == State::kForked) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_.load() == State::kReady) return CUDA_SUCCESS;
   if (const CUresult rc = connect(); rc != CUDA_SUCCESS) {
     kernel_.reset();

@@ -8,6 +8,11 @@
 #else
 #define CARVE_ANNOTATION(x)
 #endif
+// Abseil, which gRPC's headers include, defines four of these names with the same meaning.
+#undef GUARDED_BY
+#undef PT_GUARDED_BY
+#undef ACQUIRED_BEFORE
+#undef NO_THREAD_SAFETY_ANALYSIS
 /// The class is a lock; `name` appears in the compiler's messages.
 #define CAPABILITY(name) CARVE_ANNOTATION(capability(name))
 /// The class holds a lock from its construction to its destruction.

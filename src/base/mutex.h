@@ -38,8 +38,8 @@ class SCOPED_CAPABILITY MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// std::condition_variable for MutexLock. It has no form with a predicate, because the compiler does not see the caller's
-/// lock inside a lambda: write `while (!ready_) changed_.wait(lock);`.
+/// std::condition_variable for MutexLock. It has no form with a predicate, because the compiler does not see the
+/// caller's lock inside a lambda: write `while (!ready_) changed_.wait(lock);`.
 class Condition {
  public:
   void notify_one() noexcept { changed_.notify_one(); }

@@ -15,21 +15,22 @@ namespace carve {
 class Thread {
  public:
   Thread() = default;
-  /// Starts `run` in a thread named `name`, a string literal of at most 15 characters. `run` takes no argument or a
-  /// std::stop_token, and returns soon after the token requests the stop.
+  /// Starts `run` in a thread with this name. `run` takes no argument or a std::stop_token, and returns soon after the
+  /// token requests the stop.
   ///   errors  std::system_error: the system has no thread left
-  template <std::size_t kSize, typename Run>
-  Thread(const char (&name)[kSize], Run run)
-      : thread_([name = &name[0], run = std::move(run)](const std::stop_token& stop) mutable {
-          name_thread(name);
+  template <typename Run>
+  Thread(ThreadName name, Run run)
+      : thread_([name, run = std::move(run)](const std::stop_token& stop) mutable {
+          name_thread(name.text());
           if constexpr (std::is_invocable_v<Run&, std::stop_token>) {
             run(stop);
           } else {
             run();
           }
-        }) {
-    static_assert(kSize > 1 && kSize <= 16, "the kernel keeps 15 characters of a thread's name");
-  }
+        }) {}
+  /// The same; `name` is a string literal.
+  template <std::size_t kSize, typename Run>
+  Thread(const char (&name)[kSize], Run run) : Thread(ThreadName(name), std::move(run)) {}
   Thread(Thread&&) = default;
   /// Stops and joins the previous thread first.
   Thread& operator=(Thread&&) = default;

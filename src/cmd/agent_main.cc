@@ -10,7 +10,6 @@
 #include <csignal>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "abi/page.h"
 #include "adapter/api/server.h"
@@ -20,6 +19,8 @@
 #include "adapter/cgroup/pod_groups.h"
 #include "adapter/files/journal_file.h"
 #include "adapter/files/known_cards_file.h"
+#include "adapter/kube/kube_client.h"
+#include "adapter/kubelet/runtime_asked.h"
 #include "adapter/mountns/enclosure.h"
 #include "adapter/mountns/library_store.h"
 #include "adapter/mountns/library_users.h"
@@ -30,9 +31,7 @@
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
 #include "app/node/totals.h"
-#include "codec/health/xid_policy_text.h"
-#include "adapter/kube/kube_client.h"
-#include "adapter/kubelet/runtime_asked.h"
+#include "base/thread.h"
 #include "base/unix_address.h"
 #include "cmd/agent_port.h"
 #include "cmd/arbiter_main.h"
@@ -44,6 +43,7 @@
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 #include "cmd/take_over.h"
+#include "codec/health/xid_policy_text.h"
 
 // carve agent: wires the parts of the agent and runs them until SIGTERM.
 namespace carve::cmd {
@@ -338,9 +338,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
   ConfigWatch agreed(node.cluster_config, can_start_with, clock, log);  // before they are read
-  const std::jthread looking_at_agreed([&](const std::stop_token& stop) { agreed.run({}, stop); });
+  const Thread looking_at_agreed("conf-cluster", [&](const std::stop_token& stop) { agreed.run({}, stop); });
   auto configured = watch_configuration(given, node, clock, log);
-  const std::jthread looking([&](const std::stop_token& stop) { configured.run({}, stop); });
+  const Thread looking("conf-node", [&](const std::stop_token& stop) { configured.run({}, stop); });
   auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();
@@ -382,10 +382,10 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   log.info("agent serves", {{"socket", options.agent_socket()}});
   int exit_code = kExitOk;
   {
-    const std::jthread serving([&](const std::stop_token& stop) { (*server)->run(stop); });
-    const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
-    const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
-    const std::jthread judging([&](const std::stop_token& stop) { agent.run_health(stop); });
+    const Thread serving("api", [&](const std::stop_token& stop) { (*server)->run(stop); });
+    const Thread reaping("reaper", [&](const std::stop_token& stop) { agent.run_reaper(stop); });
+    const Thread watching("watchdog", [&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
+    const Thread judging("health", [&](const std::stop_token& stop) { agent.run_health(stop); });
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
       auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);
@@ -393,9 +393,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
       if (opened) port = std::move(*opened);
     }
     std::atomic<bool> failed = false;
-    std::jthread kubelet;
+    Thread kubelet;
     if (*doors) {
-      kubelet = std::jthread([&](const std::stop_token& stop) {
+      kubelet = Thread("kubelet", [&](const std::stop_token& stop) {
         doors::WaitingDra* waiting = early ? &early->door() : nullptr;
         auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, waiting);
         if (!served) {
@@ -405,9 +405,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
         }
       });
     }
-    std::jthread handover;
+    Thread handover;
     if (early) {
-      handover = std::jthread([&](const std::stop_token& stop) {
+      handover = Thread("handover", [&](const std::stop_token& stop) {
         clock.sleep_for(kHandover, stop);
         early->close();  // the WaitingDra stays: run_doors() uses it
       });

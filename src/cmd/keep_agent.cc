@@ -8,12 +8,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "adapter/kubelet/kubelet_server.h"
 #include "app/keeper/keeper.h"
 #include "base/bell.h"
+#include "base/thread.h"
 
 namespace carve::cmd {
 namespace {
@@ -21,18 +21,18 @@ namespace {
 /// The device plugin as the kubelet sees it, from the first agent that serves until the end of the last one.
 struct Served {
   std::unique_ptr<kubelet::KubeletServer> server;
-  std::jthread serving;
+  Thread serving;
 
   Result<void> open(const DoorOptions& options, SlotCalls& calls, Log& log) {
     kubelet::KubeletServer::Doors doors;
     doors.slots = &calls;
     doors.slot_socket = slot_socket(options);
     CARVE_TRY(server, kubelet::KubeletServer::open(doors, log));
-    serving = std::jthread([this](const std::stop_token& stop) { server->run(stop); });
+    serving = Thread("kubelet", [this](const std::stop_token& stop) { server->run(stop); });
     return {};
   }
   void close() {
-    serving = std::jthread();  // the socket first: no new calls
+    serving = Thread();  // the socket first: no new calls
     server.reset();
   }
 };

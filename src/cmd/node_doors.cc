@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "adapter/kubelet/kept_slots.h"
 #include "adapter/kubelet/kubelet_server.h"
@@ -76,10 +75,11 @@ void send_health_changes(const doors::DraDoor& dra, kubelet::KubeletServer& serv
 }
 
 void serve_dra(doors::SlicePublisher& publisher, const doors::DraDoor& dra, kubelet::KubeletServer& server,
-               Clock& clock, std::vector<std::jthread>* threads) {
-  threads->emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
-  threads->emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
-  threads->emplace_back([&](const std::stop_token& end) { send_health_changes(dra, server, clock, end); });
+               Clock& clock, std::vector<Thread>* threads) {
+  threads->emplace_back("watch-slices", [&](const std::stop_token& end) { publisher.run_watch(end); });
+  threads->emplace_back("publish-slices", [&](const std::stop_token& end) { publisher.run_writer(clock, end); });
+  threads->emplace_back("send-health",
+                        [&](const std::stop_token& end) { send_health_changes(dra, server, clock, end); });
 }
 
 /// Whether the kubelet knows of free healthy slots (at the start only slots in use are healthy), or there are none for
@@ -185,23 +185,23 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
 
   // These threads stop last: the server's destructor waits for calls that the DRA driver and the device plugin answer,
   // and the keeper is notified only after both have stopped.
-  std::optional<std::jthread> line;
-  if (endpoints.kept) line.emplace([&](const std::stop_token& end) { endpoints.kept->run(end); });
-  std::optional<std::jthread> sockets;
-  if (endpoints.server) sockets.emplace([&](const std::stop_token& end) { endpoints.server->run(end); });
+  std::optional<Thread> line;
+  if (endpoints.kept) line.emplace("keeper-line", [&](const std::stop_token& end) { endpoints.kept->run(end); });
+  std::optional<Thread> sockets;
+  if (endpoints.server) sockets.emplace("sockets", [&](const std::stop_token& end) { endpoints.server->run(end); });
   {
-    const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
-    std::vector<std::jthread> threads;
-    threads.emplace_back([&](const std::stop_token& end) { report.run_node_watch(end); });
-    threads.emplace_back([&](const std::stop_token& end) { report.run_gpu_watch(end); });
-    threads.emplace_back([&](const std::stop_token& end) { report.run(end); });
+    const Thread telling("events", [&](const std::stop_token& end) { notices.run(end); });
+    std::vector<Thread> threads;
+    threads.emplace_back("watch-node", [&](const std::stop_token& end) { report.run_node_watch(end); });
+    threads.emplace_back("watch-gpus", [&](const std::stop_token& end) { report.run_gpu_watch(end); });
+    threads.emplace_back("node-report", [&](const std::stop_token& end) { report.run(end); });
     const auto pods_changed = [&] {
       slot_door.poke();
       if (options.slots && !options.shares_cards) publisher.poke();
     };
-    threads.emplace_back([&](const std::stop_token& end) { pods.run(pods_changed, end); });
+    threads.emplace_back("node-pods", [&](const std::stop_token& end) { pods.run(pods_changed, end); });
     if (options.dra) serve_dra(publisher, dra, *endpoints.server, clock, &threads);
-    if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
+    if (options.slots) threads.emplace_back("slots", [&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }

@@ -47,6 +47,7 @@ Result<void> Server::run(const std::stop_token& stop) {
     if (now_ns() < next_look) continue;
     next_look = now_ns() + kTickMs * 1'000'000ULL;
     for (const auto& [id, slice] : slices_) slice->look_for_exec();
+    closers_.reap();
   }
   if (slices_.empty()) files_.unmount();
   return {};
@@ -92,7 +93,7 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
     order.cards[i].priority = page.priority_class;
     kept.accounts.push_back(std::move(account->fd));
   }
-  auto slice = Slice::open(files_, cards_, slices_folder_, order, std::move(kept));
+  auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, order, std::move(kept));
   if (!slice) {
     log_.error("slice not taken over", {{"slice", id}, {"error", slice.error().what}});
     return false;
@@ -236,7 +237,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
     fds.pop_back();
     kept.accounts = std::move(fds);
   }
-  auto slice = Slice::open(files_, cards_, slices_folder_, request, std::move(kept));
+  auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, request, std::move(kept));
   if (!slice) {
     slices_.erase(request.id);
     remains_.insert(request.id);  // some of its files may have been created

@@ -54,9 +54,10 @@ Result<CardLoop*> Cards::of(const std::string& uuid) {
   return loop.get();
 }
 
-Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, const std::string& slices_folder,
-                                           const abi::ControlRequest& order, Descriptors kept) {
-  std::unique_ptr<Slice> slice(new Slice(files, order.id));
+Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, Closer closer,
+                                           const std::string& slices_folder, const abi::ControlRequest& order,
+                                           Descriptors kept) {
+  std::unique_ptr<Slice> slice(new Slice(files, std::move(closer), order.id));
   const bool taken_over = !kept.accounts.empty();
   for (std::uint32_t i = 0; i < order.card_count; ++i) {
     CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));

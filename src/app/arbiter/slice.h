@@ -38,8 +38,9 @@ class Slice {
   };
   /// Creates, or takes over, pages and socket.
   ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be created
-  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, const std::string& slices_folder,
-                                             const abi::ControlRequest& order, Descriptors kept);
+  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, Closer closer,
+                                             const std::string& slices_folder, const abi::ControlRequest& order,
+                                             Descriptors kept);
   /// Removes what is left of a slice if the arbiter died while it created or removed the slice. It revokes pages that
   /// are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if there
   /// is nothing.
@@ -101,7 +102,8 @@ class Slice {
     CardLoop* loop = nullptr;
     int number = -1;
   };
-  explicit Slice(PageFiles& files, std::string id) : files_(files), id_(std::move(id)) {}
+  Slice(PageFiles& files, Closer closer, std::string id)
+      : files_(files), id_(std::move(id)), closer_(std::move(closer)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
   void find_heirs(std::uint32_t slot, Member& dead);

@@ -64,7 +64,7 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
     const auto code = text.error().code;
     if (code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
         code == Code::kResourceExhausted) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (const auto known = answered_.find(ref.uid); known != answered_.end())
         return known->second;
     }
@@ -92,7 +92,7 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   if (!answer) return refuse(ref, answer.error(), &*claim);
   post_ready(*claim, *parts);
   world_.notices.settled(refusal_key(ref.uid));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_.erase(ref.uid);
   answered_[ref.uid] = *answer;
   return answer;
@@ -139,7 +139,7 @@ DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims)
     world_.notices.drop_later("status of " + refusal_key(claim.uid));
     auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
     if (done) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       answered_.erase(claim.uid);
       refused_.erase(claim.uid);
     } else {
@@ -206,7 +206,7 @@ void DraDoor::post_refused(const codec::Claim& claim, const std::string& message
   }
   if (devices.empty()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto& told = refused_[claim.uid];
     if (told == message) return;
     told = message;

@@ -2,13 +2,13 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "app/doors/claim_plan.h"
 #include "app/doors/event_recorder.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 #include "port/kubelet.h"
 #include "port/node_slices.h"
@@ -47,9 +47,9 @@ class DraDoor final : public DraCalls {
 
   std::string node_;
   World world_;
-  std::mutex mutex_;
-  std::map<std::string, std::vector<ClaimDevice>> answered_;  // by claim UID, until unprepare
-  std::map<std::string, std::string> refused_;                // by claim UID: the message in its status
+  Mutex mutex_;
+  std::map<std::string, std::vector<ClaimDevice>> answered_ GUARDED_BY(mutex_);  // by claim UID, until unprepare
+  std::map<std::string, std::string> refused_ GUARDED_BY(mutex_);  // by claim UID: the message in its status
 };
 
 }  // namespace carve::doors

@@ -49,7 +49,7 @@ void NodeReport::ask_runtime() {
   const auto node = status_.seen();
   const auto facts = world_.runtime.ask();
   auto verdict = judge_runtime(facts, node ? node->runtime : "", world_.cdi_dir);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // While the runtime does not answer, its last answer counts.
   if (!facts && runtime_.word != RuntimeVerdict::Word::kUnknown) return;
   if (verdict == runtime_) return;
@@ -60,7 +60,7 @@ void NodeReport::ask_runtime() {
 }
 
 std::string NodeReport::shut() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return runtime_.word == RuntimeVerdict::Word::kWithout ? runtime_.message : std::string();
 }
 
@@ -89,7 +89,7 @@ NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<code
   facts.troubles = world_.slices.troubles();
   facts.cards = cards.cards;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     facts.runtime = runtime_;
   }
   if (world_.not_published) facts.not_published = world_.not_published();

@@ -4,21 +4,21 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "app/doors/node_pods.h"
 #include "app/doors/event_recorder.h"
+#include "app/doors/node_pods.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
 #include "app/node/node_totals.h"
 #include "app/node/pod_claims.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/container_runtime.h"
 
 namespace carve::node {
@@ -87,8 +87,8 @@ class NodeReport {
   NodeTotals totals_;
   std::atomic<bool> leaving_ = false;
   std::atomic<Presence> told_ = Presence::kComing;  // the state of this agent that the Node shows
-  mutable std::mutex mutex_;
-  RuntimeVerdict runtime_;
+  mutable Mutex mutex_;
+  RuntimeVerdict runtime_ GUARDED_BY(mutex_);
   // Only for the thread of step().
   Clock::Time next_runtime_{};
   Clock::Time next_presence_{};

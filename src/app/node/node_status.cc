@@ -39,13 +39,13 @@ void NodeStatus::learn(const std::string& object) {
 }
 
 void NodeStatus::replace(const std::vector<std::string>& objects) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   seen_.reset();
   for (const auto& object : objects) learn(object);
 }
 
 void NodeStatus::change(const KubeChange& change) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (change.kind == KubeChange::Kind::kDeleted) {
     seen_.reset();
   } else {
@@ -54,7 +54,7 @@ void NodeStatus::change(const KubeChange& change) {
 }
 
 std::optional<codec::NodeObject> NodeStatus::seen() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return seen_;
 }
 
@@ -71,7 +71,7 @@ bool NodeStatus::due(const char* kind) {
 
 Result<void> NodeStatus::patch(const std::string& path, KubePatch kind, const std::string& body) {
   CARVE_TRY(const auto written, api_.patch(path, kind, body));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   learn(written);
   return {};
 }
