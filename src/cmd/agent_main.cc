@@ -19,8 +19,6 @@
 #include "adapter/cgroup/pod_groups.h"
 #include "adapter/files/journal_file.h"
 #include "adapter/files/known_cards_file.h"
-#include "adapter/kube/kube_client.h"
-#include "adapter/kubelet/runtime_asked.h"
 #include "adapter/mountns/enclosure.h"
 #include "adapter/mountns/library_store.h"
 #include "adapter/mountns/library_users.h"
@@ -31,6 +29,9 @@
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
 #include "app/node/totals.h"
+#include "codec/health/xid_policy_text.h"
+#include "adapter/kube/kube_client.h"
+#include "adapter/kubelet/runtime_asked.h"
 #include "base/thread.h"
 #include "base/unix_address.h"
 #include "cmd/agent_port.h"
@@ -43,7 +44,6 @@
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 #include "cmd/take_over.h"
-#include "codec/health/xid_policy_text.h"
 
 // carve agent: wires the parts of the agent and runs them until SIGTERM.
 namespace carve::cmd {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
 #include <vector>
@@ -16,24 +17,24 @@
 #include "app/control/admission.h"
 #include "app/control/bind_route.h"
 #include "app/control/binder.h"
+#include "app/control/takeover_resync.h"
 #include "app/control/cluster_model.h"
 #include "app/control/epochs.h"
 #include "app/control/extender.h"
 #include "app/control/leader.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/metrics.h"
 #include "app/control/node_nominator.h"
-#include "app/control/policy_watcher.h"
+#include "app/control/static_pod_binder.h"
 #include "app/control/preempt_verb.h"
-#include "app/control/preemption_candidates.h"
 #include "app/control/preemptor.h"
 #include "app/control/read_api.h"
-#include "app/control/requeuer.h"
 #include "app/control/routes.h"
 #include "app/control/settings_refused.h"
-#include "app/control/static_pod_binder.h"
-#include "app/control/takeover_resync.h"
-#include "app/control/unhealthy_cards.h"
+#include "app/control/preemption_candidates.h"
 #include "app/control/unschedulable_pods.h"
+#include "app/control/unhealthy_cards.h"
+#include "app/control/requeuer.h"
 #include "app/doors/event_recorder.h"
 #include "base/thread.h"
 #include "cmd/cluster_config.h"
@@ -342,7 +343,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   using Stop = const std::stop_token&;
   Thread telling("events", [&](Stop stop) { notices_.run(stop); });  // stopped last: the other threads record events
   std::vector<Thread> threads;
-  const auto start = [&threads]<std::size_t kSize>(const char(&name)[kSize], auto work) {
+  const auto start = [&threads]<std::size_t kSize>(const char (&name)[kSize], auto work) {
     threads.emplace_back(name, std::move(work));
   };
   start("watch-nodes", [&](Stop stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
