@@ -154,7 +154,7 @@ bool end_by_clock(CardMeter& card, std::uint64_t now) REQUIRES(card.queue_lock) 
 
 /// Reports to the gate when the segment ran, on a clock that is common to all segments of the context. The begin of the
 /// first segment is the reference of that clock. True: ring the arbiter.
-bool report(CardMeter& card, const Pending& done, std::uint64_t now) {
+bool report(CardMeter& card, const Pending& done, std::uint64_t now) REQUIRES(card.queue_lock) {
   MarkerSource* source = source_of(card, done.context);
   if (source == nullptr || done.begin == nullptr) {
     // Either there is no begin marker, so it is only known that the segment ran after the previous work; or there are
