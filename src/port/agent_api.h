@@ -79,6 +79,7 @@ struct SliceCardView {
   Bytes announced;  // from the pages
   CoreShare compute;
   double delivered_percent = 0;  // GPU time of the last second, from the pages
+  std::uint32_t rescues = 0;     // leases out of turn, since the arbiter started or the slice was created
 };
 
 struct SliceView {
@@ -111,7 +112,7 @@ struct CardView {
 /// An event that an administrator should know of. Lists have the newest event last.
 struct EventView {
   std::int64_t unix_ms = 0;
-  std::string kind;  // breach-unregistered, breach-memory, breach-compute, worker-hanging, arbiter-away, …
+  std::string kind;  // breach-unregistered, breach-memory, breach-compute, rescues-repeat, worker-hanging, arbiter-away, …
   std::string slice;
   std::string text;
 };

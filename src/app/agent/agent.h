@@ -14,6 +14,7 @@
 #include "app/agent/agent_config.h"
 #include "app/agent/agent_world.h"
 #include "app/agent/card_watch.h"
+#include "app/agent/rescue_watch.h"
 #include "app/agent/slice_table.h"
 #include "app/agent/unexplained.h"
 #include "app/agent/watchdog.h"
@@ -165,6 +166,7 @@ class Agent final : public AgentApi, public NodeSlices {
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
   UnexplainedMemory unexplained_;
+  RescueWatch rescues_;
   struct Frozen {
     Clock::Time until;
     std::set<std::string> groups;  // of containers; empty: the slice's own cgroup

@@ -136,6 +136,22 @@ TEST_F(SecondLine, ShortBreachesAreForgivenInTime) {
   EXPECT_EQ(events("breach-memory-brief"), 20);
 }
 
+TEST_F(SecondLine, RepeatedRescuesOfASliceAreAnEventAndAreShown) {
+  const auto id = start(77, 1, 10);
+  const auto neighbour = start(78, 1, 10);
+  round();
+  for (std::uint32_t rescues = 1; rescues <= 20; ++rescues) {
+    machine_.pages.rescues[id] = rescues;
+    round();
+  }
+  ASSERT_EQ(events("rescues-repeat"), 1);
+  const AgentView view = *agent_->view({});
+  EXPECT_EQ(view.events.back().slice, id);
+  EXPECT_NE(last_event().find("got 3 leases out of turn on GPU-0"), std::string::npos) << last_event();
+  for (const auto& slice : view.slices) EXPECT_EQ(slice.cards[0].rescues, slice.id == id ? 20U : 0U) << slice.id;
+  EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U) << "reported only";
+}
+
 /// A slice of 10 that bypasses the library to compute, next to a neighbour of 70: each gets half of the card.
 class ComputeLine : public SecondLine {
  protected:

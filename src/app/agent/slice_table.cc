@@ -27,6 +27,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
   Sample sample{now, zeros, zeros, std::vector<std::optional<std::uint32_t>>(slices.size()),
                 std::vector<std::uint32_t>(slices.size())};
   announced.assign(slices.size(), Bytes());
+  rescues.assign(slices.size(), 0);
   for (const auto& card : pages.cards) {
     const auto index = card_index(card.card);
     if (!index) continue;
@@ -35,6 +36,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
     sample.granted_ms[*index] = card.granted_ms;
     sample.drained_ms[*index] = card.drained_ms;
     announced[*index] = card.announced;
+    rescues[*index] = card.rescues;
   }
   registered.clear();
   for (const auto& process : pages.processes) registered.push_back(process.pid);

@@ -68,6 +68,7 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
     card.limit = slice.slices[i].memory;
     card.compute = slice.slices[i].compute;
     card.announced = i < slice.announced.size() ? slice.announced[i] : Bytes();
+    card.rescues = i < slice.rescues.size() ? slice.rescues[i] : 0;
     card.delivered_percent = slice.delivered_percent(i);
     double sm = 0;
     for (const auto& s : sightings) {

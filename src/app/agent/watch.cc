@@ -107,7 +107,9 @@ bool Agent::look_at_pages() {
   }
   if (changed)
     note_event(ok ? "arbiter-back" : "arbiter-away", "", ok ? "the arbiter answers" : pages.error().what);
-  if (pages) reconcile_pages(*pages);
+  if (!pages) return ok;
+  for (const auto& one : rescues_.look(*pages, now)) note_event("rescues-repeat", one.slice, one.text());
+  reconcile_pages(*pages);
   return ok;
 }
 

@@ -95,7 +95,7 @@ class FakePages final : public Pages {
       PageSlice slice;
       slice.id = id;
       for (const auto& card : order.slices)
-        slice.cards.push_back({card.card, announced[id], busy_ns[id], charged_ns[id], 0, 0, granted(id)});
+        slice.cards.push_back({card.card, announced[id], busy_ns[id], charged_ns[id], 0, rescues[id], granted(id)});
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
@@ -114,6 +114,7 @@ class FakePages final : public Pages {
   std::map<std::string, std::uint64_t> busy_ns;
   std::map<std::string, std::uint64_t> charged_ns;
   std::map<std::string, std::uint32_t> granted_ms;  // nothing: an arbiter that does not report it
+  std::map<std::string, std::uint32_t> rescues;
   std::map<std::string, Bytes> announced;
   std::map<std::string, Bytes> overheads;
 
