@@ -11,6 +11,8 @@ namespace carve::doors {
 inline constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 inline constexpr std::string_view kMemory = "memory";
 inline constexpr std::string_view kCores = "cores";
+/// The number of slices: a claim's request for one device is one slice, whether or not the claim names the capacity.
+inline constexpr std::string_view kSliceCount = "slices";
 inline constexpr std::string_view kUnhealthyTaint = "gpu.elasticgpu.io/unhealthy";
 /// The taint of a card that pods use through slots. kube-scheduler's sum of claims does not show what of it is free.
 inline constexpr std::string_view kSlotsTaint = "gpu.elasticgpu.io/used-by-slots";

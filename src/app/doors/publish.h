@@ -10,8 +10,8 @@
 
 namespace carve::doors {
 
-/// The devices that this node offers: one per card, with its capacities memory and cores, and the attributes that
-/// claims select on. An unhealthy card carries a taint, and so does a card in `by_slots`. The order is that of the
+/// The devices that this node offers: one per card, with its capacities memory, cores and slices, and the attributes
+/// that claims select on. An unhealthy card carries a taint, and so does a card in `by_slots`. The order is that of the
 /// inventory: kube-scheduler takes the first device that fits.
 [[nodiscard]] std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards,
                                                              const std::set<CardId>& by_slots = {});

@@ -100,7 +100,7 @@ TEST(ResourceSlice, Golden) {
   PublishedDevice device;
   device.name = "gpu-1";
   device.attributes = {{"a", std::string("t")}, {"b", std::int64_t{7}}, {"c", false}, {"d", AttributeVersion{"1.2.3"}}};
-  device.capacity = {{"memory", {"80Gi", "40Gi", "1Mi", "2Mi"}}};
+  device.capacity = {{"memory", {"80Gi", "40Gi", "1Mi", "2Mi", ""}}, {"slices", {"128", "1", "1", "", "1"}}};
   device.taints = {{"k", "v", "NoSchedule", ""}};
   slice.devices = {device};
   EXPECT_EQ(encode_slice(slice, ""),
@@ -110,7 +110,8 @@ TEST(ResourceSlice, Golden) {
             R"("devices":[{"name":"gpu-1",)"
             R"("allowMultipleAllocations":true,"attributes":{"a":{"string":"t"},"b":{"int":7},"c":{"bool":false},)"
             R"("d":{"version":"1.2.3"}},"capacity":{"memory":{"value":"80Gi","requestPolicy":{"default":"40Gi",)"
-            R"("validRange":{"min":"1Mi","step":"2Mi"}}}},"taints":[{"key":"k","value":"v",)"
+            R"("validRange":{"min":"1Mi","step":"2Mi"}}},"slices":{"value":"128","requestPolicy":{"default":"1",)"
+            R"("validRange":{"min":"1","max":"1"}}}},"taints":[{"key":"k","value":"v",)"
             R"("effect":"NoSchedule"}]}]}})");
   const auto again = parse_slice(encode_slice(slice, ""));
   ASSERT_TRUE(again);
@@ -129,7 +130,7 @@ TEST(ResourceSlice, ReadsBackWhatItWrote) {
                        {"numaNode", std::int64_t{0}},
                        {"x", true},
                        {"driverVersion", AttributeVersion{"580.65.6"}}};
-  device.capacity = {{"memory", {"80Gi", "80Gi", "1Mi", "1Mi"}}};
+  device.capacity = {{"memory", {"80Gi", "80Gi", "1Mi", "1Mi", ""}}};
   device.taints = {{"d/unhealthy", "xid-79", "NoSchedule", "2026-01-01T00:00:00Z"}};
   slice.devices = {device};
   const auto text = encode_slice(slice, "node-uid");
