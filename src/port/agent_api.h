@@ -112,7 +112,7 @@ struct CardView {
 /// An event that an administrator should know of. Lists have the newest event last.
 struct EventView {
   std::int64_t unix_ms = 0;
-  std::string kind;  // breach-unregistered, breach-memory, breach-compute, rescues-repeat, worker-hanging, arbiter-away, …
+  std::string kind;  // breach-unregistered, breach-memory, breach-compute, rescues-repeat, arbiter-away, …
   std::string slice;
   std::string text;
 };

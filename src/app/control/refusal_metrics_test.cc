@@ -142,9 +142,11 @@ TEST(Metrics, AreAllListedInTheOperatorsTable) {
   ControlMetrics().write(&text);
   write_cluster_stats({}, &text);
   write_cards({}, &text);
+  write_settings(true, &text);
   write_placement({}, &text);
   write_bindings({}, &text);
   write_preemptions({}, &text);
+  write_node_nominator({}, &text);
   std::istringstream lines(text.text());
   std::size_t families = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -127,7 +127,8 @@ void NodeReport::write_presence(Clock::Time now) {
   next_presence_ = now + kTellAgain;
   const bool leaving = presence == Presence::kLeaving;
   if (const auto told = status_.tell(leaving_condition(leaving)); !told)
-    return note("condition GPUAgentLeaving not written", &status_error_, told.error().what);
+    return note("condition GPUAgentLeaving not written", &presence_error_, told.error().what);
+  presence_error_.clear();
   next_presence_ = {};
   told_ = presence;
   world_.log.info(leaving ? "the Node shows that this agent is about to end" : "the Node shows that this agent serves");
@@ -183,8 +184,9 @@ void NodeReport::step() {
   auto holdings = world_.slices.holdings();
   if (world_.wakes && anything_freed(held_, holdings)) status_.freed();
   // Pods wait for this write, so it is not subject to the back-off.
-  if (const auto touched = status_.touch(); !touched)
-    note("Node annotation for waiting pods not written", &status_error_, touched.error().what);
+  const auto touched = status_.touch();
+  if (!touched || *touched)
+    note("Node annotation for waiting pods not written", &touch_error_, touched ? "" : touched.error().what);
   const auto cards = world_.slices.cards();
   const auto revision = world_.pods.revision();
   for (auto& error : world_.slices.take_program_errors()) {

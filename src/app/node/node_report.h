@@ -103,6 +103,8 @@ class NodeReport {
   std::optional<Clock::Time> away_since_;  // the API server
   std::vector<ProgramError> program_errors_;  // not reported yet
   std::string gpu_error_;
+  std::string presence_error_;
+  std::string touch_error_;
   std::string status_error_;
   std::set<std::string> unresolved_;  // "pod UID/container" that were counted; bounded
   std::size_t unresolved_seen_ = 0;

@@ -76,9 +76,9 @@ Result<void> NodeStatus::patch(const std::string& path, KubePatch kind, const st
   return {};
 }
 
-Result<void> NodeStatus::touch() {
+Result<bool> NodeStatus::touch() {
   const auto now = clock_.now();
-  if (!touch_ || now < next_touch_) return {};
+  if (!touch_ || now < next_touch_) return false;
   next_touch_ = now + kTouchGap;
   touch_ = false;
   // The nanoseconds make it a new value even within one second.
@@ -86,8 +86,11 @@ Result<void> NodeStatus::touch() {
                                  clock_.wall_now().time_since_epoch().count() % 1'000'000'000);
   const auto path = fmt::format("{}/{}", kNodes, node_);
   auto done = patch(path, KubePatch::kMerge, codec::node_annotation_patch(kTouched, value));
-  if (!done) touch_ = true;
-  return done;
+  if (!done) {
+    touch_ = true;
+    return tl::unexpected(std::move(done.error()));
+  }
+  return true;
 }
 
 Result<void> NodeStatus::tell(const codec::NodeCondition& condition) {

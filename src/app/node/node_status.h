@@ -43,8 +43,8 @@ class NodeStatus {
 
   /// Requests a touch, because part of a card became free.
   void freed() { touch_ = true; }
-  /// Writes the touch if it is due. Call it before step(), because pods wait for it.
-  Result<void> touch();
+  /// Writes the touch if it is due. Call it before step(), because pods wait for it. True: it was written.
+  Result<bool> touch();
   /// Writes one condition immediately, regardless of kGap, because pods wait for it.
   ///   errors  as step()
   Result<void> tell(const codec::NodeCondition& condition);

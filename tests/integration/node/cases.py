@@ -896,6 +896,10 @@ while True:
         assert complete("run --mem", 2) == ["--memory"]
         assert complete("slice cr", 2) == ["create"]
         assert complete("slice create --sh", 3) == ["--share"]
+        for command in ("probe", "keep-files", "agent"):    # its own flags, not the words of `carve`
+            words = complete(command, 2)
+            assert "--help" in words and "inspect" not in words, (command, words)
+        assert complete("keep", 1) == [], "only suggested where a person starts it"
         assert self.m.carve("completion", "zsh")[1].startswith("autoload")
 
     def test_top_is_live_on_a_terminal_and_one_object_as_json(self):
