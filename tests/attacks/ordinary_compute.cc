@@ -1,5 +1,5 @@
-// Card time by ordinary calls through the library: many processes, work whose end cannot be recorded, work that hangs, and
-// kernels that become longer than they were.
+// Card time by ordinary calls through the library: many processes, work whose end cannot be recorded, work that hangs,
+// and kernels that become longer than they were.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,8 @@ using isolation::start_driver;
 /// A kernel of `us` microseconds; 0: its duration depends on grid and block, as the simulated driver estimates it.
 CUfunction kernel(unsigned us) {
   const std::string name = us == 0 ? "carve_attack_work" : "carve_spin_" + std::to_string(us) + "us";
-  const std::string ptx = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry " + name + "()\n{\n  ret;\n}\n";
+  const std::string ptx =
+      ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry " + name + "()\n{\n  ret;\n}\n";
   void* module = nullptr;
   CUfunction function = nullptr;
   if (call("cuModuleLoadData", &module, ptx.c_str()) != 0) return nullptr;
@@ -49,7 +50,8 @@ void report_begin(const char* name) {
 }
 
 /// Launches without pause, with at most `ahead` kernels in flight, until the time is over.
-int launch_for(const Options& o, CUfunction function, CUstream on, int ahead, unsigned blocks = 1, unsigned threads = 1) {
+int launch_for(const Options& o, CUfunction function, CUstream on, int ahead, unsigned blocks = 1,
+               unsigned threads = 1) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(o.hold_ms);
   while (std::chrono::steady_clock::now() < end) {
     for (int i = 0; i < ahead; ++i) {
@@ -104,8 +106,8 @@ int open_capture(const Options& o) {
   return launch_for(o, function, works, 64);
 }
 
-/// Work in flight that never ends, and a launch that waits: the arbiter takes it for two streams that wait for each other
-/// and gives leases out of turn.
+/// Work in flight that never ends, and a launch that waits: to the arbiter these look like two streams that wait for
+/// each other, and it gives leases out of turn.
 int work_hangs(const Options& o) {
   if (start_driver() != 0) return precondition_missing("work-hangs", "no driver");
   const CUfunction function = kernel(500);

@@ -256,8 +256,8 @@ int childs_inheritance(const Options& o) {
   return 0;
 }
 
-/// No attack, but once it cost the slice its own memory: contexts are destroyed with memory in them while another thread
-/// allocates there. `lost` is what can no longer be had afterwards.
+/// No attack, but once it cost the slice its own memory: contexts are destroyed with memory in them while another
+/// thread allocates there. `lost` is what can no longer be had afterwards.
 int destroyed_contexts(const Options& o) {
   if (start_driver() != 0) return precondition_missing("destroyed-contexts", "no driver");
   const std::size_t before = isolation::free_memory();

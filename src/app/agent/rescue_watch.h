@@ -46,7 +46,7 @@ class RescueWatch {
 
  private:
   struct Counted {
-    std::uint32_t total = 0;  // the arbiter's counter in the last round
+    std::uint32_t total = 0;                                   // the arbiter's counter in the last round
     std::deque<std::pair<Clock::Time, std::uint32_t>> lately;  // rounds in which the counter grew, and by how much
     bool reported = false;
     Clock::Time reported_at{};
