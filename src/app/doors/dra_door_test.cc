@@ -49,7 +49,7 @@ struct DraDoorTest : testing::Test {
   std::string name(int card) {
     return device_name(slices.cards().cards.at(static_cast<std::size_t>(card)).id);
   }
-  std::string part = R"({"memory":"4Gi","cores":"30"})";
+  std::string part = R"({"memory":"4Gi","cores":"30","slices":"1"})";  // as kube-scheduler counts it
 
   Result<std::vector<ClaimDevice>> prepare(const std::string& uid = "u-1") {
     return door.prepare({{"ml", "c", uid}}).at(uid);
