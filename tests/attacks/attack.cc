@@ -1,4 +1,5 @@
-// carve-attack NAME --bytes N --step N --hold-ms N --busy N --processes N: one attack on the library, tried from inside a slice.
+// carve-attack NAME --bytes N --step N --hold-ms N --busy N --processes N: one attack on the library, tried from inside
+// a slice.
 //
 // Prints one line of JSON: what it held and the answer it got. The runner decides from the simulated driver's account
 // whether that means "held" or "caught" (attack_table.py). Exit status 0 when the attack was carried out, regardless of
@@ -14,7 +15,8 @@
 namespace {
 
 int usage() {
-  std::fprintf(stderr, "usage: carve-attack NAME [--bytes N] [--step N] [--hold-ms N] [--busy PERCENT] [--processes N]\nnames:");
+  std::fprintf(stderr, "usage: carve-attack NAME [--bytes N] [--step N] [--hold-ms N] [--busy PERCENT] "
+                       "[--processes N]\nnames:");
   for (const auto& row : carve::attacks::attacks()) std::fprintf(stderr, " %s", row.name);
   std::fprintf(stderr, "\n");
   return 2;

@@ -3,8 +3,8 @@
 slice), or caught in N ms (it had more, the node saw it and acted). The result is read only from the simulated driver's
 account. During each attack a neighbour computes in its own slice; its share must not suffer.
 
-attack_table.py --bin <build>/bin [--only NAME]... [--markdown]. --markdown also prints the table of SECURITY.md. Exit
-code 77: skipped, with the reason; 1: a result was neither.
+attack_table.py --bin <build>/bin [--only NAME]... Exit code 77: skipped, with the reason; 1: a result was neither.
+attack_table.py --promises prints the table of SECURITY.md: each attack with the result that this test requires.
 """
 import glob
 import json
@@ -48,7 +48,7 @@ SHARE_HOLD_MS = 5000
 HANGING_SLICES = 8  # of work-hangs: offline, besteffort
 # In a slice of both cards of a machine that has two.
 TWO_CARDS = ("other-card",)
-# What each row does, for SECURITY.md.
+# What each row does. SECURITY.md has the same words (promises()).
 WORDS = {
     "plain": "allocates more than the slice", "cleared-environment": "the same, with an empty environment",
     "rtld-next": "finds the driver by `RTLD_NEXT`", "rtld-deepbind": "loads the driver with `RTLD_DEEPBIND`",
@@ -87,6 +87,21 @@ def claims(texts):
             for found in re.findall(r"(\d+) attacks\b(?:: (\d+) held, (\d+) caught)?", text)]
 
 
+def promise(name):
+    """The result that the test requires, in words."""
+    if name in COMPUTE_ATTACKS:
+        return f"caught within {COMPUTE_MS / 1000:g} s"
+    if name == "work-hangs":
+        return "held, and an event `rescues-repeat`"
+    return "held" if ATTACKS[name] == "held" else f"held, or caught within {SECOND:g} s"
+
+
+def promises():
+    """The table of SECURITY.md, a line of Markdown per row."""
+    return (["| attack | what it does | result |", "| --- | --- | --- |"] +
+            [f"| `{name}` | {WORDS[name]} | {promise(name)} |" for name in ATTACKS])
+
+
 def documents():
     files = glob.glob(os.path.join(ROOT, "*.md")) + glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
     texts = {}
@@ -102,7 +117,6 @@ class Table:
         self.card = None
         self.problems = []
         self.verdicts = {"held": 0, "caught": 0}
-        self.rows = []
 
     def account(self):
         return self.m.truth("account")["processes"]
@@ -274,7 +288,6 @@ class Table:
             if judgement == "ok" and not self.node_is_well(before):
                 judgement = "NODE HURT"
             self.verdicts[verdict.split()[0]] = self.verdicts.get(verdict.split()[0], 0) + 1
-            self.rows.append((name, verdict, share))
             print(f"{name:<22}{verdict:<26}{most / MIB:>16.0f}{-1 if share is None else share:>20.1f}  {judgement}", flush=True)
             if judgement != "ok":
                 self.problems.append(f"{name}: {judgement}")
@@ -288,13 +301,6 @@ class Table:
             if attacks != len(ATTACKS) or (says_held is not None and (says_held, says_caught) != (held, caught)):
                 self.problems.append(f"{name} says {attacks} attacks, {says_held} held, {says_caught} caught: it was "
                                      f"{len(ATTACKS)}, {held}, {caught}")
-
-    def markdown(self):
-        """The table of SECURITY.md: between its two comments, this text."""
-        lines = ["| attack | what it does | outcome | the neighbour of 50 got, % |", "| --- | --- | --- | --- |"]
-        for name, verdict, share in self.rows:
-            lines.append(f"| `{name}` | {WORDS[name]} | {verdict} | {-1 if share is None else share:.0f} |")
-        return "\n".join(lines)
 
 
 def state_of(pid):
@@ -318,6 +324,9 @@ def on_machine(profile, table, names):
 
 
 def main():
+    if "--promises" in sys.argv:
+        print("\n".join(promises()))
+        return 0
     if os.geteuid() != 0 or cgroup2_mount() is None:
         print("SKIPPED: needs root and a cgroup2 mount")
         return 77
@@ -332,8 +341,6 @@ def main():
             on_machine(profile, table, some)
     if not only:
         table.check_documents()
-    if "--markdown" in sys.argv:
-        print(table.markdown())
     print(f"attacks: {len(names)} tried: {table.verdicts['held']} held, {table.verdicts['caught']} caught; "
           f"{len(table.problems)} problems")
     for problem in table.problems:
