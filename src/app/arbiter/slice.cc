@@ -187,7 +187,7 @@ void Slice::free_replaced(std::int32_t pid) {
   for (const auto& [held, member] : members_) {
     if (member.pid == pid && !member.dead && member.image.gone()) replaced.push_back(held);
   }
-  for (const std::uint32_t held : replaced) free_slot(held);
+  for (const std::uint32_t held : replaced) process_died(held);
 }
 
 int Slice::take_slot(std::int32_t pid, Fd pidfd) {
@@ -255,7 +255,8 @@ void Slice::look_for_exec() {
       member.lifeline =
           PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
     }
-    if (member.image.gone()) free_slot(last_looked_at_);
+    // An exec, or a death whose report is still to come: the memory goes first.
+    if (member.image.gone()) process_died(last_looked_at_);
   }
 }
 

@@ -53,13 +53,13 @@ class Slice {
   Result<void> set_limits(const abi::ControlRequest& order);
   Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
 
-  /// Frees the account entries that the process held as another program, before execve(). Otherwise only its death
-  /// frees them.
+  /// Ends the account entries that the process held as another program, before execve(), as process_died() does.
+  /// Otherwise only its death ends them.
   void free_replaced(std::int32_t pid);
   /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
   /// all 1,024 are taken.
   int take_slot(std::int32_t pid, Fd pidfd);
-  /// The process of this account entry, or one of its heirs, has ended. Heirs are children that the process forked and
+  /// The program of this account entry, or one of its heirs, has ended. Heirs are children that the process forked and
   /// that have the driver's descriptors; they keep its memory. Without heirs only the time that it used still counts.
   void process_died(std::uint32_t slot);
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
@@ -88,7 +88,7 @@ class Slice {
   };
   /// The process of each account entry.
   [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
-  /// Frees the account entries of programs that were replaced in the same process (exec), because no death reports
+  /// Ends the account entries of programs that were replaced in the same process (exec), because no death reports
   /// that. Checks some entries per call, in turn. Cost: one system call per entry.
   void look_for_exec();
 
