@@ -215,8 +215,8 @@ TEST_F(ArbiterTest, NeitherAHelloNorAnUnmapFreesAnAccountEntry) {
   EXPECT_TRUE(eventually([&] { return listed("twice")->cards[0].announced == Bytes(); }));
 }
 
-/// Like a process with the library: sends a hello, maps its lifeline, announces 4096 bytes, and forks a child that stays.
-/// Writes the child's PID to `heir_of`.
+/// Like a process with the library: sends a hello, maps its lifeline, announces 4096 bytes, and forks a child that
+/// stays. Writes the child's PID to `heir_of`.
 void have_an_heir(const std::string& runtime, const std::string& id, int heir_of) {
   auto mine = hello(runtime, id);
   if (!mine || mine->welcome.slot != 1) _exit(1);
