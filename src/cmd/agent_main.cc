@@ -102,6 +102,7 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.driver_mounts = options.driver_mounts;
   config.access = options.access;
   config.slices_for_root = options.slices_for_root;
+  config.trusted_holders = options.trusted_holders;
   config.on_memory = options.on_memory;
   config.on_compute = options.on_compute;
   config.version = std::string(kVersion) + " " + kCommit;

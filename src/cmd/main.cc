@@ -251,6 +251,7 @@ void server_commands(CLI::App& app, Everything& all) {
       "= "
       "escalate    # the default: freeze, revoke, kill; or throttle (freeze only), kill (immediately), report\n"
       "  own-devices = on                # only slices open the cards\n"
+      "  trusted-holders = /usr/bin/x    # root's programs that hold cards outside slices and are never suspects\n"
       "  slices-for-root = 16            # of the 128 of each card");
   auto* down = app.add_subcommand("down", "stop Carve on this machine and remove what it created");
   host_flags(down, &all.down.host, false);

@@ -70,6 +70,7 @@ class Agent final : public AgentApi, public NodeSlices {
   // lifecycle.cc; under commit_
   Result<Grant> try_allocate(const Caller& caller, const AllocateRequest& request);
   Result<void> bring_up(LiveSlice& slice);
+  void keep_back(const LiveSlice& slice);
   void take_down(LiveSlice& slice);
   void finish(const std::string& id, const std::string& why);
   [[nodiscard]] std::vector<JournalEvent> events_without(const LiveSlice& slice) const;
@@ -119,8 +120,8 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
   bool look_at_pages();  // true: the arbiter answered
   [[nodiscard]] std::vector<Bytes> spare_of(const LiveSlice& slice) const;  // under state_
-  [[nodiscard]] Breach unexplained_breach(const CardId& card, Bytes bytes, const std::vector<WatchedSlice>& watched,
-                                          const std::vector<Sighting>& sightings);
+  // accuse.cc
+  [[nodiscard]] std::vector<CardHolder> holders_of_card(const CardId& card, const std::vector<Sighting>& sightings);
   void look_for_unexplained(const std::vector<GpuUsage>& usage, const std::vector<WatchedSlice>& watched,
                             const std::vector<Sighting>& sightings);
   // act.cc

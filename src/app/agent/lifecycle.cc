@@ -168,6 +168,7 @@ Result<void> Agent::bring_up(LiveSlice& slice) {
   if (done && !slice.whole()) {
     done = world_.pages.put(order);
     if (done) put_.insert(slice.id);
+    if (done) keep_back(slice);
   }
   if (done && slice.keep) done = world_.devices.publish(device);
   if (!done) {
@@ -175,6 +176,24 @@ Result<void> Agent::bring_up(LiveSlice& slice) {
     take_down(slice);
   }
   return done;
+}
+
+/// Before the first process of the slice runs; each round of watch() corrects it.
+void Agent::keep_back(const LiveSlice& slice) {
+  std::map<std::uint32_t, Bytes> kept;  // by index of the card
+  {
+    const std::lock_guard lock(state_);
+    const std::vector<Bytes> spare = spare_of(slice);
+    for (std::uint32_t i = 0; i < slice.slices.size(); ++i) {
+      const CardState* state = ledger_.find(slice.slices[i].card);
+      if (state == nullptr || state->use.slices < 2) continue;
+      const Bytes part(spare[i].count() / state->use.slices);
+      kept[i] = kept_back(part, slice.slices[i].memory, config_.bounds.tolerance);
+    }
+  }
+  for (const auto& [index, bytes] : kept) {
+    if (bytes != Bytes()) static_cast<void>(world_.pages.set_overhead(slice.id, index, bytes));
+  }
 }
 
 void Agent::take_down(LiveSlice& slice) {

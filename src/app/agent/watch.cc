@@ -141,65 +141,14 @@ void Agent::retry_links() {
   make_links(version);
 }
 
-/// Per card, the slice's part of the memory that the ledger has promised to no slice.
+/// Per card, the memory that the ledger has promised to no slice.
 std::vector<Bytes> Agent::spare_of(const LiveSlice& slice) const {
   std::vector<Bytes> spare;
   for (const auto& held : slice.slices) {
     const CardState* state = ledger_.find(held.card);
-    const bool shared = state != nullptr && state->use.slices > 0;
-    spare.push_back(shared ? Bytes((state->card.memory - state->use.memory).count() / state->use.slices) : Bytes());
+    spare.push_back(state != nullptr ? state->card.memory - state->use.memory : Bytes());
   }
   return spare;
-}
-
-/// Names the suspects. A single slice is charged with the breach. Several slices are only reported, because nothing
-/// shows which of them holds the memory.
-Breach Agent::unexplained_breach(const CardId& card, Bytes bytes, const std::vector<WatchedSlice>& watched,
-                                 const std::vector<Sighting>& sightings) {
-  int minor = -1;
-  {
-    const std::lock_guard lock(state_);
-    if (const CardState* state = ledger_.find(card)) minor = state->card.minor;
-  }
-  std::vector<CardHolder> holders;
-  for (const auto pid : minor < 0 ? std::vector<std::int32_t>() : world_.processes.holders_of_card(minor)) {
-    CardHolder holder{pid, slice_on(slices_of_process(pid), card), false, false};
-    holder.listed = std::any_of(sightings.begin(), sightings.end(), [&](const Sighting& seen) {
-      return seen.card == card && seen.process.pid == pid;
-    });
-    holder.registered = std::any_of(watched.begin(), watched.end(), [&](const WatchedSlice& slice) {
-      return slice.id == holder.slice && slice.registered.count(pid) != 0;
-    });
-    holders.push_back(std::move(holder));
-  }
-  Breach breach;
-  breach.kind = BreachKind::kUnexplained;
-  breach.card = card;
-  std::set<std::string> slices;
-  std::string named;
-  for (const auto& suspect : suspects_among(holders)) {
-    breach.pids.push_back(suspect.pid);
-    slices.insert(suspect.slice);
-    named += fmt::format("{}{} ({})", named.empty() ? "" : ", ", suspect.pid,
-                         suspect.slice.empty() ? "in no slice" : suspect.slice);
-  }
-  if (slices.size() == 1) breach.slice = *slices.begin();
-  breach.text = fmt::format("{} of {} are used and no list explains by whom; suspects hold its device file: {}",
-                            to_human(bytes), card.str(), named.empty() ? "none can be seen" : named);
-  return breach;
-}
-
-void Agent::look_for_unexplained(const std::vector<GpuUsage>& usage, const std::vector<WatchedSlice>& watched,
-                                 const std::vector<Sighting>& sightings) {
-  for (const auto& card : usage) {
-    const auto explained = card.lost ? std::nullopt : explained_on(card.card, watched, sightings);
-    if (!explained) continue;
-    const auto found = unexplained_.look({card.card, card.used, *explained}, world_.clock.now());
-    // Between two reports the suspects are looked for only to end a single one.
-    if (!found || (!found->report && config_.on_memory != BreachAction::kKill)) continue;
-    const Breach breach = unexplained_breach(card.card, found->bytes, watched, sightings);
-    if (found->report || !breach.slice.empty()) act(breach);
-  }
 }
 
 void Agent::watch() {
@@ -259,7 +208,10 @@ void Agent::watch() {
     }
     // Without the arbiter a registered process cannot be told from one that never sent a hello, but memory and cards
     // can still be judged.
-    if (usage) breaches = watchdog_.judge(watched, sightings, world_.clock.now());
+    if (usage) {
+      breaches = watchdog_.judge(watched, sightings, world_.clock.now());
+      for (const auto& card : usage_) ledger_.set_beyond(card.card, watchdog_.beyond_limits(card.card));
+    }
   }
   for (const auto& breach : breaches) act(breach);
   if (usage) look_for_unexplained(usage_, watched, sightings);
@@ -270,8 +222,8 @@ void Agent::watch() {
     // freed in between looks like overhead once. What the driver really keeps is in both rounds.
     const auto before = overheads_.find(where);
     const Bytes lasting = before == overheads_.end() ? Bytes() : std::min(before->second, bytes);
-    static_cast<void>(
-        world_.pages.set_overhead(where.first, static_cast<std::uint32_t>(where.second), lasting));
+    static_cast<void>(world_.pages.set_overhead(where.first, static_cast<std::uint32_t>(where.second),
+                                                std::max(lasting, watchdog_.kept_back(where.first, where.second))));
   }
   overheads_ = std::move(overheads);
 }
