@@ -49,7 +49,7 @@ CUresult create(CUcontext* context, CUdevice device, Make make) {
   }
   const CUresult result = make();
   if (result == CUDA_SUCCESS && memory.objects.insert({reinterpret_cast<std::uint64_t>(*context), bytes, 0,
-                                                       index_of(*card), Kind::kContext, 1})) {
+                                                       index_of(*card), Kind::kContext, 0, 1})) {
     return result;
   }
   if (result == CUDA_SUCCESS) {

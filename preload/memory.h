@@ -4,6 +4,7 @@
 
 #include "preload/driver.h"
 #include "preload/process.h"
+#include "preload/stock.h"
 #include "preload/table.h"
 
 // Charges memory to the slice. Every allocating hook charges the bytes, calls the driver, and gives back the charge for
@@ -41,6 +42,7 @@ struct alignas(4096) Memory {
   std::uint64_t small_bytes[kMaxCards];  // under `small_lock`
   std::uint64_t held[kMaxCards];     // a private copy of the announced sum; no other process can write it
   std::uint32_t careful[kMaxCards];  // the number of requests that still check the sum before they announce
+  Stocks stocks[kMaxCards];
   Pool pools[kMaxPools];
   std::uint32_t pool_count;
   Lock pools_lock;
@@ -63,12 +65,20 @@ inline std::uint16_t index_of(const Card& card) { return static_cast<std::uint16
 bool charge(Card& card, std::uint64_t bytes);
 void give_back(Card& card, std::uint64_t bytes);
 
-/// Like `charge`, for one request. Chooses whole granules, a part of a shared granule, or exact bytes when only the
-/// exact bytes fit.
-bool charge_request(Card& card, std::uint64_t bytes, Kind& kind);
-void give_back_request(Card& card, std::uint64_t bytes, Kind kind);
+/// Where a request was charged.
+struct Charge {
+  Kind kind;           // whole granules, a part of a shared granule, or exact bytes when only the exact bytes fit
+  std::uint8_t stock;  // the number of the thread's stock (stock.h); 0: the process's own account entry
+};
+/// Like `charge`, for one request.
+bool charge_request(Card& card, std::uint64_t bytes, Charge& charged);
+void give_back_request(Card& card, std::uint64_t bytes, Charge charged);
+inline Charge charge_of(const Entry& entry) { return {entry.kind, entry.stock}; }
 
-/// The bytes that the slice has announced on this card, and its limit.
+/// The bytes that this process holds and that the account page does not show, because another process overwrote it.
+std::uint64_t missing_bytes(const Card& card);
+
+/// The bytes that the slice uses on this card, without its stock, and its limit.
 std::uint64_t used_bytes(Card& card);
 std::uint64_t limit_bytes(const Card& card);
 bool revoked(const Card& card);

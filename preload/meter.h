@@ -5,6 +5,7 @@
 #include "lease/gate.h"
 #include "preload/driver_abi.h"
 #include "preload/process.h"
+#include "preload/thread_pointer.h"
 
 // The gate for all work that takes time on a card, and the measurement of that time. lease/gate decides. This part
 // waits, records markers in the program's streams and runs the one helper thread that polls them. The initial state,
@@ -88,18 +89,6 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
                            Ticket& ticket);
 /// Call it after the driver's call. Confirms the announced work, or withdraws it when the driver refused the call.
 void end_work_slowly(Ticket& ticket, CUresult result);
-
-/// Identifies the calling thread. With a TLS variable the library would not load under musl, and the call would cost
-/// more.
-inline std::uintptr_t thread_pointer() {
-#if defined(__x86_64__)
-  std::uintptr_t self;  // some clang versions lack the builtin on x86-64
-  __asm__("movq %%fs:0, %0" : "=r"(self));
-  return self;
-#else
-  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-#endif
-}
 
 inline LaneSlot* own_lane(CardMeter& card) {
   const std::uintptr_t self = thread_pointer();

@@ -232,7 +232,7 @@ Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream
     }
   }
   const auto place = static_cast<std::uint64_t>(&pool - memory.pools);
-  if (remember({address, bytes, place, pool.card, Kind::kPooled, 1})) {
+  if (remember({address, bytes, place, pool.card, Kind::kPooled, 0, 1})) {
     return {CUDA_SUCCESS, nullptr, false};
   }
   CARVE_DRIVER(cuMemFreeAsync)(address, stream);
@@ -324,7 +324,7 @@ CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Free cal
   // free. It is not freed at all when the stream has just joined a capture, by an event.
   CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
   if (is_gone(address)) {
-    give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
+    give_back_request(process.cards[entry.card], entry.bytes, charge_of(entry));
   } else {
     put_back(entry, destroyed);
   }
@@ -388,7 +388,7 @@ CARVE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
   const std::uint16_t card =
       card_of_location(properties->location.type, properties->location.id, properties->alloc_type);
   const auto handle = reinterpret_cast<std::uint64_t>(*pool);
-  if (card == kForeignCard || !memory.objects.insert({handle, 0, 0, card, Kind::kPooled, 1})) {
+  if (card == kForeignCard || !memory.objects.insert({handle, 0, 0, card, Kind::kPooled, 0, 1})) {
     CARVE_DRIVER(cuMemPoolDestroy)(*pool);
     return card == kForeignCard ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }

@@ -10,7 +10,7 @@
 namespace carve::preload {
 
 /// The kind of a live address or handle.
-enum class Kind : std::uint16_t {
+enum class Kind : std::uint8_t {
   kLinear = 1,   // bytes in whole granules
   kSmall = 2,    // bytes in shared granules
   kExact = 3,    // exact bytes: a request whose last granule did not fit under the limit
@@ -30,6 +30,7 @@ struct Entry {
   std::uint64_t owner;  // context, pool or handle; `kind` says which
   std::uint16_t card;
   Kind kind;
+  std::uint8_t stock;  // the stock in which an address is charged (stock.h); 0: the process's own account entry
   std::uint32_t references;
 };
 static_assert(sizeof(Entry) == 32);

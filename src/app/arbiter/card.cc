@@ -79,7 +79,6 @@ CardLoop::~CardLoop() {
 }
 
 void empty(abi::AccountSlot& slot) {
-  slot.instance.store_relaxed(0);
   slot.used_bytes.store_relaxed(0);
   slot.context_bytes.store_relaxed(0);
   slot.inflight_ns.store_relaxed(0);
@@ -89,6 +88,7 @@ void empty(abi::AccountSlot& slot) {
   slot.busy.store_relaxed(0);
   slot.max_op_us.store_relaxed(0);
   slot.host_pid.store_release(0);
+  slot.instance.store_release(0);  // last: a process of the slice may take a stock entry from then on
 }
 
 Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms) {

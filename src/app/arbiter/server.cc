@@ -46,7 +46,7 @@ Result<void> Server::run(const std::stop_token& stop) {
     poll_once(kTickMs);
     if (now_ns() < next_look) continue;
     next_look = now_ns() + kTickMs * 1'000'000ULL;
-    for (const auto& [id, slice] : slices_) slice->look_for_exec();
+    for (const auto& [id, slice] : slices_) slice->look_around();
   }
   if (slices_.empty()) files_.unmount();
   return {};
@@ -329,6 +329,7 @@ void Server::greet(Guest& guest) {
     slice.free_replaced(peer.pid);
     auto descriptors = slice.tenant_descriptors(hello.kind);
     if (descriptors && hello.kind == abi::LibraryKind::kCuda) {
+      if (welcome.abi < abi::kStockAbi) slice.forbid_stock();
       Fd pidfd = pidfd_of(guest.socket.get(), peer.pid);
       const int slot = pidfd ? slice.take_slot(peer.pid, std::move(pidfd)) : -1;
       welcome.status = slot < 0 ? abi::WelcomeStatus::kNoFreeSlot : abi::WelcomeStatus::kOk;
