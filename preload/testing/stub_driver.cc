@@ -11,6 +11,7 @@ namespace {
 bool initialised = false;
 thread_local CUcontext current = nullptr;
 thread_local CUdeviceptr next_address = 0;
+thread_local CUdeviceptr freed_address = 0;
 thread_local std::uint64_t launches = 0;
 }  // namespace
 
@@ -58,10 +59,16 @@ STUB CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (next_address == 0) {
     next_address = reinterpret_cast<CUdeviceptr>(&next_address) << 16;  // a separate address range per thread
   }
-  *address = next_address += 2U << 20;
+  // Like a driver, it returns the address that was freed last. New addresses for ever would measure the growth of the
+  // pointer table.
+  *address = freed_address != 0 ? freed_address : next_address += 2U << 20;
+  freed_address = 0;
   return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
-STUB CUresult cuMemFree_v2(CUdeviceptr) { return CUDA_SUCCESS; }
+STUB CUresult cuMemFree_v2(CUdeviceptr address) {
+  freed_address = address;
+  return CUDA_SUCCESS;
+}
 STUB CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = std::size_t{80} << 30;
   *total_bytes = std::size_t{80} << 30;
