@@ -10,7 +10,6 @@
 #include <csignal>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "abi/page.h"
 #include "adapter/api/server.h"
@@ -33,6 +32,7 @@
 #include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
 #include "adapter/kubelet/runtime_asked.h"
+#include "base/thread.h"
 #include "base/unix_address.h"
 #include "cmd/agent_port.h"
 #include "cmd/arbiter_main.h"
@@ -338,9 +338,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
   ConfigWatch agreed(node.cluster_config, can_start_with, clock, log);  // before they are read
-  const std::jthread looking_at_agreed([&](const std::stop_token& stop) { agreed.run({}, stop); });
+  const Thread watching_cluster_config("cluster-config", [&](const std::stop_token& stop) { agreed.run({}, stop); });
   auto configured = watch_configuration(given, node, clock, log);
-  const std::jthread looking([&](const std::stop_token& stop) { configured.run({}, stop); });
+  const Thread watching_config("agent-config", [&](const std::stop_token& stop) { configured.run({}, stop); });
   auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();
@@ -363,12 +363,22 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   const auto card_files = open_card_files(options, config, node_agent, log);
   if (!card_files) return report(card_files.error());
   const std::string library = config.library_folder;
-  Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
-                                 cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
-                                 clock, log, [library](const std::string& driver_version) {
-                                   return mountns::LibraryStore::make_links(library, driver_version);
-                                 },
-                                 &containers, &known_cards, card_files->get()});
+  const auto make_links = [library](const std::string& driver_version) {
+    return mountns::LibraryStore::make_links(library, driver_version);
+  };
+  Agent agent(config, AgentWorld{.gpu = gpu,
+                                 .pages = *pages,
+                                 .cgroups = cgroups ? cgroups->get() : nullptr,
+                                 .cgroup_error = cgroups ? std::string() : cgroups.error().what,
+                                 .journal = journal,
+                                 .devices = devices,
+                                 .processes = processes,
+                                 .clock = clock,
+                                 .log = log,
+                                 .prepare_links = make_links,
+                                 .containers = &containers,
+                                 .known_cards = &known_cards,
+                                 .card_files = card_files->get()});
   const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) {
     Error error = restored.error();
@@ -382,10 +392,10 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   log.info("agent serves", {{"socket", options.agent_socket()}});
   int exit_code = kExitOk;
   {
-    const std::jthread serving([&](const std::stop_token& stop) { (*server)->run(stop); });
-    const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
-    const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
-    const std::jthread judging([&](const std::stop_token& stop) { agent.run_health(stop); });
+    const Thread serving("agent-socket", [&](const std::stop_token& stop) { (*server)->run(stop); });
+    const Thread reaping("reaper", [&](const std::stop_token& stop) { agent.run_reaper(stop); });
+    const Thread watching("second-line", [&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
+    const Thread judging("card-health", [&](const std::stop_token& stop) { agent.run_health(stop); });
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
       auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);
@@ -393,9 +403,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
       if (opened) port = std::move(*opened);
     }
     std::atomic<bool> failed = false;
-    std::jthread kubelet;
+    Thread kubelet;
     if (*doors) {
-      kubelet = std::jthread([&](const std::stop_token& stop) {
+      kubelet = Thread("kubelet", [&](const std::stop_token& stop) {
         doors::WaitingDra* waiting = early ? &early->door() : nullptr;
         auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, waiting);
         if (!served) {
@@ -405,9 +415,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
         }
       });
     }
-    std::jthread handover;
+    Thread handover;
     if (early) {
-      handover = std::jthread([&](const std::stop_token& stop) {
+      handover = Thread("handover", [&](const std::stop_token& stop) {
         clock.sleep_for(kHandover, stop);
         early->close();  // the WaitingDra stays: run_doors() uses it
       });

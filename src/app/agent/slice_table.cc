@@ -142,7 +142,7 @@ void read_note(const std::string& text, LiveSlice* slice) {
       slice->holder = {*kind, owner.substr(slash + 1)};
       slice->part = word_of(head, "part");
     }
-    slice->ending = word_of(head, "ending") == "1";
+    slice->ending = slice->ending_noted = word_of(head, "ending") == "1";
     std::istringstream pods(word_of(head, "pods"));
     for (std::string pod; std::getline(pods, pod, ',');) slice->pods.push_back(pod);
     std::istringstream variables(word_of(head, "env"));

@@ -1,9 +1,9 @@
+#include "app/agent/node_views.h"
+
 #include <algorithm>
+#include <map>
 #include <set>
 
-#include "app/agent/agent.h"
-
-// The views for inspect, top and doctor: copies of what the last round saw. They wait for no other process.
 namespace carve {
 namespace {
 
@@ -83,10 +83,51 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
   return view;
 }
 
+bool holds_sick_card(const Ledger& ledger, const LiveSlice& slice) {
+  return std::any_of(slice.slices.begin(), slice.slices.end(), [&](const Slice& held) {
+    const CardState* state = ledger.find(held.card);
+    return state != nullptr && !state->card.health.ok;
+  });
+}
+
+CardView card_view(const CardState& state, const GpuInventory& inventory, const SecondLine::Seen& seen) {
+  CardView card;
+  card.card = state.card;
+  card.set_aside = state.use.memory;
+  card.guaranteed = state.use.compute;
+  card.exclusive = state.use.exclusive;
+  for (std::size_t i = 0; i < inventory.cards.size() && i < inventory.pci_bus_ids.size(); ++i) {
+    if (inventory.cards[i].id == state.card.id) card.pci_bus_id = inventory.pci_bus_ids[i];
+  }
+  for (const auto& usage : seen.usage) {
+    if (usage.card != state.card.id) continue;
+    card.used = usage.used;
+    card.utilization_percent = usage.utilization_percent;
+    card.temperature_c = usage.temperature_c;
+    card.power_mw = usage.power_mw;
+  }
+  return card;
+}
+
+/// The processes on the card that are in no slice.
+std::vector<ProcessView> foreign_on(const CardId& card, const SliceStore::State& state,
+                                    const std::vector<Sighting>& sightings) {
+  std::vector<ProcessView> foreign;
+  for (const auto& s : sightings) {
+    if (s.card != card || state.slices.count(s.slice) != 0) continue;
+    auto process = process_view(s.process.pid);
+    process.card = s.card.str();
+    process.memory = s.process.memory;
+    process.sm_percent = s.process.sm_percent;
+    foreign.push_back(std::move(process));
+  }
+  return foreign;
+}
+
 }  // namespace
 
-Result<AgentView> Agent::view(const Caller& caller) {
-  AgentView view = view_of_last_round();
+AgentView NodeViews::view(const Caller& caller) const {
+  AgentView view = of_last_round();
   for (auto& slice : view.slices) {
     const bool own = caller.uid == 0 || caller.uid == slice.uid;
     if (!own && slice.kind == "run") slice.name = program_in(slice.name);
@@ -96,7 +137,7 @@ Result<AgentView> Agent::view(const Caller& caller) {
   return view;
 }
 
-AgentView Agent::view_of_last_round() const {
+AgentView NodeViews::of_last_round() const {
   AgentView view;
   view.version = config_.version;
   view.page_abi = config_.page_abi;
@@ -108,55 +149,66 @@ AgentView Agent::view_of_last_round() const {
     view.device_mode = files->mode();
     view.device_group = files->group();
   }
-  const std::lock_guard lock(state_);
-  view.driver_version = inventory_.driver_version;
-  view.cuda_version = inventory_.cuda_version;
-  view.arbiter_state = arbiter_ok_ ? "ok" : arbiter_code_ == Code::kDeadlineExceeded ? "stopped" : "away";
-  view.arbiter_reason = arbiter_error_;
-  view.journal_error = journal_error_;
-  view.device_error = card_files_error_;
+  const auto arbiter = parts_.pages.state();
+  view.arbiter_state = arbiter.ok ? "ok" : arbiter.code == Code::kDeadlineExceeded ? "stopped" : "away";
+  view.arbiter_reason = arbiter.error;
+  view.journal_error = parts_.store.journal_error();
+  view.device_error = parts_.card_files.error();
   view.library_folder = config_.library_folder;
   view.state_folder = config_.state_folder;
   view.device_folder = config_.device_folder;
-  view.library_error = library_error();
-  view.waiting = waiting_;
-  for (const auto& state : ledger_.cards()) {
-    CardView card;
-    card.card = state.card;
-    card.set_aside = state.use.memory;
-    card.guaranteed = state.use.compute;
-    card.exclusive = state.use.exclusive;
-    for (std::size_t i = 0; i < inventory_.cards.size() && i < inventory_.pci_bus_ids.size(); ++i) {
-      if (inventory_.cards[i].id == state.card.id) card.pci_bus_id = inventory_.pci_bus_ids[i];
+  view.library_error = parts_.links.error();
+  view.waiting = parts_.local.waiting();
+  const GpuInventory inventory = parts_.cards.inventory();
+  view.driver_version = inventory.driver_version;
+  view.cuda_version = inventory.cuda_version;
+  const auto remarks = parts_.cards.remarks();
+  const auto seen = parts_.second_line.seen();
+  parts_.store.read([&](const SliceStore::State& state) {
+    for (const auto& one : state.ledger.cards()) {
+      view.cards.push_back(card_view(one, inventory, seen));
+      view.cards.back().foreign = foreign_on(one.card.id, state, seen.sightings);
+      if (const auto found = remarks.find(one.card.id); found != remarks.end())
+        view.cards.back().remark = found->second;
     }
-    for (const auto& usage : usage_) {
-      if (usage.card != state.card.id) continue;
-      card.used = usage.used;
-      card.utilization_percent = usage.utilization_percent;
-      card.temperature_c = usage.temperature_c;
-      card.power_mw = usage.power_mw;
+    for (const auto& [id, slice] : state.slices) {
+      view.slices.push_back(slice_view(slice, seen.sightings));
+      if (holds_sick_card(state.ledger, slice)) view.slices.back().state += ", card unhealthy";
     }
-    card.remark = books_.watch.remark(state.card.id);
-    for (const auto& s : sightings_) {
-      if (s.card != state.card.id || slices_.count(s.slice) != 0) continue;
-      auto process = process_view(s.process.pid);
-      process.card = s.card.str();
-      process.memory = s.process.memory;
-      process.sm_percent = s.process.sm_percent;
-      card.foreign.push_back(std::move(process));
-    }
-    view.cards.push_back(std::move(card));
-  }
-  for (const auto& [id, slice] : slices_) {
-    view.slices.push_back(slice_view(slice, sightings_));
-    const bool sick = std::any_of(slice.slices.begin(), slice.slices.end(), [this](const Slice& held) {
-      const CardState* state = ledger_.find(held.card);
-      return state != nullptr && !state->card.health.ok;
-    });
-    if (sick) view.slices.back().state += ", card unhealthy";
-  }
-  view.events.assign(events_.begin(), events_.end());
+  });
+  view.events = parts_.events.events();
   return view;
+}
+
+std::vector<Slice> NodeViews::held() const {
+  return parts_.store.read([](const SliceStore::State& state) {
+    std::vector<Slice> held;
+    for (const auto& [id, slice] : state.slices) {
+      if (!slice.local()) held.insert(held.end(), slice.slices.begin(), slice.slices.end());
+    }
+    return held;
+  });
+}
+
+std::vector<HeldSlice> NodeViews::holdings() const {
+  return parts_.store.read([](const SliceStore::State& state) {
+    std::vector<HeldSlice> all;
+    for (const auto& [id, slice] : state.slices) {
+      for (const auto& one : slice.slices) all.push_back({one, slice.name, slice.ending});
+    }
+    return all;
+  });
+}
+
+NodeTroubles NodeViews::troubles() const {
+  NodeTroubles troubles;
+  troubles.gpu = world_.gpu.state();
+  troubles.gpu_reason = world_.gpu.reason();
+  troubles.library = parts_.links.error();
+  const auto arbiter = parts_.pages.state();
+  if (arbiter.asked && !arbiter.ok) troubles.arbiter = arbiter.error.empty() ? "it does not answer" : arbiter.error;
+  troubles.journal = parts_.store.journal_error();
+  return troubles;
 }
 
 }  // namespace carve
