@@ -75,8 +75,19 @@ double run(int workers) {
   AgentConfig config;
   config.slices_folder = "/run/carve/slices";
   config.gives_cards = false;
-  Agent agent(config, AgentWorld{node.gpu, node.pages, nullptr, "none", node.journal, node.devices, node.processes,
-                                 node.clock, node.log, {}, &node.containers, nullptr, nullptr});
+  Agent agent(config, AgentWorld{node.gpu,
+                                 node.pages,
+                                 nullptr,
+                                 "none",
+                                 node.journal,
+                                 node.devices,
+                                 node.processes,
+                                 node.clock,
+                                 node.log,
+                                 {},
+                                 &node.containers,
+                                 nullptr,
+                                 nullptr});
   if (!agent.restore()) return -1;
   std::atomic<int> next = 0;
   std::atomic<int> failed = 0;

@@ -22,8 +22,8 @@ Result<void> Agent::restore_records() {
     slice.restored = true;
     slice.joined = slice.keep;  // its pages are requested immediately, not only after it has settled
     for (const auto& held : slice.slices) {
-      const bool known = store_.read(
-          [&](const SliceStore::State& state) { return state.ledger.find(held.card) != nullptr; });
+      const bool known =
+          store_.read([&](const SliceStore::State& state) { return state.ledger.find(held.card) != nullptr; });
       // The driver does not list the card now (or hangs), and the card is not remembered. The slice keeps its place on
       // a stand-in card, which is as large as the slices on it.
       if (!known) CARVE_TRY_VOID(cards_.put_stand_in(held.card, std::max(held_on[held.card], Bytes::mib(1))));

@@ -11,8 +11,8 @@
 
 namespace carve {
 
-/// The arbiter as this agent sees it: the pages that the agent requested, and whether the arbiter answers. Safe from any
-/// thread. Each call takes up to 2 s while the arbiter is stopped; no lock is held meanwhile.
+/// The arbiter as this agent sees it: the pages that the agent requested, and whether the arbiter answers. Safe from
+/// any thread. Each call takes up to 2 s while the arbiter is stopped; no lock is held meanwhile.
 class ArbiterPages {
  public:
   struct State {
@@ -22,8 +22,7 @@ class ArbiterPages {
     Code code = Code::kUnavailable;
     Clock::Time since{};  // the arbiter has answered since then
   };
-  ArbiterPages(Pages& pages, const Clock& clock, EventLog& events)
-      : pages_(pages), clock_(clock), events_(events) {}
+  ArbiterPages(Pages& pages, const Clock& clock, EventLog& events) : pages_(pages), clock_(clock), events_(events) {}
 
   /// Requests the pages. The agent then keeps duplicates of their descriptors for a restarted arbiter.
   Result<void> put(const PageOrder& order) EXCLUDES(mutex_);

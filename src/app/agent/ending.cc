@@ -39,13 +39,10 @@ Result<void> PreparedSlices::end_owner(const OwnerTurns::Turn& turn, const Resul
   CARVE_TRY_VOID(noted);
   CARVE_TRY(const auto alive, processes_.holders_of(ids, pods, false));
   if (!alive.empty()) {
-    return fail(
-        Code::kFailedPrecondition,
-        fmt::format(
-            "{} process{} of the container still run{}, the first is {}; the slice is freed when "
-            "they are gone",
-            alive.size(), alive.size() == 1 ? "" : "es", alive.size() == 1 ? "s" : "",
-            *alive.begin()));
+    return fail(Code::kFailedPrecondition,
+                fmt::format("{} process{} of the container still run{}, the first is {}; the slice is freed when "
+                            "they are gone",
+                            alive.size(), alive.size() == 1 ? "" : "es", alive.size() == 1 ? "s" : "", *alive.begin()));
   }
   Result<void> all;
   for (const auto& id : ids) {

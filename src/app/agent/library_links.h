@@ -8,8 +8,8 @@
 
 namespace carve {
 
-/// The link names of libcarve's objects for the driver's version. Without them no fraction can be granted. Safe from any
-/// thread.
+/// The link names of libcarve's objects for the driver's version. Without them no fraction can be granted. Safe from
+/// any thread.
 class LibraryLinks {
  public:
   LibraryLinks(const AgentConfig& config, const AgentWorld& world) : config_(config), world_(world) {}

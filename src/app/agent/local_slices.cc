@@ -18,8 +18,8 @@ Result<Grant> LocalSlices::allocate(const Caller& caller, const AllocateRequest&
   Result<Grant> result;
   for (;;) {
     result = try_allocate(caller, request);
-    const bool no_room = !result && (result.error().code == Code::kResourceExhausted ||
-                                     result.error().code == Code::kPermissionDenied);
+    const bool no_room =
+        !result && (result.error().code == Code::kResourceExhausted || result.error().code == Code::kPermissionDenied);
     if (no_room && !looked_again) {
       // A slice that blocks this request may have ended a moment ago: no request is refused because of an ended slice.
       looked_again = true;
@@ -62,9 +62,11 @@ std::uint32_t LocalSlices::waiting() const {
 Result<std::vector<Slice>> LocalSlices::choose(const SliceStore::State& state, const Caller& caller,
                                                const AllocateRequest& request, const PolicyRow& policy,
                                                const GpuInventory& inventory, const LiveSlice& slice) const {
-  const auto living = static_cast<std::uint32_t>(
-      std::count_if(state.slices.begin(), state.slices.end(), [&](const auto& s) { return s.second.uid == caller.uid; }) +
-      std::count_if(state.starting.begin(), state.starting.end(), [&](const auto& s) { return s.second == caller.uid; }));
+  const auto living =
+      static_cast<std::uint32_t>(std::count_if(state.slices.begin(), state.slices.end(),
+                                               [&](const auto& s) { return s.second.uid == caller.uid; }) +
+                                 std::count_if(state.starting.begin(), state.starting.end(),
+                                               [&](const auto& s) { return s.second == caller.uid; }));
   CARVE_TRY_VOID(check_access(config_.access, caller, request.request, living));
   if (state.ledger.cards().empty()) {
     return fail(Code::kUnavailable, std::string("no card on this machine: NVML is ") + to_string(world_.gpu.state()) +
@@ -117,8 +119,7 @@ Result<void> LocalSlices::join(const Caller& caller, const std::string& slice) {
     return fail(Code::kFailedPrecondition, "slice " + slice + " is a device for containers; nothing can join it");
   }
   if (caller.pid <= 0) {
-    return fail(Code::kFailedPrecondition,
-                "the process that asks is in another PID namespace: run it on the host");
+    return fail(Code::kFailedPrecondition, "the process that asks is in another PID namespace: run it on the host");
   }
   if (world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
   // The caller's children have its connection too. When the caller has ended, its PID may belong to another process,
@@ -128,8 +129,7 @@ Result<void> LocalSlices::join(const Caller& caller, const std::string& slice) {
     return fail(Code::kNotFound, fmt::format("join {}: process {}, which connected, is gone", slice, caller.pid));
   };
   if (gone()) return refused();
-  if (auto moved = world_.cgroups->join(slice, caller.pid); !moved)
-    return fail_in("join " + slice, moved.error());
+  if (auto moved = world_.cgroups->join(slice, caller.pid); !moved) return fail_in("join " + slice, moved.error());
   if (gone()) {  // it ended before or after the move: the process that has its PID now must not stay in the cgroup
     if (auto expelled = world_.cgroups->expel(slice, caller.pid); !expelled) {
       world_.log.error("a process that did not ask may be in a slice",
@@ -163,8 +163,7 @@ Result<void> LocalSlices::release(const Caller& caller, const std::string& slice
     if (!populated && populated.error().code != Code::kNotFound)
       return fail_in("whether slice " + slice + " has processes", populated.error());
     if (populated && *populated) {
-      if (!kill)
-        return fail(Code::kFailedPrecondition, "slice " + slice + " still has processes (--force kills them)");
+      if (!kill) return fail(Code::kFailedPrecondition, "slice " + slice + " still has processes (--force kills them)");
       CARVE_TRY_VOID(world_.cgroups->kill(slice));
       world_.cgroups->wake();
       return {};  // the reaper ends the slice when the last process has ended

@@ -14,8 +14,8 @@
 
 namespace carve {
 
-/// The slices that this machine grants itself, for `carve run` and `carve slice create`. The calls have the contracts of
-/// AgentApi. Safe from any thread.
+/// The slices that this machine grants itself, for `carve run` and `carve slice create`. The calls have the contracts
+/// of AgentApi. Safe from any thread.
 class LocalSlices {
  public:
   LocalSlices(const AgentConfig& config, const AgentWorld& world, SliceStore& store, OwnerTurns& turns,

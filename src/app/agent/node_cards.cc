@@ -79,8 +79,7 @@ void NodeCards::remember() {
     known = {config_.boot_id,       inventory_.driver_version, inventory_.cuda_version,
              inventory_.files.cuda, inventory_.files.nvml,     {}};
     for (std::size_t i = 0; i < inventory_.cards.size(); ++i) {
-      KnownCard one{inventory_.cards[i],
-                    i < inventory_.pci_bus_ids.size() ? inventory_.pci_bus_ids[i] : std::string(),
+      KnownCard one{inventory_.cards[i], i < inventory_.pci_bus_ids.size() ? inventory_.pci_bus_ids[i] : std::string(),
                     watch_.held(inventory_.cards[i].id)};
       one.card.health = {};
       known.cards.push_back(std::move(one));

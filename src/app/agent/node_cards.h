@@ -17,8 +17,8 @@
 
 namespace carve {
 
-/// The cards of this node: what the driver lists, and the health of each card. Verdicts are entered in the ledger, where
-/// the kubelet interfaces, the views and the placement read them. Safe from any thread, except where noted.
+/// The cards of this node: what the driver lists, and the health of each card. Verdicts are entered in the ledger,
+/// where the kubelet interfaces, the views and the placement read them. Safe from any thread, except where noted.
 class NodeCards {
  public:
   NodeCards(const AgentConfig& config, const AgentWorld& world, SliceStore& store, LibraryLinks& links,
@@ -36,8 +36,8 @@ class NodeCards {
   Result<void> adopt() EXCLUDES(mutex_);
   /// Reads the driver's list if it may have changed. For the watch thread. True: a list was read.
   bool refresh() EXCLUDES(mutex_);
-  /// Takes the driver's reports and its state, and updates the verdicts. Never waits for the driver. Saves what is known
-  /// of the cards if that has changed. One caller at a time: restore(), then the health thread.
+  /// Takes the driver's reports and its state, and updates the verdicts. Never waits for the driver. Saves what is
+  /// known of the cards if that has changed. One caller at a time: restore(), then the health thread.
   void judge(const std::vector<GpuEvent>& events) EXCLUDES(mutex_);
   /// The driver's answers of one round.
   void used(const std::vector<GpuUsage>& usage) EXCLUDES(mutex_);
@@ -74,8 +74,8 @@ class NodeCards {
   std::set<CardId> stand_ins_ GUARDED_BY(mutex_);        // known only from a slice; not published
   Clock::Time save_not_before_ GUARDED_BY(mutex_){};
   Clock::Time listed_at_ GUARDED_BY(mutex_){};
-  KnownCards saved_;          // used by the callers of recall() and judge() only
-  bool stale_ = true;         // used by the callers of adopt() and refresh() only, like the next
+  KnownCards saved_;   // used by the callers of recall() and judge() only
+  bool stale_ = true;  // used by the callers of adopt() and refresh() only, like the next
   Clock::Time renewed_at_{};
 };
 

@@ -31,7 +31,7 @@ PrepareRequest part(int number, int card, std::uint64_t gib = 1) {
 PrepareRequest whole_card(int number, int card) {
   auto request = part(number, card, 140);
   request.slices[0].compute = CoreShare::whole();
-  request.slices[0].whole = true;
+  request.slices[0].whole = request.slices[0].exclusive = true;
   return request;
 }
 
@@ -92,7 +92,7 @@ TEST(Owners, WhileTheArbiterIsStoppedPreparesThatNeedNoArbiterGoOn) {
   auto others = in_thread([&] {
     int done = 0;
     for (int i = 0; i < 25; ++i) {
-      done += agent->prepare(part(i, 0)).has_value() ? 1 : 0;                      // again: the pages exist
+      done += agent->prepare(part(i, 0)).has_value() ? 1 : 0;                  // again: the pages exist
       done += agent->prepare(whole_card(200 + i, 2 + i)).has_value() ? 1 : 0;  // a whole card has no pages
     }
     return done + (agent->unprepare(claim(300)) ? 1 : 0);
@@ -221,6 +221,26 @@ TEST(Owners, ASliceThatStartsCountsAgainstTheLimitOfItsUser) {
   EXPECT_EQ(second.error().code, Code::kPermissionDenied) << second.error().what;
   arbiter.release();
   EXPECT_TRUE(slow.get());
+}
+
+/// A journal that holds the slice that ended and the slice that took its place cannot be restored.
+TEST(Owners, CapacityThatWasFreedWhileTheDiskWasFullIsNotJournaledTwice) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto first = agent->allocate(fakes::root(), ask(140, 100, 2), {});
+  ASSERT_TRUE(first) << first.error().what;
+  ASSERT_TRUE(agent->join(fakes::root(77), first->slice));
+  machine.cgroups.groups[first->slice].clear();
+  machine.journal.full = true;
+  agent->reap();
+  EXPECT_TRUE(agent->holdings().empty()) << "its cgroup shows that it has ended";
+  EXPECT_EQ(machine.journal.state().records.size(), 1U);
+  machine.journal.full = false;
+  const auto second = agent->allocate(fakes::root(), ask(140, 100, 2), {});
+  ASSERT_TRUE(second) << second.error().what;
+  EXPECT_EQ(machine.journal.state().records.size(), 1U);
+  fakes::leave_dead(std::move(agent));
+  ASSERT_TRUE(machine.start()) << "the journal contradicts itself";
 }
 
 /// For the thread sanitizer, and for what is left: everything at once, with all loops.

@@ -27,10 +27,9 @@ bool valid_variables(const std::map<std::string, std::string>& variables) {
              return (c < 0x80 && std::isalnum(c) != 0) || more.find(static_cast<char>(c)) != std::string_view::npos;
            });
   };
-  return variables.size() <= 16 &&
-         std::all_of(variables.begin(), variables.end(), [&](const auto& variable) {
-           return !variable.first.empty() && variable.first != "NVIDIA_VISIBLE_DEVICES" &&
-                  word(variable.first, "_") && word(variable.second, "_.:/-,");
+  return variables.size() <= 16 && std::all_of(variables.begin(), variables.end(), [&](const auto& variable) {
+           return !variable.first.empty() && variable.first != "NVIDIA_VISIBLE_DEVICES" && word(variable.first, "_") &&
+                  word(variable.second, "_.:/-,");
          });
 }
 
@@ -39,18 +38,15 @@ bool valid_variables(const std::map<std::string, std::string>& variables) {
 ///     node
 Result<LiveSlice> slice_of(const PrepareRequest& request) {
   LiveSlice slice;
-  if (request.slices.empty())
-    return fail(Code::kInvalidArgument, "slices: none; a part holds at least one card");
+  if (request.slices.empty()) return fail(Code::kInvalidArgument, "slices: none; a part holds at least one card");
   slice.holder = request.slices.front().owner;
   slice.part = request.slices.front().part;
   slice.keep = true;
   slice.name = plain_name(request.label);
-  if (slice.local())
-    return fail(Code::kInvalidArgument, "owner: a pod or a claim is prepared, local is not");
+  if (slice.local()) return fail(Code::kInvalidArgument, "owner: a pod or a claim is prepared, local is not");
   for (const auto& held : request.slices) {
     if (held.owner != slice.holder || held.part != slice.part) {
-      return fail(Code::kInvalidArgument,
-                  "slices: of two owners or parts; each part is prepared by itself");
+      return fail(Code::kInvalidArgument, "slices: of two owners or parts; each part is prepared by itself");
     }
   }
   CARVE_TRY(const auto record, record_of(request.epoch, request.slices));
@@ -64,8 +60,7 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
   slice.epoch = request.epoch;
   slice.pods = pods_in(request);
   slice.slices = request.slices;
-  std::sort(slice.slices.begin(), slice.slices.end(),
-            [](const Slice& a, const Slice& b) { return a.card < b.card; });
+  std::sort(slice.slices.begin(), slice.slices.end(), [](const Slice& a, const Slice& b) { return a.card < b.card; });
   return slice;
 }
 
@@ -98,8 +93,7 @@ std::string PreparedSlices::promise_device() {
 Result<std::string> PreparedSlices::device_id_for(const PrepareRequest& request) {
   if (request.device.empty()) return names_.next_device();
   if (request.device.rfind(kDevicePrefix, 0) != 0) {
-    return fail(Code::kInvalidArgument,
-                "device: " + request.device + " was not promised by this agent");
+    return fail(Code::kInvalidArgument, "device: " + request.device + " was not promised by this agent");
   }
   return request.device.substr(sizeof(kDevicePrefix) - 1);
 }
@@ -125,8 +119,7 @@ Result<Prepared> PreparedSlices::prepare(const PrepareRequest& request) {
     CARVE_TRY(const auto alive, processes_.holders_of({there->id}, processes_.pod_processes(), true));
     if (!alive.empty()) {
       return fail(Code::kFailedPrecondition,
-                  fmt::format("part {}: process {} of the container before still runs", wanted.part,
-                              *alive.begin()));
+                  fmt::format("part {}: process {} of the container before still runs", wanted.part, *alive.begin()));
     }
     static_cast<void>(lifecycle_.finish(turn, there->id, "prepared under another name"));
   }
@@ -144,12 +137,10 @@ Result<Prepared> PreparedSlices::prepare_again(const OwnerTurns::Turn& turn, con
   if (there.slices != wanted.slices) {
     return fail(
         Code::kAlreadyExists,
-        fmt::format("part {} holds something else on this node (slice {}); it must end first",
-                    there.part, there.id));
+        fmt::format("part {} holds something else on this node (slice {}); it must end first", there.part, there.id));
   }
   if (there.ending) {
-    return fail(Code::kAborted,
-                fmt::format("part {}: its slice {} is ending; try again", there.part, there.id));
+    return fail(Code::kAborted, fmt::format("part {}: its slice {} is ending; try again", there.part, there.id));
   }
   // Not start(): a failure here must not take down a slice that may be in use.
   CARVE_TRY_VOID(lifecycle_.request_pages(turn, there));

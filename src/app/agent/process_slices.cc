@@ -113,18 +113,16 @@ Result<std::set<std::int32_t>> ProcessSlices::holders_of(const std::set<std::str
     if (ids.count(slice.id) == 0) continue;
     for (const auto& process : slice.processes) alive.insert(process.pid);
   }
-  const auto usage =
-      world_.gpu.state() == GpuState::kOk
-          ? world_.gpu.usage()
-          : Result<std::vector<GpuUsage>>(fail(Code::kUnavailable, world_.gpu.reason()));
+  const auto usage = world_.gpu.state() == GpuState::kOk
+                         ? world_.gpu.usage()
+                         : Result<std::vector<GpuUsage>>(fail(Code::kUnavailable, world_.gpu.reason()));
   for (const auto& seen : usage ? sightings_of(*usage) : std::vector<Sighting>()) {
     if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
   }
   // If pods can be seen at all, the pages do not replace them: a whole card has no pages.
   if (!pods && (world_.containers != nullptr || !pages)) {
-    return fail(Code::kUnavailable,
-                fmt::format("whether its processes are gone cannot be told: {}{}", pods.error().what,
-                            pages ? "" : "; arbiter: " + pages.error().what));
+    return fail(Code::kUnavailable, fmt::format("whether its processes are gone cannot be told: {}{}",
+                                                pods.error().what, pages ? "" : "; arbiter: " + pages.error().what));
   }
   return alive;
 }

@@ -19,7 +19,8 @@
 namespace carve {
 
 /// The second line: the watchdog's rounds (watch.cc) and the actions after a breach (act.cc). It acts against processes
-/// that bypass libcarve. One thread calls round() and wary(), the watch thread; everything else is safe from any thread.
+/// that bypass libcarve. One thread calls round() and wary(), the watch thread; everything else is safe from any
+/// thread.
 class SecondLine {
  public:
   /// What the last round saw.
@@ -70,8 +71,8 @@ class SecondLine {
   // act.cc
   void act(const Breach& breach);
   bool throttle(const Breach& breach) EXCLUDES(mutex_);
-  std::string end_processes(const Breach& breach), end_slice(const Breach& breach);
-  std::string slow(const Breach& breach, ComputeStep step), revoke(const std::string& id);
+  std::string end_processes(const Breach&breach), end_slice(const Breach&breach);
+  std::string slow(const Breach&breach, ComputeStep step), revoke(const std::string&id);
 
   const AgentConfig& config_;
   const AgentWorld& world_;

@@ -136,8 +136,7 @@ void SliceLifecycle::take_down(const LiveSlice& slice) {
   }
   if (!slice.whole()) {
     if (auto dropped = pages_.drop(slice.id); !dropped) {
-      world_.log.warn("pages stay until the arbiter is back",
-                      {{"slice", slice.id}, {"error", dropped.error().what}});
+      world_.log.warn("pages stay until the arbiter is back", {{"slice", slice.id}, {"error", dropped.error().what}});
     }
   }
   if (!slice.keep && world_.cgroups != nullptr) {

@@ -18,7 +18,8 @@ class SliceNames {
 
   /// At the start: the random number of this run, and the journal's counter.
   void restore(const JournalState& journal) EXCLUDES(mutex_);
-  /// A name of a local slice: run-… or dev-… (`keep`). It is unique by the random number of this run. No input or output.
+  /// A name of a local slice: run-… or dev-… (`keep`). It is unique by the random number of this run. No input or
+  /// output.
   [[nodiscard]] std::string next_local(bool keep) EXCLUDES(mutex_);
   /// A name for a device that the kubelet is promised. Waits for the disk only if no name is left that is reserved in
   /// the journal.

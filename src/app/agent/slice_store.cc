@@ -48,9 +48,8 @@ bool SliceStore::set_health(const CardId& card, const Health& health) {
   return state_.ledger.set_health(card, health).has_value();
 }
 
-Result<std::vector<Slice>> SliceStore::reserve(
-    const OwnerTurns::Turn&, const LiveSlice& wanted,
-    const std::function<Result<std::vector<Slice>>(const State&)>& choose) {
+Result<std::vector<Slice>> SliceStore::reserve(const OwnerTurns::Turn&, const LiveSlice& wanted,
+                                               const std::function<Result<std::vector<Slice>>(const State&)>& choose) {
   const MutexLock lock(mutex_);
   CARVE_TRY(auto slices, choose(state_));
   CARVE_TRY_VOID(state_.ledger.add(slices));

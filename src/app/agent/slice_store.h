@@ -28,7 +28,7 @@ class SliceStore {
   /// What the lock protects. Readers get it by reference and must not keep the reference.
   struct State {
     Ledger ledger;
-    std::map<std::string, LiveSlice> slices;  // by ID; a slice is entered when all of it exists
+    std::map<std::string, LiveSlice> slices;        // by ID; a slice is entered when all of it exists
     std::map<std::string, std::uint32_t> starting;  // by ID: the user of each slice that is reserved, not entered yet
   };
   explicit SliceStore(NodeJournal& journal) : journal_(journal) {}
@@ -39,8 +39,8 @@ class SliceStore {
     const MutexLock lock(mutex_);
     return std::forward<Read>(read)(state_);
   }
-  /// Calls `change(slice)` under the lock. For the figures that the second line keeps about a slice, and for fields that
-  /// only the caller with the owner's turn changes. False: no such slice.
+  /// Calls `change(slice)` under the lock. For the figures that the second line keeps about a slice, and for fields
+  /// that only the caller with the owner's turn changes. False: no such slice.
   template <typename Change>
   bool change(const std::string& id, Change&& change) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
