@@ -1,12 +1,14 @@
 // Slices of different owners change at the same time: what one owner waits for, another does not.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 #include <vector>
 
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
+#include "base/mutex.h"
 
 namespace carve {
 namespace {
