@@ -35,7 +35,7 @@ Result<Grant> LocalSlices::allocate(const Caller& caller, const AllocateRequest&
       break;
     }
     if (gone && gone()) {
-      result = fail(Code::kCancelled, "the one who asked is gone");
+      result = fail(Code::kCancelled, "the caller is gone");
       break;
     }
     if (!counted) {
@@ -199,7 +199,7 @@ void LocalSlices::reap_one(const std::string& id) {
   const bool ended = slice->joined || late || !again;
   // A caller that ended before it joined has left no process that could join.
   if (!ended && slice->asker_gone && slice->asker_gone()) {
-    static_cast<void>(lifecycle_.finish(turn, id, "the one who asked for it is gone"));
+    static_cast<void>(lifecycle_.finish(turn, id, "its caller is gone"));
   } else if (ended) {
     static_cast<void>(lifecycle_.finish(turn, id, "its cgroup is empty"));
   }

@@ -190,7 +190,7 @@ TEST(Owners, AnUnprepareWaitsForThePrepareOfTheSameOwner) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
-TEST(Owners, PagesOfASliceThatStartsAreNotTakenForRemains) {
+TEST(Owners, PagesOfAStartingSliceAreNotRemoved) {
   Machine machine;
   auto agent = machine.start();
   Block file;
@@ -245,8 +245,8 @@ TEST(Owners, CapacityThatWasFreedWhileTheDiskWasFullIsNotJournaledTwice) {
   ASSERT_TRUE(machine.start()) << "the journal contradicts itself";
 }
 
-/// For the thread sanitizer, and for what is left: everything at once, with all loops.
-TEST(Owners, ManyOwnersComeAndGoWhileEverythingElseRuns) {
+/// For the thread sanitizer: prepares, unprepares and all loops at the same time. Nothing remains at the end.
+TEST(Owners, ManyOwnersStartAndEndWhileAllLoopsRun) {
   Machine machine;
   add_cards(machine, 4);
   auto agent = machine.start();
