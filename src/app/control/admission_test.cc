@@ -269,10 +269,12 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
        "equal"},
       {pod(limits(R"("aliyun.com/gpu-mem":"5500m")")),  // 5.5, as the API server normalises it
        "carve: container c: aliyun.com/gpu-mem: \"5500m\" is not a whole number; legal: 1 to "
-       "4096 GiB"},
+       "4096 GiB"
+       "; the unit of this cluster is GiB: dialects.gpushare-unit in ConfigMap carve-cluster, GiB or MiB"},
       {pod(limits(R"("aliyun.com/gpu-mem":"10G")")),
        "carve: container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal: "
-       "1 to 4096 GiB"},
+       "1 to 4096 GiB"
+       "; the unit of this cluster is GiB: dialects.gpushare-unit in ConfigMap carve-cluster, GiB or MiB"},
       {pod(limits(R"("elasticgpu.io/gpu-memory":"4Gi")")),
        "carve: container c: elasticgpu.io/gpu-memory: \"4Gi\" is 4294967296 MiB, out of range; "
        "legal: 1 to 4194304 "
