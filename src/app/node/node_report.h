@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "app/doors/node_pods.h"
 #include "app/doors/event_recorder.h"
+#include "app/doors/node_pods.h"
+#include "app/node/cardless_pods.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
@@ -85,6 +86,7 @@ class NodeReport {
   NodeStatus status_;
   PodClaims claims_;
   NodeTotals totals_;
+  CardlessPods cardless_;
   std::atomic<bool> leaving_ = false;
   std::atomic<Presence> told_ = Presence::kComing;  // the state of this agent that the Node shows
   mutable std::mutex mutex_;
