@@ -85,7 +85,9 @@ struct SliceView {
   std::string id;
   std::string kind;  // run, device; on Kubernetes: pod, claim
   std::string name;
-  std::string state;  // starting, running, ending, or the action of the watchdog; ", card unhealthy" may follow
+  // starting, running, ending, or the action of the watchdog; idle: of an init container of which no process uses the
+  // card (not yet, or not any more). ", card unhealthy" may follow.
+  std::string state;
   std::uint32_t uid = 0;
   bool whole = false;
   ShareClass share = ShareClass::kBurst;

@@ -80,6 +80,9 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
     view.cards.push_back(std::move(card));
   }
   view.processes = processes_of(slice, sightings);
+  // An init container's slice stays until its pod ends, long after its process has ended.
+  const bool init = !slice.local() && slice.slices.front().phase == Phase::kInit;
+  if (init && view.state == "running" && view.processes.empty()) view.state = "idle";
   return view;
 }
 
