@@ -292,7 +292,8 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   ++stats_.rebuilt;
   const auto invalid = invalid_records(entry);
   assembled.conflicts.insert(assembled.conflicts.end(), invalid.begin(), invalid.end());
-  if (!all_synced()) assembled.conflicts.clear();
+  // Without its Node object, the cards are gone and the pods are about to be deleted: that is no conflict.
+  if (!all_synced() || !entry.exists) assembled.conflicts.clear();
   report_conflicts(name, entry.conflicts, assembled.conflicts);
   entry.conflicts = std::move(assembled.conflicts);
   if (entry.exists && !entry.gpus.empty()) {

@@ -151,6 +151,14 @@ TEST_F(ClusterModelTest, BooksSlicesOfClaims) {
   EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
+TEST_F(ClusterModelTest, ADeletedNodeHasNoConflicts) {
+  Fed::put(fed.pods, bound("a", 10));
+  Fed::gone(fed.nodes, node_object("n1"));
+  fed.model.gpus().replace({});
+  EXPECT_TRUE(fed.model.conflicts().empty()) << "the pod garbage collector deletes the pod";
+  EXPECT_TRUE(fed.lines.empty());
+}
+
 TEST_F(ClusterModelTest, ClosesTheCardOfARecordThatDoesNotFit) {
   Fed::put(fed.pods, bound("a", 10));
   Fed::put(fed.pods, bound("b", 10));

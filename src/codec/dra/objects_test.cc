@@ -50,6 +50,26 @@ TEST(Claim, ReadsTheClassesOfItsRequestsAndOfTheirAlternatives) {
   EXPECT_EQ(claim->classes, (std::vector<std::string>{"a", "b", "c"}));
 }
 
+TEST(Claim, ReadsWhatEachRequestAsksFor) {
+  const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"spec":{"devices":{"requests":[
+    {"name":"g","exactly":{"deviceClassName":"a","count":2,"capacity":{"requests":{"memory":"4Gi","cores":30}}}},
+    {"name":"h","firstAvailable":[{"name":"big","deviceClassName":"b","allocationMode":"All"}]}]}}})");
+  ASSERT_TRUE(claim);
+  ASSERT_EQ(claim->asks.size(), 2U);
+  EXPECT_EQ(claim->asks[0].request + " " + claim->asks[0].device_class, "g a");
+  EXPECT_EQ(claim->asks[0].count, 2);
+  EXPECT_EQ(claim->asks[0].capacity, (std::map<std::string, std::string>{{"cores", "30"}, {"memory", "4Gi"}}));
+  EXPECT_EQ(claim->asks[1].request + " " + claim->asks[1].device_class, "h/big b");
+  EXPECT_EQ(claim->asks[1].count, 0);
+}
+
+TEST(Claim, ReadsWhyADeviceIsNotReady) {
+  const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"status":{"devices":[{"pool":"p","device":"a",
+    "shareID":"s","conditions":[{"type":"Ready","status":"False","message":"the card is full"}]}]}})");
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->refused, (std::map<std::string, std::string>{{"p/a/s", "the card is full"}}));
+}
+
 TEST(Claim, QuantitiesMayBeNumbersAndOnlyReadyDevicesAreReady) {
   const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"status":{"allocation":{"devices":{"results":[
     {"consumedCapacity":{"cores":30,"odd":true}}]}},"devices":[
