@@ -43,10 +43,12 @@
 #include "cmd/options.h"
 #include "cmd/process_metrics.h"
 #include "cmd/secure_port.h"
+#include "cmd/start_again.h"
 #include "cmd/stop_signals.h"
 #include "codec/extender/extender.h"
 #include "codec/record.h"
 #include "codec/views/gpushare_inspect.h"
+#include "port/kept_agent.h"
 
 // carve control: wires the parts of control and runs them until SIGTERM.
 namespace carve::cmd {
@@ -388,9 +390,8 @@ Result<void> can_serve_with(const std::optional<std::string>& text) {
   return config ? Result<void>() : tl::unexpected(config.error());
 }
 
-}  // namespace
-
-int run_control(const ControlOptions& options) {
+/// Runs control once. Returns its exit code; kSettingsChanged: its settings changed.
+int run_control_once(const ControlOptions& options) {
   const sigset_t stop_signals = block_stop_signals();
 
   Log log;
@@ -421,7 +422,14 @@ int run_control(const ControlOptions& options) {
   }
   Control control(options, config, **policy, settings, std::move(apis), clock, log);
   const auto done = control.run(stop_signals);
-  return done ? kExitOk : report(done.error());
+  return !done ? report(done.error()) : settings.changed() ? kSettingsChanged : kExitOk;
+}
+
+}  // namespace
+
+int run_control(const ControlOptions& options) {
+  const int code = run_control_once(options);
+  return code == kSettingsChanged ? start_again() : code;
 }
 
 }  // namespace carve::cmd

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "adapter/kubelet/kubelet_server.h"
@@ -45,7 +46,8 @@ bool told(int fd) {
 
 }  // namespace
 
-Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, const Clock& clock, Log& log) {
+Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, std::function<bool()> stays, int stop,
+                       const Clock& clock, Log& log) {
   CARVE_TRY(const auto wake, Bell::make());
   Served served;
   keeper::KeptDoor door({clock,
@@ -53,9 +55,9 @@ Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, c
                            if (served.server) served.server->changed();
                          },
                          [&wake] { wake.ring(); }});
-  keeper::Keeper keeping({agent, door, clock, log, [&] { return served.open(options, door, log); },
-                          [&served] { served.close(); },
-                          [&served] { return served.server && served.server->seen().slots_registered; }});
+  keeper::Keeper keeping(
+      {agent, door, clock, log, [&] { return served.open(options, door, log); }, [&served] { served.close(); },
+       [&served] { return served.server && served.server->seen().slots_registered; }, std::move(stays)});
   for (;;) {
     const auto wait = keeping.step();
     if (const auto code = keeping.over()) return *code;

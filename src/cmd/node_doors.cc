@@ -183,6 +183,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   in = &endpoints;
   serves = [&] { return !options.slots || (endpoints.slots_listened_to() && settled()); };
 
+  bool again = false;  // this agent ends only to be started again
   // These threads stop last: the server's destructor waits for calls that the DRA driver and the device plugin answer,
   // and the keeper is notified only after both have stopped.
   std::optional<std::jthread> line;
@@ -205,11 +206,13 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }
-    finish_starts(options, slot_door, report, clock, log);
+    again = options.starts_again && options.starts_again();
+    if (again && endpoints.kept) endpoints.kept->mute();
+    if (!again) finish_starts(options, slot_door, report, clock, log);
     if (early != nullptr) early->give_up();
     sockets.reset();  // no new calls; waiting calls are answered when `threads` stop, just below
   }
-  if (endpoints.kept) endpoints.kept->leave();
+  if (endpoints.kept && !again) endpoints.kept->leave();
   return {};
 }
 

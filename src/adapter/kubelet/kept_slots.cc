@@ -40,6 +40,7 @@ KeptSlots::~KeptSlots() { local_.stop(); }
 void KeptSlots::changed() { wake_.ring(); }
 
 void KeptSlots::say(const codec::AgentWord& word) {
+  if (muted_) return;
   const auto sent = send_packet(line_.get(), codec::encode(word), kPatience);
   if (!sent) world_.log.error("a packet could not be sent to the keeper", {{"error", sent.error().what}});
 }
