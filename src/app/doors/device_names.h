@@ -14,6 +14,9 @@ inline constexpr std::string_view kCores = "cores";
 inline constexpr std::string_view kUnhealthyTaint = "gpu.elasticgpu.io/unhealthy";
 /// The taint of a card that pods use through slots. kube-scheduler's sum of claims does not show what of it is free.
 inline constexpr std::string_view kSlotsTaint = "gpu.elasticgpu.io/used-by-slots";
+/// The taint of a card on which a claim was refused for lack of room, until there is room. It is another one than
+/// kSlotsTaint, because claims that share a card with slots tolerate that one.
+inline constexpr std::string_view kFullTaint = "gpu.elasticgpu.io/full";
 
 /// The card's name in ResourceSlices: a DNS label from its UUID, which never changes ("gpu-8f0c4a…").
 [[nodiscard]] std::string device_name(const CardId& card);

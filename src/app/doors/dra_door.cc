@@ -89,13 +89,24 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   }
   auto answer = parts ? bring_up(*claim, *parts)
                       : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
-  if (!answer) return refuse(ref, answer.error(), &*claim);
+  if (!answer) {
+    if (parts && answer.error().code == Code::kResourceExhausted) note_full(*parts, cards);
+    return refuse(ref, answer.error(), &*claim);
+  }
   post_ready(*claim, *parts);
   world_.notices.settled(refusal_key(ref.uid));
   const std::lock_guard lock(mutex_);
   refused_.erase(ref.uid);
   answered_[ref.uid] = *answer;
   return answer;
+}
+
+/// kube-scheduler counts only claims. Where slots use the card, too, it may promise more than the card has.
+void DraDoor::note_full(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
+  if (world_.full == nullptr) return;
+  std::vector<Slice> asked;
+  for (const auto& part : parts) asked.insert(asked.end(), part.request.slices.begin(), part.request.slices.end());
+  world_.full->refused(asked, world_.slices.held(), cards, world_.clock.now());
 }
 
 /// Reports every refusal: on the Node, and on the pods that use the claim. `claim`: nullptr if the claim could not be

@@ -252,6 +252,28 @@ TEST_F(DraDoorTest, PreparesNothingNewWhileTheNodeIsShut) {
   EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
 }
 
+/// kube-scheduler does not count slots: with shared cards it promises more than a card has.
+TEST_F(DraDoorTest, AClaimThatFindsItsCardFullSaysSoAtOnceAndTheCardTakesNoNewClaims) {
+  FullCards full;
+  DraDoor shared("n1", {slices, kube, notices, clock, log, {}, &full});
+  Slice pod;
+  pod.owner = {OwnerKind::kPod, "u-s"};
+  pod.part = "main";
+  pod.card = slices.cards().cards[0].id;
+  pod.memory = Bytes::gib(78);
+  ASSERT_TRUE(slices.prepare({{pod}, "", "ml/s/main"}));
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_FALSE(shared.prepare({{"ml", "c", "u-1"}}).at("u-1"));
+  EXPECT_EQ(full.cards(slices.held(), slices.cards(), clock.now()), std::set{pod.card});
+  const auto told = events();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr("the card is full"));
+  EXPECT_THAT(told[0], HasSubstr("to start it on another card, delete the pod"));
+  ASSERT_TRUE(slices.unprepare(pod.owner));
+  EXPECT_TRUE(shared.prepare({{"ml", "c", "u-1"}}).at("u-1"));
+  EXPECT_TRUE(full.cards(slices.held(), slices.cards(), clock.now()).empty());
+}
+
 TEST_F(DraDoorTest, AnswersFromMemoryWhileTheApiServerDoesNotAnswer) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   kube.set_away(true);

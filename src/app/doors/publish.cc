@@ -138,12 +138,14 @@ std::optional<std::string> semantic_version(std::string_view text) {
   return out;
 }
 
-std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const std::set<CardId>& by_slots) {
+std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const TaintedCards& tainted) {
   std::vector<codec::PublishedDevice> devices;
   devices.reserve(cards.cards.size());
   for (std::size_t i = 0; i < cards.cards.size(); ++i) {
     devices.push_back(device_of(cards, i));
-    if (by_slots.contains(cards.cards[i].id)) devices.back().taints.push_back(slots_taint());
+    if (tainted.by_slots.contains(cards.cards[i].id)) devices.back().taints.push_back(slots_taint());
+    if (tainted.full.contains(cards.cards[i].id))
+      devices.back().taints.push_back({std::string(kFullTaint), "claims", "NoSchedule", ""});
   }
   return devices;
 }

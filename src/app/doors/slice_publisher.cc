@@ -147,8 +147,8 @@ Result<std::size_t> SlicePublisher::reconcile() {
   }
   const bool shut = shut_ && !shut_().empty();
   const auto use = by_slots_ ? by_slots_() : SlotUse();
-  auto wanted =
-      slices_for(node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), use.cards));
+  auto wanted = slices_for(
+      node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), {use.cards, use.full}));
   std::vector<SliceWrite> writes;
   {
     const std::lock_guard lock(mutex_);

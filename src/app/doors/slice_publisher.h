@@ -22,7 +22,8 @@ class SlicePublisher {
  public:
   /// `registered`: whether the kubelet has registered this driver. If slices appeared earlier, kube-scheduler would
   /// place pods whose prepare the kubelet refuses ("driver not registered") and retries only a minute later.
-  /// `by_slots`: the cards that new claims must not get, because slots use them; unset: none. Only the writer calls it.
+  /// `by_slots`: the cards that new claims must not get, because slots use them or because they are full; unset: none.
+  /// Only the writer calls it.
   SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log,
                  std::function<bool()> registered, std::function<std::string()> shut = {},
                  std::function<SlotUse()> by_slots = {})
