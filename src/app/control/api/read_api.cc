@@ -51,7 +51,7 @@ std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const
 codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) {
   const auto cluster = model.snapshot();
   std::vector<codec::WaitingPod> waiting;
-  for (const auto& pod : model.pods_where([](const PodEntry& one) { return one.waits(); })) {
+  for (const auto& pod : model.waiting()) {
     const bool asked = rules != nullptr && waiting.size() < kWhys;
     waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts),
                        asked ? why_it_waits(*pod, *cluster, *rules) : pod->request_error});

@@ -7,7 +7,6 @@
 
 #include "app/control/bind/binder.h"
 #include "app/control/testing/leading.h"
-#include "app/control/schedule/requeuer.h"
 #include "codec/record.h"
 
 namespace carve::control {
@@ -27,7 +26,6 @@ class StaticPodBinderTest : public ::testing::Test, protected Leading {
   }
   StaticPodBinder binder{
       {model, leader, api, clock, log, {}, binpack, [this](codec::EventNote one) { record_event(std::move(one)); }}};
-  Requeuer requeuer{model, leader, api, clock, log};
 };
 
 TEST_F(StaticPodBinderTest, WritesTheRecordOfABoundPodWithOnePatch) {
@@ -141,54 +139,66 @@ TEST_F(StaticPodBinderTest, PatchesNothingWithoutLeading) {
   EXPECT_EQ(patches(), 0U);
 }
 
-TEST_F(StaticPodBinderTest, TouchesANodeOnceTheModelHasSeenTheRelease) {
-  auto card = gpu("n1", "GPU-0");
-  card.holders = {holder(slice("old", "GPU-0", 16))};
-  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  requeuer.step();
-  card.holders.clear();
-  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  requeuer.step();
-  EXPECT_EQ(patches(), 0U) << "no pod waits";
-  add({.uid = "waits"});
-  card.holders = {holder(slice("old", "GPU-0", 16))};
-  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  requeuer.step();
-  EXPECT_EQ(patches(), 0U) << "nothing became free";
-  card.holders.clear();
-  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-  api.fail_next({.verb = "patch", .path = "nodes", .code = Code::kUnavailable});
-  requeuer.step();
-  EXPECT_EQ(patches(), 0U);
-  clock.advance(Requeuer::kGap);
-  requeuer.step();
-  requeuer.step();
-  EXPECT_EQ(patches(), 1U) << "the failed touch is repeated once";
-  EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Requeuer::kTouched));
+// The node is full at first; nothing that concerns the pod changes until it ends.
+TEST_F(StaticPodBinderTest, LooksAtNoPodWithoutAChange) {
+  add({.uid = "a", .node = "n1"});
+  binder.step();
+  deliver("a");
+  binder.step();
+  const auto before = binder.examined();
+  const auto next = binder.step();
+  EXPECT_EQ(next, clock.now() + kResync);
+  add({.uid = "runs", .node = "n1", .record = record_text({slice("runs", "GPU-0", 1)}), .phase = "Running"});
+  clock.advance(StaticPodBinder::kRetry);
+  leader.step();
+  binder.step();
+  EXPECT_EQ(binder.examined(), before);
 }
 
-// The cards of a deleted pod become free one after the other, and a waiting pod may need all of them.
-TEST_F(StaticPodBinderTest, TouchesSoonAgainForTheNextCardAndLaterIfManyPodsWait) {
-  const auto free_one = [&](const std::string& uuid) {
-    auto card = gpu("n1", uuid);
-    card.holders = {holder(slice("old", uuid, 16))};
-    model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-    requeuer.step();
-    card.holders.clear();
-    model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
-    requeuer.step();
-  };
-  add({.uid = "waits"});
-  free_one("GPU-0");
-  const auto before = patches();
-  free_one("GPU-1");
-  EXPECT_EQ(patches(), before);
-  clock.advance(Requeuer::kLeastGap);
-  requeuer.step();
-  EXPECT_EQ(patches(), before + 1);
-  EXPECT_EQ(Requeuer::gap_for(1), Requeuer::kLeastGap);
-  EXPECT_EQ(Requeuer::gap_for(60), 300ms);
-  EXPECT_EQ(Requeuer::gap_for(100'000), Requeuer::kGap);
+TEST_F(StaticPodBinderTest, LooksOnlyAtThePodThatChanged) {
+  for (const std::string uid : {"h0", "h1", "h2", "h3", "h4"})
+    add({.uid = uid, .node = "n1", .record = record_text({slice(uid, "GPU-0", 1)}), .phase = "Running"});
+  binder.step();
+  const auto before = binder.examined();
+  add({.uid = "a", .node = "n1"});
+  binder.step();
+  EXPECT_NE(pod("a").record, "");
+  EXPECT_EQ(binder.examined(), before + 2) << "once as the change, once to place it";
+}
+
+TEST_F(StaticPodBinderTest, FindsAPodWhoseChangeWasLostAtTheResync) {
+  binder.step();
+  add({.uid = "a", .node = "n1"});
+  (void)binder.changes().take();  // lost
+  const auto next = binder.step();
+  EXPECT_EQ(pod("a").record, "");
+  EXPECT_LE(next, clock.now() + kResync);
+  clock.advance(kResync);
+  lead();
+  binder.step();
+  EXPECT_NE(pod("a").record, "");
+}
+
+TEST_F(StaticPodBinderTest, PlacesThePodsThatCameWhileItDidNotLead) {
+  clock.advance(1h);
+  add({.uid = "a", .node = "n1"});
+  binder.step();
+  EXPECT_EQ(patches(), 0U);
+  lead();
+  EXPECT_TRUE(leader.leads_until(clock.now()));
+  binder.step();
+  EXPECT_NE(pod("a").record, "");
+}
+
+// The pod's node gets its first card later.
+TEST_F(StaticPodBinderTest, PlacesAPodWhenItsNodeAppears) {
+  add({.uid = "a", .node = "n9"});
+  binder.step();
+  model.nodes().change({KubeChange::Kind::kPut, node_object("n9")});
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(gpu("n9", "GPU-9"))});
+  EXPECT_TRUE(binder.changes().take().nodes.contains("n9"));
+  binder.step();
+  EXPECT_NE(pod("a").record, "");
 }
 
 }  // namespace

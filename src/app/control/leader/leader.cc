@@ -42,7 +42,7 @@ Result<void> Leader::read_lease() {
   } else if (text.error().code != Code::kNotFound) {
     return tl::unexpected(text.error());
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto before = leader_election_.epoch();
   leader_election_.seen(lease, world_.clock.now());
   if (before != 0 && leader_election_.epoch() == 0) {
@@ -57,7 +57,7 @@ Result<void> Leader::write(LeaderElection::Move move) {
   const auto sent = world_.clock.now();
   codec::Lease lease;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     lease = leader_election_.lease_for(move, floor, micro_time(world_.clock.wall_now()));
   }
   const auto body = codec::encode_lease(lease);
@@ -66,7 +66,7 @@ Result<void> Leader::write(LeaderElection::Move move) {
   // A write with an unknown outcome counts as not written: the next read shows it, and until then the old time counts.
   if (!written) return tl::unexpected(written.error());
   CARVE_TRY(const auto stored, codec::parse_lease(*written));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leader_election_.wrote(stored, sent);
   if (move == LeaderElection::Move::kTake) {
     caught_up_ = false;
@@ -82,16 +82,19 @@ void Leader::check_caught_up() {
     world_.log.warn("the previous leader's records cannot be read", {{"error", resync_error_}});
   if (!caught_up || !*caught_up) return;
   resync_error_.clear();
-  const std::lock_guard lock(mutex_);
-  caught_up_ = true;
-  world_.log.info("leading", {{"epoch", leader_election_.epoch()}});
+  {
+    const MutexLock lock(mutex_);
+    caught_up_ = true;
+    world_.log.info("leading", {{"epoch", leader_election_.epoch()}});
+  }
+  changes_.all();
 }
 
 Clock::Duration Leader::step() {
   LeaderElection::Move move;
   bool has_lease = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     move = leader_election_.move(world_.clock.now());
     has_lease = leader_election_.epoch() != 0;
   }
@@ -114,7 +117,7 @@ Clock::Duration Leader::step() {
   }
   bool must_catch_up = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     move = leader_election_.move(world_.clock.now());
     must_catch_up = leader_election_.epoch() != 0 && !caught_up_;
   }
@@ -130,7 +133,7 @@ void Leader::give_back() {
   Clock::Time promised;
   codec::Lease lease;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (leader_election_.epoch() == 0) return;
     lease = leader_election_.lease();
     leader_election_.lose();
@@ -155,19 +158,19 @@ void Leader::run(const std::stop_token& stop) {
 
 bool Leader::leads_until(Clock::Time deadline) const {
   const auto now = world_.clock.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!caught_up_ || !leader_election_.holds_until(deadline, now)) return false;
   promised_ = std::max(promised_, deadline);
   return true;
 }
 
 std::uint64_t Leader::epoch() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return caught_up_ ? leader_election_.epoch() : 0;
 }
 
 std::string Leader::holder() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return leader_election_.lease().holder;
 }
 

@@ -3,13 +3,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
 #include "app/control/leader/leader_election.h"
+#include "app/control/state/change_queue.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 
 namespace carve::control {
@@ -49,6 +50,8 @@ class Leader {
   [[nodiscard]] std::uint64_t epoch() const;
   /// The leader's identity as last read; empty: there is none. Any thread.
   [[nodiscard]] std::string holder() const;
+  /// Publishes once when this replica begins to lead: all that waits for the leader may be done now.
+  [[nodiscard]] const ChangeFeed& changes() const { return changes_; }
   /// How often this replica took the Lease.
   [[nodiscard]] std::uint64_t terms() const { return terms_; }
 
@@ -61,10 +64,12 @@ class Leader {
   World world_;
   const Names names_;
   const LeaderElection::Timing timing_;
-  mutable std::mutex mutex_;
-  LeaderElection leader_election_;
-  bool caught_up_ = false;
-  mutable Clock::Time promised_{};  // the latest deadline that leads_until() confirmed
+  ChangeFeed changes_;
+  mutable Mutex mutex_;
+  LeaderElection leader_election_ GUARDED_BY(mutex_);
+  bool caught_up_ GUARDED_BY(mutex_) = false;
+  mutable Clock::Time promised_ GUARDED_BY(mutex_){};  // the latest deadline that leads_until() confirmed
+  // Used by the thread of run() only.
   std::string lease_error_;         // the last error of reading or writing the Lease; logged once
   std::string resync_error_;        // the last error of World::caught_up; logged once
   std::atomic<std::uint64_t> terms_ = 0;

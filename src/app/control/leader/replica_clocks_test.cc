@@ -292,6 +292,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
     replica->binder.step();
   }
   cluster.real.advance(ClusterModel::kLinger);
+  for (auto& replica : replicas) replica->model.expire();
   for (const auto& replica : replicas) {
     EXPECT_EQ(replica->model.stats().reserved, 0U);
     EXPECT_EQ(replica->model.stats().conflicts, 0U);

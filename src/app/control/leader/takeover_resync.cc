@@ -17,7 +17,7 @@ std::optional<codec::ClusterPod> decided_pod(const std::string& text) {
 }  // namespace
 
 Result<bool> TakeoverResync::operator()(std::uint64_t term) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (requested_ != term) {
     requested_ = term;
     error_.reset();
@@ -29,7 +29,7 @@ Result<bool> TakeoverResync::operator()(std::uint64_t term) {
 }
 
 bool TakeoverResync::requested(std::uint64_t term) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return requested_ == term;
 }
 
@@ -91,23 +91,29 @@ Result<bool> TakeoverResync::resync(std::uint64_t term, const std::stop_token& s
 void TakeoverResync::step(const std::stop_token& stop) {
   std::uint64_t term = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (requested_ == known_term_) return;
     term = requested_;
   }
   auto result = resync(term, stop);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (requested_ != term) return;
   if (result && *result) known_term_ = term;
   error_ = result ? std::nullopt : std::optional<Error>(std::move(result.error()));
 }
 
+void TakeoverResync::wait_for_request(const std::stop_token& stop) {
+  MutexLock lock(mutex_);
+  while (requested_ == known_term_ && !stop.stop_requested()) request_.wait(lock);
+}
+
 void TakeoverResync::run(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    request_.notify_all();
+  });
   while (!stop.stop_requested()) {
-    {
-      std::unique_lock lock(mutex_);
-      if (!request_.wait(lock, stop, [this] { return requested_ != known_term_; })) return;
-    }
+    wait_for_request(stop);
     step(stop);
     if (!clock_.sleep_for(kPoll, stop)) return;
   }

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 
 #include "app/control/state/cluster_model.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 
 namespace carve::control {
@@ -47,6 +46,8 @@ class TakeoverResync {
   Result<void> read_pending(std::uint64_t term, const std::stop_token& stop);
   [[nodiscard]] bool seen(const std::string& uid, const Decision& decided) const;
   [[nodiscard]] bool requested(std::uint64_t term) const;
+  /// Waits until there is work, or until `stop`.
+  void wait_for_request(const std::stop_token& stop);
 
   KubeApi& api_;
   const ClusterModel& model_;
@@ -55,12 +56,12 @@ class TakeoverResync {
   std::uint64_t listed_term_ = 0;            // the term of the last list
   Clock::Time last_read_{};                  // the last read from the server
   std::map<std::string, Decision> pending_;  // by UID: decisions that the model does not show yet
-  // Shared by both threads, under mutex_.
-  mutable std::mutex mutex_;
-  std::condition_variable_any request_;
-  std::uint64_t requested_ = 0;
-  std::uint64_t known_term_ = 0;
-  std::optional<Error> error_;
+  // Shared by both threads.
+  mutable Mutex mutex_;
+  Condition request_;
+  std::uint64_t requested_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t known_term_ GUARDED_BY(mutex_) = 0;
+  std::optional<Error> error_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::control

@@ -57,32 +57,27 @@ FoundRoom Preemptor::find(const PodEntry& pod, const std::vector<std::string>& n
   return find_room(*world_.model.snapshot(), pod.owner(), pod.parts, pod.object.priority, names, policy, all);
 }
 
-std::int64_t Preemptor::lowest_priority() const {
-  std::int64_t lowest = INT64_MAX;
-  world_.model.each_pod([&](const PodEntry& pod) {
-    if (pod.holds() && !pod.object.deleting) lowest = std::min<std::int64_t>(lowest, pod.object.priority);
-  });
-  return lowest;
-}
-
 Preemptor::Pod Preemptor::waiting(const std::string& uid) const {
   auto pod = world_.model.pod(uid);
   return pod && pod->waits() ? pod : nullptr;
 }
 
-bool Preemptor::may_consider(const PodEntry& pod, Clock::Time now) {
+std::optional<Clock::Time> Preemptor::when_to_consider(const PodEntry& pod, Clock::Time now) const {
   const auto& uid = pod.object.ask.uid;
-  if (pod.object.never_preempts || attempts_.contains(uid)) return false;
-  if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) return false;
-  if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
+  if (pod.object.never_preempts || attempts_.contains(uid)) return std::nullopt;
+  if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) return now + kGap;
+  if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return at->second;
   // Another component nominated a node: its victims are ending, or will be known in a moment.
   const auto nominated = nominated_since_.find(uid);
-  if (nominated != nominated_since_.end() && now < nominated->second + kNominated) return false;
+  if (nominated != nominated_since_.end() && now < nominated->second + kNominated)
+    return nominated->second + kNominated;
   const auto note = world_.unschedulable_pods.find(uid);
-  if (note && now - note->at < kSettle && now - note->since < kPatience) return false;
-  if (note && now - note->at <= kFresh) return true;
+  if (note && now - note->at < kSettle && now - note->since < kPatience)
+    return std::min(note->at + kSettle, note->since + kPatience);
+  if (note && now - note->at <= kFresh) return now;
+  if (!note && !pod.object.refused) return std::nullopt;
   const auto requeued = requeued_.find(uid);
-  return (note || pod.object.refused) && (requeued == requeued_.end() || now >= requeued->second + kRequeueAgain);
+  return requeued == requeued_.end() ? now : requeued->second + kRequeueAgain;
 }
 
 void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
@@ -276,75 +271,135 @@ void Preemptor::give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time
   if (world_.leader.leads_until(now + Binder::kWrite)) (void)nominate(pod, "");
 }
 
-/// Maintains the reservations; runs on every replica.
-void Preemptor::maintain_reservations(const std::vector<Pod>& nominated, Clock::Time now) {
-  const auto gone = [&](const auto& one) { return !waiting(one.first); };
+void Preemptor::forget(const std::string& uid) {
+  due_.erase(uid);
+  not_before_.erase(uid);
+  requeued_.erase(uid);
+  no_room_.erase(uid);
+  nominated_since_.erase(uid);
+  abandoned_.erase(uid);
+}
+
+void Preemptor::collect(const Changes& changes, Clock::Time now) {
+  // Of thousands of waiting pods, only a few have a higher priority than a pod that holds cards.
+  const auto lowest = world_.model.lowest_held_priority();
+  const bool all = changes.all || now >= resync_at_ || lowest < lowest_;
+  lowest_ = lowest;
+  if (!all) {
+    for (const auto& uid : changes.pods) {
+      if (waiting(uid)) {
+        due_[uid] = now;
+      } else {
+        forget(uid);
+      }
+    }
+    return;
+  }
+  resync_at_ = now + kResync;
+  due_.clear();
+  for (const auto& pod : world_.model.waiting()) due_[pod->object.ask.uid] = now;
+  const auto gone = [&](const auto& one) { return !due_.contains(one.first); };
   std::erase_if(not_before_, gone);
   std::erase_if(requeued_, gone);
   std::erase_if(no_room_, gone);
-  std::erase_if(nominated_since_, [&](const auto& one) {
-    const auto pod = waiting(one.first);
-    return !pod || pod->object.nominated.empty();
-  });
-  std::erase_if(abandoned_, [&](const std::string& uid) { return !waiting(uid); });
-  std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
-  const auto cluster = world_.model.snapshot();
-  for (auto at = attempts_.begin(); at != attempts_.end();) {
-    Attempt& attempt = at->second;
-    const auto pod = waiting(at->first);
-    const bool ending = std::any_of(attempt.victims.begin(), attempt.victims.end(), [&](const Owner& owner) {
-      return holds_on(*cluster, attempt.node, owner);
-    });
-    if (!ending && !attempt.free_since) attempt.free_since = now;
-    const bool too_late = now >= attempt.latest || (attempt.free_since && now >= *attempt.free_since + kFreeFor);
-    // No victims: the node was nominated because it has room, and the nomination is cleared.
-    const bool withdrawn = pod && attempt.victims.empty() && pod->object.nominated != attempt.node;
-    if (!pod || withdrawn) {
-      world_.model.drop_nominated_reservation(at->first);
-    } else if (too_late) {
-      give_up(*pod, attempt, now);
-    } else {
-      renominate(*pod, &attempt, now);
-    }
-    at = !pod || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
-  }
-  std::optional<PreemptionCandidates> all;  // costs a scan of all pods, so at most once per step
-  for (const auto& pod : nominated) {
-    const auto& uid = pod->object.ask.uid;
-    if (attempts_.contains(uid) || abandoned_.contains(uid)) continue;
-    // A node nominator that is trying keeps the room itself.
-    if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) continue;
-    nominated_since_.try_emplace(uid, now);
-    if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kRetry) continue;
-    if (!all) all = candidates({});
-    adopt(*pod, *all, now);
-  }
+  std::erase_if(nominated_since_, gone);
+  std::erase_if(abandoned_, [&](const std::string& uid) { return !due_.contains(uid); });
 }
 
-void Preemptor::step() {
+bool Preemptor::maintain(const Pod& pod, const std::string& uid, Attempt* attempt, Clock::Time now, Clock::Time* next) {
+  const auto cluster = world_.model.snapshot();
+  const bool ending = std::any_of(attempt->victims.begin(), attempt->victims.end(), [&](const Owner& owner) {
+    return holds_on(*cluster, attempt->node, owner);
+  });
+  if (!ending && !attempt->free_since) attempt->free_since = now;
+  const bool too_late = now >= attempt->latest || (attempt->free_since && now >= *attempt->free_since + kFreeFor);
+  // No victims: the node was nominated because it has room, and the nomination is cleared.
+  const bool withdrawn = pod && attempt->victims.empty() && pod->object.nominated != attempt->node;
+  if (!pod || withdrawn) {
+    world_.model.drop_nominated_reservation(uid);
+    return false;
+  }
+  if (too_late) {
+    give_up(*pod, *attempt, now);
+    return false;
+  }
+  renominate(*pod, attempt, now);
+  *next = std::min(*next, attempt->latest);
+  if (attempt->free_since) *next = std::min(*next, *attempt->free_since + kFreeFor);
+  if (pod->object.nominated.empty() && attempt->nominated_at) *next = std::min(*next, *attempt->nominated_at + kRetry);
+  return true;
+}
+
+/// Runs on every replica.
+Clock::Time Preemptor::maintain_attempts(Clock::Time now) {
+  auto next = Clock::Time::max();
+  for (auto at = attempts_.begin(); at != attempts_.end();) {
+    const auto pod = waiting(at->first);
+    const bool goes_on = maintain(pod, at->first, &at->second, now, &next);
+    if (!goes_on && pod) due_[at->first] = now;
+    at = goes_on ? std::next(at) : attempts_.erase(at);
+  }
+  return next;
+}
+
+std::optional<Clock::Time> Preemptor::follow_nomination(const PodEntry& pod, std::optional<PreemptionCandidates>* all,
+                                                        Clock::Time now) {
+  const auto& uid = pod.object.ask.uid;
+  if (pod.object.nominated.empty()) {
+    nominated_since_.erase(uid);
+    return std::nullopt;
+  }
+  if (attempts_.contains(uid) || abandoned_.contains(uid)) return std::nullopt;
+  // A node nominator that is trying keeps the room itself.
+  if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) return now + kGap;
+  nominated_since_.try_emplace(uid, now);
+  if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kRetry) return at->second + kRetry;
+  if (!*all) *all = candidates({});
+  adopt(pod, **all, now);
+  return attempts_.contains(uid) ? std::nullopt : std::optional(now + kRetry);
+}
+
+Clock::Time Preemptor::step() {
   const auto now = world_.clock.now();
-  if (!world_.model.synced()) return;
-  maintain_reservations(
-      world_.model.pods_where([](const PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); }), now);
-  // Of thousands of waiting pods, only a few have a higher priority than a pod that holds cards.
-  const auto lowest = lowest_priority();
-  auto higher = world_.model.pods_where(
-      [&](const PodEntry& pod) { return pod.object.priority > lowest && pod.waits(); });
+  const auto changes = queue_.take();
+  if (!world_.model.synced()) return now + kResync;  // the model's first lists are a change
+  collect(changes, now);
+  std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
+  auto next = std::min(resync_at_, maintain_attempts(now));
+  std::optional<PreemptionCandidates> all;  // costs a scan of all pods, so at most once per step
+  std::vector<Pod> higher;
+  for (auto at = due_.begin(); at != due_.end();) {
+    if (at->second > now) {
+      ++at;
+      continue;
+    }
+    ++examined_;
+    const auto pod = waiting(at->first);
+    const auto again = pod ? follow_nomination(*pod, &all, now) : std::nullopt;
+    const auto when = pod && pod->object.priority > lowest_ ? when_to_consider(*pod, now) : std::nullopt;
+    if (when && *when <= now) higher.push_back(pod);
+    if (!again && !when) {
+      at = due_.erase(at);
+    } else {
+      at->second = std::min(again.value_or(Clock::Time::max()), when.value_or(Clock::Time::max()));
+      ++at;
+    }
+  }
   std::sort(higher.begin(), higher.end(), [](const Pod& a, const Pod& b) {
     return std::pair(-std::int64_t{a->object.priority}, a->object.ask.uid) <
            std::pair(-std::int64_t{b->object.priority}, b->object.ask.uid);
   });
-  std::size_t considered = 0;
+  if (higher.size() > kPerStep) higher.resize(kPerStep);  // the others stay due
   for (const auto& pod : higher) {
-    if (considered == kPerStep) break;
-    if (!may_consider(*pod, now)) continue;
-    ++considered;
     consider(*pod, world_.clock.now());
+    due_[pod->object.ask.uid] = not_before_[pod->object.ask.uid];
   }
+  for (const auto& [uid, at] : due_) next = std::min(next, at);
+  return std::max(next, now + kGap);
 }
 
 void Preemptor::run(const std::stop_token& stop) {
-  while (world_.clock.sleep_for(kPoll, stop)) step();
+  queue_.run(world_.clock, stop, [this] { return step(); });
 }
 
 Preemptor::Stats Preemptor::stats() const { return {made_, victims_, blocked_by_budget_, undone_, given_up_}; }

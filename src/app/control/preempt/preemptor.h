@@ -23,7 +23,9 @@ namespace carve::control {
 
 /// Makes room for pods that fit nowhere by card while pods of lower priority hold cards; kube-scheduler's own dry runs
 /// do not consider cards. The leader chooses the victims (core/cluster/room.h), keeps the room for the pod, nominates
-/// the node in the pod's status, and evicts through the Eviction API, which respects PodDisruptionBudgets. One thread.
+/// the node in the pod's status, and evicts through the Eviction API, which respects PodDisruptionBudgets. It works when
+/// a waiting pod or the ledger of a node changes, when a filter call finds no node for a pod, when a time below is over,
+/// and every kResync. One thread.
 ///
 /// No pod is evicted unnecessarily:
 ///   - The preemptor evicts only for a pod that kube-scheduler asked about within kFresh, and only on the nodes of that
@@ -40,7 +42,7 @@ namespace carve::control {
 /// cards, and at the latest kLatest after the victims' grace period.
 class Preemptor {
  public:
-  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(200);
+  static constexpr Clock::Duration kGap = std::chrono::milliseconds(200);  // the least until a time that step() returns
   static constexpr Clock::Duration kFresh = std::chrono::seconds(3);
   /// From the rejection of a pod until the preemptor considers it: kube-scheduler may be choosing victims for the pod
   /// itself, on nodes that lack more than cards (PreemptVerb), and both must not evict at the same time.
@@ -71,11 +73,19 @@ class Preemptor {
     std::function<void(const codec::UnschedulablePodsNote&)> forward_to_leader;
     const NodeNominator* node_nominator = nullptr;
   };
-  explicit Preemptor(World world) : world_(std::move(world)) {}
+  explicit Preemptor(World world)
+      : world_(std::move(world)),
+        queue_({&world_.model.changes(), &world_.leader.changes(), &world_.unschedulable_pods.changes()}) {}
 
   /// Until `stop`.
   void run(const std::stop_token& stop);
-  void step();
+  /// Does what is due now.
+  ///   out     when to call it again, unless something changes before
+  Clock::Time step();
+
+  [[nodiscard]] ChangeQueue& changes() { return queue_; }
+  /// How many pods the steps looked at, since the start.
+  [[nodiscard]] std::uint64_t examined() const { return examined_; }
 
   struct Stats {
     std::uint64_t made = 0;       // pods for which room was made
@@ -98,15 +108,24 @@ class Preemptor {
   };
   enum class Answer : std::uint8_t { kEvicted, kProtected, kFailed };
 
-  void maintain_reservations(const std::vector<Pod>& nominated, Clock::Time now);
+  /// Enters the pods of `changes` that wait in due_, and forgets those that wait no longer.
+  void collect(const Changes& changes, Clock::Time now);
+  void forget(const std::string& uid);
+  /// Checks the rooms that are being made. Returns when the next time of one of them is over.
+  Clock::Time maintain_attempts(Clock::Time now);
+  /// Whether the attempt goes on; sets `next` to the time of the next check, unless that is later.
+  [[nodiscard]] bool maintain(const Pod& pod, const std::string& uid, Attempt* attempt, Clock::Time now,
+                              Clock::Time* next);
+  /// Keeps the room of the pod's nomination by another component. Returns when to try again; nullopt: not before a change.
+  std::optional<Clock::Time> follow_nomination(const PodEntry& pod, std::optional<PreemptionCandidates>* all,
+                                               Clock::Time now);
   void adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now);
   void renominate(const PodEntry& pod, Attempt* attempt, Clock::Time now);
   void give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time now);
-  /// The lowest priority of all pods that hold cards; without such a pod INT64_MAX.
-  [[nodiscard]] std::int64_t lowest_priority() const;
   /// nullptr: the pod does not wait, or is deleted.
   [[nodiscard]] Pod waiting(const std::string& uid) const;
-  [[nodiscard]] bool may_consider(const PodEntry& pod, Clock::Time now);
+  /// When the pod may be considered: now or earlier: now. nullopt: not before something changes.
+  [[nodiscard]] std::optional<Clock::Time> when_to_consider(const PodEntry& pod, Clock::Time now) const;
   void consider(const PodEntry& pod, Clock::Time now);
   [[nodiscard]] PreemptionCandidates candidates(const std::vector<codec::Budget>& budgets) const;
   [[nodiscard]] FoundRoom find(const PodEntry& pod, const std::vector<std::string>& names,
@@ -123,6 +142,11 @@ class Preemptor {
   void record_event(const PodEntry& about, const char* reason, std::string message, bool warning = false) const;
 
   World world_;
+  ChangeQueue queue_;
+  Clock::Time resync_at_{};
+  std::int64_t lowest_ = INT64_MAX;              // the last known lowest priority of a pod that holds cards
+  std::map<std::string, Clock::Time> due_;       // by UID: waiting pods, and when to look at them
+  std::uint64_t examined_ = 0;
   std::map<std::string, Attempt> attempts_;        // by UID
   std::map<std::string, Clock::Time> not_before_;  // by UID
   std::map<std::string, Clock::Time> requeued_;    // by UID

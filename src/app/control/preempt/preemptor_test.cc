@@ -112,6 +112,7 @@ TEST_F(PreemptorTest, KeepsTheRoomForThePodUntilItIsBound) {
   ASSERT_THAT(evicted(), ElementsAre("a"));
   deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
+  model.expire();
   EXPECT_THAT(why_not("other", "8", 1000, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
   EXPECT_EQ(why_not("other", "6", 0, "n1"), "") << "the rest of the card is free for all";
   EXPECT_EQ(why_not("above", "16", 1001, "n1"), "");
@@ -134,6 +135,7 @@ TEST_F(PreemptorTest, GivesUpRoomThatThePodDoesNotUse) {
   deliver("high");
   deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
+  model.expire();
   preemptor.step();
   EXPECT_EQ(model.stats().nominated, 1U);
   clock.advance(Preemptor::kFreeFor);
@@ -295,6 +297,7 @@ TEST_F(PreemptorTest, FollowerKeepsTheRoomOfANomination) {
   EXPECT_EQ(model.stats().nominated, 1U);
   deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
+  model.expire();
   EXPECT_THAT(why_not("other", "8", 0, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
   model.pods().change({KubeChange::Kind::kDeleted, *api.object(pod_path("high"))});
@@ -368,6 +371,7 @@ TEST_F(PreemptorTest, NominatesAgainAfterAClearedNomination) {
   deliver("high");
   deleted("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
+  model.expire();
   leader.step();
   scheduler_nominates("high", "");
   preemptor.step();
@@ -389,6 +393,70 @@ TEST_F(PreemptorTest, DoesNotEvictAStaticPod) {
   waits("high", "8", 1000, {"n1"});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
+}
+
+TEST_F(PreemptorTest, LooksAtNoPodWithoutAChange) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  preemptor.step();
+  const auto before = preemptor.examined();
+  EXPECT_EQ(preemptor.step(), clock.now() + kResync);
+  holds("a", "n1", 16);  // its status
+  clock.advance(kResync - 1ms);
+  leader.step();
+  preemptor.step();
+  EXPECT_EQ(preemptor.examined(), before);
+}
+
+TEST_F(PreemptorTest, LooksOnlyAtThePodThatChanged) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  for (int i = 0; i < 50; ++i) add({.uid = "low" + std::to_string(i), .gib = "16"});
+  preemptor.step();
+  const auto before = preemptor.examined();
+  waits("high", "16", 1000);
+  preemptor.step();
+  EXPECT_EQ(preemptor.examined(), before + 1);
+  EXPECT_THAT(evicted(), SizeIs(1));
+}
+
+TEST_F(PreemptorTest, LooksAtAllWaitingPodsWhenAPodOfLowerPriorityHoldsCards) {
+  holds("b", "n2", 16, 5);
+  waits("middle", "16", 5, {"n1"});
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  holds("a", "n1", 16, 4);
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("a"));
+}
+
+TEST_F(PreemptorTest, FindsAPodWhoseChangeWasLostAtTheResync) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  preemptor.step();
+  add({.uid = "high", .gib = "16", .priority = 1000});
+  clock.advance(kResync - 1s);
+  leader.step();
+  reject("high", {"n1", "n2"});
+  (void)preemptor.changes().take();  // lost
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  clock.advance(1s);
+  lead();
+  preemptor.step();
+  EXPECT_THAT(evicted(), SizeIs(1));
+}
+
+TEST_F(PreemptorTest, ReturnsWhenAPodIsDue) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  add({.uid = "high", .gib = "16", .priority = 1000});
+  unschedulable.put("high", {"n1", "n2"}, clock.now());
+  EXPECT_EQ(preemptor.step(), clock.now() + Preemptor::kSettle);
+  EXPECT_THAT(evicted(), IsEmpty());
+  clock.advance(Preemptor::kSettle);
+  EXPECT_EQ(preemptor.step(), clock.now() + Preemptor::kRetry);
+  EXPECT_THAT(evicted(), SizeIs(1));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) co
   asked->rules = rules_();
   asked->cluster = snapshot_();
   asked->policy = policy_of(*asked->rules, asked->args.pod);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   asked->fit = cache_.fit(asked->cluster, ask_of(*asked));
   return asked;
 }
@@ -46,14 +46,14 @@ std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const 
 }
 
 std::vector<Slice> Extender::sent_for(const Owner& owner, const std::string& node) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto slices = assumed_.sent_for(owner, node);
   if (clock_ != nullptr) assumed_.binding_begins(owner, clock_->now());
   return slices;
 }
 
 std::string Extender::why_sent(const Owner& owner, const std::string& node) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return assumed_.why_sent(owner, node);
 }
 
@@ -85,7 +85,7 @@ void Extender::look_ahead(Asked& asked) const {
 
 const FittingView* Extender::choose_ahead(Asked& asked) const {
   const auto now = clock_->now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   assumed_.expire(now);
   look_ahead(asked);
   const FittingView* best = choose_node(asked.fit.nodes);
@@ -116,13 +116,13 @@ std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod,
     if (!excluded.contains(asked.cluster->name(at))) asked.args.names.push_back(asked.cluster->name(at));
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     asked.fit = cache_.fit(asked.cluster, ask_of(asked));
   }
   const FittingView* best = best_of(asked);
   if (best == nullptr || best->score == kCrowded) return std::nullopt;
   Sent sent{std::string(best->node), {}};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   sent.slices = assumed_.sent_for(asked.owner, sent.node);
   return sent;
 }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "app/control/state/pod_entry.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "codec/dialects/dialect.h"
 #include "codec/extender/extender.h"
 #include "core/cluster/cluster.h"
@@ -105,7 +105,7 @@ class Extender {
   const FittingView* choose_ahead(Asked& asked) const;
   [[nodiscard]] static std::string why_there(const Asked& asked, const NodeState& there);
   /// Re-scores the nodes that have assumed pods, by their state once those pods are bound.
-  void look_ahead(Asked& asked) const;
+  void look_ahead(Asked& asked) const REQUIRES(mutex_);
   [[nodiscard]] std::optional<std::vector<Slice>> placed_on(const Asked& asked, const NodeState& state) const;
 
   codec::DialectSettings settings_;
@@ -113,9 +113,9 @@ class Extender {
   Snapshot snapshot_;
   Watcher watcher_;
   const Clock* clock_;
-  mutable std::mutex mutex_;
-  mutable FitCache cache_;
-  mutable AssumedPods assumed_;
+  mutable Mutex mutex_;
+  mutable FitCache cache_ GUARDED_BY(mutex_);
+  mutable AssumedPods assumed_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::control

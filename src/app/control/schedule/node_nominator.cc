@@ -23,7 +23,8 @@ bool NodeNominator::is_hopeless(const Shape& shape) const {
 void NodeNominator::begin(const std::vector<Pod>& refused, bool gained, Clock::Time now) {
   touch_.clear();
   last_step_ = now;
-  next_ = now + kPoll;
+  next_ = now + kGap;
+  again_ = Clock::Time::max();
   if (gained || now >= forget_hopeless_at_) {
     hopeless_.clear();
     forget_hopeless_at_ = now + kRetryHopeless;
@@ -61,6 +62,7 @@ bool NodeNominator::trial_continues(const PodEntry& pod, Clock::Time now) {
     trial.touched_again = true;
     touch_ = trial.node;
   }
+  step_again_at(trial.nominated_at + (trial.touched_again ? kTrial : kTouchAgain));
   return true;
 }
 
@@ -72,7 +74,10 @@ bool NodeNominator::may_nominate(const PodEntry& pod, Clock::Time now) {
   if (found == trials_.end()) return pod.object.nominated.empty();
   Trial& trial = found->second;
   if (!pod.object.nominated.empty() && !trial.failed_nodes.contains(pod.object.nominated)) return false;
-  if (now < trial.not_before) return false;
+  if (now < trial.not_before) {
+    step_again_at(trial.not_before);
+    return false;
+  }
   if (trial.failed_nodes.size() >= kTries) trial.failed_nodes.clear();
   return true;
 }
@@ -91,38 +96,53 @@ void NodeNominator::try_one(const PodEntry& pod, Clock::Time now) {
     world_.model.drop_nominated_reservation(uid);
     world_.log.warn("no node is nominated: the pod's status cannot be written",
                     {{"pod", pod.full_name()}, {"error", written.error().what}});
-    return;
+    return step_again_at(now + kGap);
   }
   Trial& trial = trials_[uid];
   trial.node = touch_ = sent->node;
   trial.nominated_at = world_.clock.now();
   trial.touched_again = false;
+  step_again_at(trial.nominated_at + kTouchAgain);
   ++nominated_;
   ++trials_in_progress_;
 }
 
 std::string NodeNominator::step(bool gained) {
   const auto now = world_.clock.now();
-  const std::lock_guard lock(mutex_);
-  if (!gained && now < next_) return {};
+  const MutexLock lock(mutex_);
+  if (!gained && now < next_) {
+    step_again_at(next_);
+    return {};
+  }
+  again_ = Clock::Time::max();
   if (!world_.model.synced() || world_.model.snapshot()->size() <= kLeastPart) return {};
   if (!world_.leader.leads_until(now + Binder::kWrite)) return trials_.clear(), std::string();
-  auto refused = world_.model.pods_where([](const PodEntry& pod) { return pod.waits() && pod.object.refused; });
+  auto refused = world_.model.waiting();
+  std::erase_if(refused, [](const Pod& pod) { return !pod->object.refused; });
   begin(refused, gained, now);
   std::stable_sort(refused.begin(), refused.end(),
                    [](const Pod& a, const Pod& b) { return a->object.priority > b->object.priority; });
   const auto hopeless = hopeless_.size();
   for (const auto& pod : refused) {
     if (trial_continues(*pod, now)) continue;
-    if (trials_in_progress_ >= kAtOnce || hopeless_.size() >= hopeless + kShapes) continue;
-    if (may_nominate(*pod, now)) try_one(*pod, now);
+    if (trials_in_progress_ >= kAtOnce || hopeless_.size() >= hopeless + kShapes) {
+      step_again_at(now + kGap);
+    } else if (may_nominate(*pod, now)) {
+      try_one(*pod, now);
+    }
   }
+  if (!hopeless_.empty()) step_again_at(forget_hopeless_at_);
   return std::exchange(touch_, {});
+}
+
+Clock::Time NodeNominator::next_step() const {
+  const MutexLock lock(mutex_);
+  return again_;
 }
 
 bool NodeNominator::exhausted(const PodEntry& pod, Clock::Time since) const {
   if (!may_have_skipped_nodes(pod)) return true;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!last_step_ || *last_step_ < since) return false;
   const auto stored = trials_.find(pod.object.ask.uid);
   if (stored == trials_.end()) return is_hopeless({pod.parts, pod.object.priority, {}});
@@ -132,7 +152,7 @@ bool NodeNominator::exhausted(const PodEntry& pod, Clock::Time since) const {
 }
 
 bool NodeNominator::is_trying(const std::string& uid) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto stored = trials_.find(uid);
   return stored != trials_.end() && !stored->second.node.empty();
 }

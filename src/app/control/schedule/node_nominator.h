@@ -1,11 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +15,7 @@
 #include "app/control/schedule/extender.h"
 #include "app/control/leader/leader.h"
 #include "app/control/schedule/unschedulable_pods.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 
 namespace carve::control {
@@ -33,7 +34,7 @@ namespace carve::control {
 class NodeNominator {
  public:
   static constexpr std::size_t kLeastPart = 100;  // kube-scheduler's minFeasibleNodesToFind
-  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(200);  // while nothing changes
+  static constexpr Clock::Duration kGap = std::chrono::milliseconds(200);  // between two steps without new room
   /// From the nomination until a try of kube-scheduler must have known it, two of its watches later.
   static constexpr Clock::Duration kSeen = std::chrono::milliseconds(500);
   static constexpr Clock::Duration kTouchAgain = std::chrono::milliseconds(1200);  // its try crossed the nomination
@@ -59,6 +60,8 @@ class NodeNominator {
   /// `gained`: some node has more room than at the step before.
   ///   out   a node to touch (Requeuer), so that kube-scheduler retries the pod with the nomination; empty: none
   [[nodiscard]] std::string step(bool gained);
+  /// When step() must be called again, unless a pod or a node changes before; Clock::Time::max(): not before a change.
+  [[nodiscard]] Clock::Time next_step() const;
 
   /// There is no node left to nominate for that pod: kube-scheduler looked at all nodes, or no node has had room since
   /// `since`, or the nominations of those with room were unsuccessful. The preemptor checks this before it evicts for
@@ -92,23 +95,26 @@ class NodeNominator {
   };
 
   [[nodiscard]] bool may_have_skipped_nodes(const PodEntry& pod) const;
-  [[nodiscard]] bool is_hopeless(const Shape& shape) const;
-  void begin(const std::vector<Pod>& refused, bool gained, Clock::Time now);
-  [[nodiscard]] bool trial_continues(const PodEntry& pod, Clock::Time now);
-  void mark_unsuccessful(const PodEntry& pod, Trial* trial, Clock::Time now);
-  [[nodiscard]] bool may_nominate(const PodEntry& pod, Clock::Time now);
-  void try_one(const PodEntry& pod, Clock::Time now);
+  [[nodiscard]] bool is_hopeless(const Shape& shape) const REQUIRES(mutex_);
+  void begin(const std::vector<Pod>& refused, bool gained, Clock::Time now) REQUIRES(mutex_);
+  [[nodiscard]] bool trial_continues(const PodEntry& pod, Clock::Time now) REQUIRES(mutex_);
+  void mark_unsuccessful(const PodEntry& pod, Trial* trial, Clock::Time now) REQUIRES(mutex_);
+  [[nodiscard]] bool may_nominate(const PodEntry& pod, Clock::Time now) REQUIRES(mutex_);
+  void try_one(const PodEntry& pod, Clock::Time now) REQUIRES(mutex_);
+  void step_again_at(Clock::Time at) REQUIRES(mutex_) { again_ = std::min(again_, at); }
   Result<void> nominate(const PodEntry& pod, const std::string& node);
 
   const World world_;
-  mutable std::mutex mutex_;
-  Clock::Time next_{};
-  Clock::Time forget_hopeless_at_{};      // when hopeless_ is cleared next
-  std::optional<Clock::Time> last_step_;  // the last step that ran
-  std::vector<Shape> hopeless_;           // no node had room for it, and no node has gained room since
-  std::string touch_;                     // the result of this step
-  std::map<std::string, Trial> trials_;  // by UID
-  std::size_t trials_in_progress_ = 0;   // those with an open nomination
+  mutable Mutex mutex_;
+  Clock::Time next_ GUARDED_BY(mutex_){};
+  Clock::Time again_ GUARDED_BY(mutex_) = Clock::Time::max();  // next_step()
+  Clock::Time forget_hopeless_at_ GUARDED_BY(mutex_){};        // when hopeless_ is cleared next
+  std::optional<Clock::Time> last_step_ GUARDED_BY(mutex_);    // the last step that ran
+  // No node had room for these, and no node has gained room since.
+  std::vector<Shape> hopeless_ GUARDED_BY(mutex_);
+  std::string touch_ GUARDED_BY(mutex_);                     // the result of this step
+  std::map<std::string, Trial> trials_ GUARDED_BY(mutex_);  // by UID
+  std::size_t trials_in_progress_ GUARDED_BY(mutex_) = 0;   // those with an open nomination
   std::atomic<std::uint64_t> nominated_ = 0;
   std::atomic<std::uint64_t> unsuccessful_ = 0;
 };

@@ -48,6 +48,7 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
   }
   void pass(Clock::Duration time) {
     clock.advance(time);
+    model.expire();
     lead();
   }
   /// kube-scheduler asked about the first `asked` nodes, and none had room.
@@ -65,7 +66,7 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
   }
   std::string nominated(const std::string& uid) { return pod(uid).nominated; }
   std::string step() {
-    pass(NodeNominator::kPoll);
+    pass(NodeNominator::kGap);
     return nominator.step(false);
   }
 
@@ -76,7 +77,7 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
                            [this](const PodEntry& pod, const std::set<std::string>& excluded) {
                              return extender.choose_anywhere(pod, excluded);
                            }}};
-  Requeuer requeuer{model, leader, api, clock, log, [this](bool gained) { return nominator.step(gained); }};
+  Requeuer requeuer{{model, leader, unschedulable, api, clock, log, &nominator}};
   Preemptor preemptor{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, &nominator}};
 };
 

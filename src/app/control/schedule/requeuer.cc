@@ -26,20 +26,6 @@ bool gained_room(const NodeState& before, const NodeState& now) {
   });
 }
 
-namespace {
-
-/// The node with that number is new or gained room. Most nodes of a large cluster did not change.
-bool gained_room_at(const ClusterState& before, const ClusterState& now, ClusterState::Number number) {
-  const bool same_names = now.same_names(before);
-  if (same_names && now.same_piece(before, number)) return false;
-  const auto& node = now.node(number);
-  if (same_names) return before.node(number) != node && gained_room(*before.node(number), *node);
-  const auto was = before.find(now.name(number));
-  return was == before.end() || (was->second != node && gained_room(*was->second, *node));
-}
-
-}  // namespace
-
 Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node) {
   const auto body = fmt::format(R"({{"metadata":{{"annotations":{{"{}":"{}"}}}}}})", Requeuer::kTouched,
                                 clock.wall_now().time_since_epoch().count());
@@ -48,39 +34,65 @@ Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& nod
   return {};
 }
 
-/// Compares with the previous state. True: a node gained room.
-bool Requeuer::poll() {
-  const auto state = model_.snapshot();
-  const auto before = std::exchange(last_state_, state);
-  if (!before || state == before) return false;
-  bool gained = false;
-  for (ClusterState::Number at = 0; at < state->size(); ++at) {
-    if (!gained_room_at(*before, *state, at)) continue;
-    node_due_ = state->name(at);
-    gained = true;
-  }
-  return gained;
+bool Requeuer::gained(const ClusterState& cluster, const std::string& node) {
+  ++examined_;
+  const auto found = cluster.find(node);
+  if (found == cluster.end()) return seen_.erase(node), false;
+  auto& was = seen_[node];
+  const auto before = std::exchange(was, found->second);
+  if (before == was) return false;
+  return before ? gained_room(*before, *was) : seen_all_;
 }
 
-void Requeuer::step() {
-  const bool gained = poll();
-  if (before_touch_) {
-    if (auto node = before_touch_(gained); !node.empty()) node_due_ = std::move(node);
+bool Requeuer::look_for_room(const Changes& changes, Clock::Time now) {
+  const auto cluster = world_.model.snapshot();
+  bool found = false;
+  const auto look_at = [&](const std::string& node) {
+    if (!gained(*cluster, node)) return;
+    node_due_ = node;
+    found = true;
+  };
+  if (!changes.all && now < resync_at_) {
+    for (const auto& node : changes.nodes) look_at(node);
+    return found;
   }
-  const auto now = clock_.now();
-  if (node_due_.empty() || now < next_ || !leader_.leads_until(now)) return;
-  std::size_t waiting = 0;
-  model_.each_pod([&](const PodEntry& pod) { waiting += pod.waits() ? 1 : 0; });
+  resync_at_ = now + kResync;
+  std::erase_if(seen_, [&](const auto& one) { return !cluster->contains(one.first); });
+  for (const auto& [name, state] : *cluster) look_at(name);
+  seen_all_ = true;
+  return found;
+}
+
+void Requeuer::touch(Clock::Time now) {
+  const auto waiting = world_.model.waiting_count();
   if (waiting == 0) return node_due_.clear();
   next_ = now + gap_for(waiting);
-  const auto touched = touch_node(api_, clock_, node_due_);
+  const auto touched = touch_node(world_.api, world_.clock, node_due_);
   if (touched || touched.error().code == Code::kNotFound) return node_due_.clear();
-  log_.warn("waiting pods are not requeued: the node cannot be written",
-            {{"node", node_due_}, {"error", touched.error().what}});
+  world_.log.warn("waiting pods are not requeued: the node cannot be written",
+                  {{"node", node_due_}, {"error", touched.error().what}});
+}
+
+Clock::Time Requeuer::step() {
+  const auto ends = world_.model.expire();
+  const auto changes = queue_.take();
+  const auto now = world_.clock.now();
+  const bool gained = look_for_room(changes, now);
+  auto next = std::min(ends, resync_at_);
+  if (world_.node_nominator != nullptr) {
+    if (auto node = world_.node_nominator->step(gained); !node.empty()) node_due_ = std::move(node);
+    next = std::min(next, world_.node_nominator->next_step());
+  }
+  // The start of leadership is a change.
+  if (!node_due_.empty() && world_.leader.leads_until(now)) {
+    if (now >= next_) touch(now);
+    if (!node_due_.empty()) next = std::min(next, next_);
+  }
+  return next;
 }
 
 void Requeuer::run(const std::stop_token& stop) {
-  while (clock_.sleep_for(kPoll, stop)) step();
+  queue_.run(world_.clock, stop, [this] { return step(); });
 }
 
 }  // namespace carve::control

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -9,6 +11,8 @@
 
 #include "app/control/state/cluster_model.h"
 #include "app/control/leader/leader.h"
+#include "app/control/schedule/node_nominator.h"
+#include "app/control/schedule/unschedulable_pods.h"
 
 namespace carve::control {
 
@@ -16,10 +20,10 @@ namespace carve::control {
 /// annotation of a Node changes, otherwise only after minutes. The agent's own touch of its Node may come before the
 /// model knows that a slice was released, and then has no effect. So the leader touches a Node after its model has seen
 /// the release, and only while pods wait. Each touch makes kube-scheduler retry all waiting pods: the more pods wait,
-/// the longer the gap until the next touch. One thread.
+/// the longer the gap until the next touch. It works when the ledger of a node changes, when a touch is due, and every
+/// kResync. One thread.
 class Requeuer {
  public:
-  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(50);
   /// The gap between two touches, by the number of waiting pods. The shortest one covers several cards of one pod that
   /// become free one after the other.
   static constexpr Clock::Duration kLeastGap = std::chrono::milliseconds(100);
@@ -30,29 +34,44 @@ class Requeuer {
   }
   static constexpr const char* kTouched = "elasticgpu.io/slices-free";
 
-  /// Called at each step, before a touch that is due. `gained`: a node gained room since the previous step. It returns
-  /// a node to touch; empty: none. May be empty.
-  using BeforeTouch = std::function<std::string(bool gained)>;
-  Requeuer(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log,
-           BeforeTouch before = {})
-      : model_(model), leader_(leader), api_(api), clock_(clock), log_(log), before_touch_(std::move(before)) {}
+  struct World {
+    ClusterModel& model;
+    const Leader& leader;
+    const UnschedulablePods& unschedulable_pods;
+    KubeApi& api;
+    Clock& clock;
+    Log& log;
+    /// Steps with this object, before a touch that is due; may be nullptr.
+    NodeNominator* node_nominator = nullptr;
+  };
+  explicit Requeuer(World world)
+      : world_(std::move(world)),
+        queue_({&world_.model.changes(), &world_.leader.changes(), &world_.unschedulable_pods.changes()}) {}
 
   /// Until `stop`.
   void run(const std::stop_token& stop);
-  void step();
+  /// Does what is due now. Also ends what ends by itself in the model: that frees room.
+  ///   out     when to call it again, unless something changes before
+  Clock::Time step();
+
+  [[nodiscard]] ChangeQueue& changes() { return queue_; }
+  /// How many nodes the steps compared, since the start.
+  [[nodiscard]] std::uint64_t examined() const { return examined_; }
 
  private:
-  [[nodiscard]] bool poll();
+  /// True: a node gained room.
+  [[nodiscard]] bool look_for_room(const Changes& changes, Clock::Time now);
+  [[nodiscard]] bool gained(const ClusterState& cluster, const std::string& node);
+  void touch(Clock::Time now);
 
-  const ClusterModel& model_;
-  const Leader& leader_;
-  KubeApi& api_;
-  Clock& clock_;
-  Log& log_;
-  const BeforeTouch before_touch_;
-  std::shared_ptr<const ClusterState> last_state_;
+  const World world_;
+  ChangeQueue queue_;
+  std::map<std::string, std::shared_ptr<const NodeState>> seen_;  // by node: its state when it was last compared
+  bool seen_all_ = false;                                         // seen_ contains all nodes
   std::string node_due_;  // a node that gained room and is not touched yet; empty: none
-  Clock::Time next_{};
+  Clock::Time next_{};    // the earliest time of the next touch
+  Clock::Time resync_at_{};
+  std::uint64_t examined_ = 0;
 };
 
 /// Rewrites an annotation of that Node, which makes kube-scheduler retry waiting pods.

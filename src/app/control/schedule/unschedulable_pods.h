@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/control/state/change_queue.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace carve::control {
 
@@ -31,10 +32,13 @@ class UnschedulablePods {
   /// The pod was served.
   void forget(const std::string& uid);
   [[nodiscard]] std::optional<Note> find(const std::string& uid) const;
+  /// Publishes the pod of each put().
+  [[nodiscard]] const ChangeFeed& changes() const { return changes_; }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::string, Note> notes_;  // by UID
+  ChangeFeed changes_;
+  mutable Mutex mutex_;
+  std::map<std::string, Note> notes_ GUARDED_BY(mutex_);  // by UID
 };
 
 }  // namespace carve::control

@@ -16,9 +16,10 @@ KubeSink ClusterModel::nodes() {
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_node(change.object);
             const auto gone = codec::parse_cluster_node(change.object);
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (!gone) return unreadable("Node", gone.error());
             touch_to_rebuild(gone->name).exists = false;
+            publish();
           },
           {}};
 }
@@ -29,9 +30,10 @@ KubeSink ClusterModel::gpus() {
             if (change.kind == KubeChange::Kind::kPut) return put_gpu(change.object);
             std::size_t unreadable_holders = 0;
             const auto gone = codec::parse_gpu_object(change.object, &unreadable_holders);
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (!gone) return unreadable("GPU", gone.error());
             store_gpu(gone->name, std::nullopt);
+            publish();
           },
           {}};
 }
@@ -41,10 +43,11 @@ KubeSink ClusterModel::pods() {
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_pod(change.object);
             const auto gone = codec::parse_cluster_pod(change.object);
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (!gone) return unreadable("Pod", gone.error());
             store_pod(gone->ask.uid, nullptr);
             on_pod_settled(gone->ask.uid);
+            publish();
           },
           {}};
 }
@@ -54,18 +57,18 @@ void ClusterModel::unreadable(const char* kind, const Error& error) {
   log_.warn("an object from the API server cannot be parsed", {{"kind", kind}, {"error", error.what}});
 }
 
-NodeEntry& ClusterModel::touch(const std::string& node) const {
+NodeEntry& ClusterModel::touch(const std::string& node) {
   dirty_.insert(node);
   return nodes_[node];
 }
 
-NodeEntry& ClusterModel::touch_to_rebuild(const std::string& node) const {
+NodeEntry& ClusterModel::touch_to_rebuild(const std::string& node) {
   NodeEntry& entry = touch(node);
   entry.rebuild = true;
   return entry;
 }
 
-NodeEntry& ClusterModel::touch_owner(const std::string& node, const Owner& owner) const {
+NodeEntry& ClusterModel::touch_owner(const std::string& node, const Owner& owner) {
   NodeEntry& entry = touch(node);
   entry.changed_owners.insert(owner);
   return entry;
@@ -73,7 +76,7 @@ NodeEntry& ClusterModel::touch_owner(const std::string& node, const Owner& owner
 
 void ClusterModel::put_node(const std::string& text) {
   auto node = codec::parse_cluster_node(text);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!node) return unreadable("Node", node.error());
   // Heartbeats, and all conditions except two, change nothing that is parsed.
   const auto stored = nodes_.find(node->name);
@@ -81,6 +84,7 @@ void ClusterModel::put_node(const std::string& text) {
   NodeEntry& entry = touch_to_rebuild(node->name);
   entry.exists = true;
   entry.node = std::move(*node);
+  publish();
 }
 
 void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
@@ -90,11 +94,11 @@ void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
     if (node) {
       read.push_back(std::move(*node));
     } else {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       unreadable("Node", node.error());
     }
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [name, entry] : nodes_) {
     if (std::exchange(entry.exists, false)) dirty_.insert(name);
   }
@@ -104,6 +108,7 @@ void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
     entry.node = std::move(node);
   }
   mark_synced(&nodes_synced_);
+  publish();
 }
 
 void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
@@ -125,11 +130,12 @@ void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gp
 void ClusterModel::put_gpu(const std::string& text) {
   GpuEntry gpu;
   auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!object) return unreadable("GPU", object.error());
   gpu.object = std::move(*object);
   const auto name = gpu.object.name;
   store_gpu(name, std::move(gpu));
+  publish();
 }
 
 void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
@@ -138,7 +144,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
     GpuEntry gpu;
     auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
     if (!object) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       unreadable("GPU", object.error());
       continue;
     }
@@ -146,7 +152,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
     const auto name = gpu.object.name;
     read[name] = std::move(gpu);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [name, node] : gpu_node_) {
     if (!read.contains(name)) gone.push_back(name);
@@ -154,6 +160,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   for (const auto& name : gone) store_gpu(name, std::nullopt);
   for (auto& [name, gpu] : read) store_gpu(name, std::move(gpu));
   mark_synced(&gpus_synced_);
+  publish();
 }
 
 /// The pod's slices stay booked until its node has had the time to name them in a GPU object.
@@ -171,9 +178,29 @@ void ClusterModel::on_pod_removed(const PodEntry& pod) {
   linger_until_ = std::min(linger_until_, now + kLinger);
 }
 
+/// Keeps the indexes of pods_, and publishes a change of a pod that waits or is unplaced.
+void ClusterModel::index_pod(const std::string& uid, const PodEntry* before, const PodEntry* now) {
+  const bool was_of_interest = waiting_.contains(uid) || unplaced_.contains(uid);
+  if (before != nullptr && before->holds()) {
+    --holding_;
+    const auto held = before->object.deleting ? held_.end() : held_.find(before->object.priority);
+    if (held != held_.end() && --held->second == 0) held_.erase(held);
+  }
+  if (now != nullptr && now->holds()) {
+    ++holding_;
+    if (!now->object.deleting) ++held_[now->object.priority];
+  }
+  waiting_.erase(uid);
+  unplaced_.erase(uid);
+  if (now != nullptr && now->waits()) waiting_.insert(uid);
+  if (now != nullptr && now->unplaced()) unplaced_.insert(uid);
+  if (was_of_interest || waiting_.contains(uid) || unplaced_.contains(uid)) changes_.pod(uid);
+}
+
 void ClusterModel::store_pod(const std::string& uid, Pod pod) {
   const auto stored = pods_.find(uid);
   const Pod before = stored == pods_.end() ? nullptr : stored->second;
+  index_pod(uid, before.get(), pod.get());
   const auto same = [&](const codec::ClusterPod& a, const codec::ClusterPod& b) {
     return a.node == b.node && a.record == b.record && a.ended == b.ended;
   };
@@ -195,20 +222,21 @@ void ClusterModel::store_pod(const std::string& uid, Pod pod) {
 void ClusterModel::put_pod(const std::string& text) {
   auto object = codec::parse_cluster_pod(text);
   if (!object) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return unreadable("Pod", object.error());
   }
   const auto uid = object->ask.uid;
   // A pod with a node and without a record was placed without Carve: room may still be set aside (static_pod_binder.h).
   const bool decided = (!object->node.empty() && !object->record.empty()) || object->ended;
   auto entry = pod_entry_of(std::move(*object), settings_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (entry) {
     store_pod(uid, std::make_shared<const PodEntry>(std::move(*entry)));
   } else if (pods_.contains(uid)) {
     store_pod(uid, nullptr);
   }
   if (decided) on_pod_settled(uid);
+  publish();
 }
 
 void ClusterModel::replace_pods(const std::vector<std::string>& all) {
@@ -217,7 +245,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   for (const auto& text : all) {
     auto object = codec::parse_cluster_pod(text);
     if (!object) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       unreadable("Pod", object.error());
       continue;
     }
@@ -226,7 +254,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
     if (auto entry = pod_entry_of(std::move(*object), settings_))
       read[uid] = std::make_shared<const PodEntry>(std::move(*entry));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [uid, pod] : pods_) {
     if (!read.contains(uid)) gone.push_back(uid);
@@ -236,16 +264,18 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   for (const auto& [uid, pod] : read) store_pod(uid, pod);
   for (const auto& uid : decided) on_pod_settled(uid);
   mark_synced(&pods_synced_);
+  publish();
 }
 
 void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   touch_to_rebuild(node).marked = std::move(indexes);
+  publish();
 }
 
 std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
   std::vector<codec::GpuObject> all;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, node] : nodes_) {
     for (const auto& [object, gpu] : node.gpus) all.push_back(gpu.object);
   }
@@ -253,7 +283,7 @@ std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
 }
 
 bool ClusterModel::synced() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return all_synced();
 }
 
@@ -264,10 +294,11 @@ void ClusterModel::mark_synced(bool* which) {
   *which = true;
   if (!all_synced()) return;
   for (const auto& [name, entry] : nodes_) dirty_.insert(name);
+  changes_.all();
 }
 
 void ClusterModel::report_conflicts(const std::string& node, const std::vector<Conflict>& before,
-                                    const std::vector<Conflict>& now) const {
+                                    const std::vector<Conflict>& now) {
   for (const auto& one : now) {
     if (std::find(before.begin(), before.end(), one) != before.end()) continue;
     ++stats_.conflicts_seen;
@@ -284,7 +315,7 @@ void ClusterModel::report_conflicts(const std::string& node, const std::vector<C
   }
 }
 
-void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* changed) const {
+void ClusterModel::rebuild_node(const std::string& name, ClusterState::Nodes* changed) {
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   NodeEntry& entry = found->second;
@@ -303,50 +334,61 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   if (entry.empty()) nodes_.erase(found);
 }
 
-void ClusterModel::expire_lingering() const {
-  const auto now = clock_.now();
-  if (now < linger_until_) return;
-  linger_until_ = Clock::Time::max();
-  for (auto at = lingering_.begin(); at != lingering_.end();) {
-    const auto found = nodes_.find(*at);
-    bool left = false;
-    if (found != nodes_.end()) {
-      auto& gone = found->second.lingering;
-      std::erase_if(gone, [&](const auto& one) {
-        if (one.second.until > now) {
-          linger_until_ = std::min(linger_until_, one.second.until);
-          return false;
-        }
-        (void)touch_owner(*at, one.first);
-        return true;
-      });
-      left = !gone.empty();
-    }
-    at = left ? std::next(at) : lingering_.erase(at);
-  }
-}
-
-void ClusterModel::refresh() const {
-  expire_lingering();
-  expire_nominated();
+void ClusterModel::publish() {
   if (dirty_.empty()) return;
   ClusterState::Nodes changed;
-  for (const auto& name : dirty_) refresh_node(name, &changed);
+  for (const auto& name : dirty_) rebuild_node(name, &changed);
   dirty_.clear();
   auto next = std::make_shared<ClusterState>(*published_);
   next->change(changed);
   published_ = std::move(next);
+  for (const auto& [name, state] : changed) changes_.node(name);
+}
+
+bool ClusterModel::expire_lingering_of(const std::string& node, Clock::Time now) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return false;
+  auto& gone = found->second.lingering;
+  for (auto at = gone.begin(); at != gone.end();) {
+    const bool over = at->second.until <= now;
+    if (over) {
+      (void)touch_owner(node, at->first);
+    } else {
+      linger_until_ = std::min(linger_until_, at->second.until);
+    }
+    at = over ? gone.erase(at) : std::next(at);
+  }
+  return !gone.empty();
+}
+
+void ClusterModel::expire_lingering(Clock::Time now) {
+  if (now < linger_until_) return;
+  linger_until_ = Clock::Time::max();
+  for (auto at = lingering_.begin(); at != lingering_.end();)
+    at = expire_lingering_of(*at, now) ? std::next(at) : lingering_.erase(at);
+}
+
+Clock::Time ClusterModel::expire_locked() {
+  const auto now = clock_.now();
+  expire_lingering(now);
+  const auto nominated_until = expire_nominated(now);
+  publish();
+  return std::min(linger_until_, nominated_until);
+}
+
+Clock::Time ClusterModel::expire() {
+  const MutexLock lock(mutex_);
+  return expire_locked();
 }
 
 std::shared_ptr<const ClusterState> ClusterModel::snapshot() const {
-  const std::lock_guard lock(mutex_);
-  refresh();
+  const MutexLock lock(mutex_);
   return published_;
 }
 
 std::uint64_t ClusterModel::highest_epoch() const {
   std::uint64_t highest = 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [uid, pod] : pods_) {
     // A forged epoch would raise all later ones. No real epoch comes near this bound.
     if (pod->record && pod->record->epoch < INT32_MAX / 2) highest = std::max(highest, pod->record->epoch);
@@ -355,19 +397,38 @@ std::uint64_t ClusterModel::highest_epoch() const {
 }
 
 ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = pods_.find(uid);
   return found == pods_.end() ? nullptr : found->second;
 }
 
-void ClusterModel::each_pod(const std::function<void(const PodEntry&)>& visit) const {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [uid, pod] : pods_) visit(*pod);
+std::vector<ClusterModel::Pod> ClusterModel::waiting() const {
+  std::vector<Pod> chosen;
+  const MutexLock lock(mutex_);
+  for (const auto& uid : waiting_) chosen.push_back(pods_.at(uid));
+  return chosen;
+}
+
+std::vector<ClusterModel::Pod> ClusterModel::unplaced() const {
+  std::vector<Pod> chosen;
+  const MutexLock lock(mutex_);
+  for (const auto& uid : unplaced_) chosen.push_back(pods_.at(uid));
+  return chosen;
+}
+
+std::size_t ClusterModel::waiting_count() const {
+  const MutexLock lock(mutex_);
+  return waiting_.size();
+}
+
+std::int64_t ClusterModel::lowest_held_priority() const {
+  const MutexLock lock(mutex_);
+  return held_.empty() ? INT64_MAX : std::int64_t{held_.begin()->first};
 }
 
 std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool(const PodEntry&)>& wanted) const {
   std::vector<Pod> chosen;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [uid, pod] : pods_) {
     if (wanted(*pod)) chosen.push_back(pod);
   }
@@ -376,7 +437,7 @@ std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool
 
 std::vector<codec::CountedCard> ClusterModel::counted_cards(const std::string& node) const {
   std::vector<codec::CountedCard> cards;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end()) return cards;
   for (const auto& [name, gpu] : entry->second.gpus)
@@ -386,8 +447,7 @@ std::vector<codec::CountedCard> ClusterModel::counted_cards(const std::string& n
 
 std::vector<std::pair<std::string, Conflict>> ClusterModel::conflicts() const {
   std::vector<std::pair<std::string, Conflict>> all;
-  const std::lock_guard lock(mutex_);
-  refresh();
+  const MutexLock lock(mutex_);
   for (const auto& [name, entry] : nodes_) {
     for (const auto& one : entry.conflicts) all.emplace_back(name, one);
   }
@@ -395,8 +455,7 @@ std::vector<std::pair<std::string, Conflict>> ClusterModel::conflicts() const {
 }
 
 ClusterModel::Stats ClusterModel::stats() const {
-  const std::lock_guard lock(mutex_);
-  refresh();
+  const MutexLock lock(mutex_);
   Stats now = stats_;
   now.nodes = published_->size();
   for (const auto& [name, state] : *published_) {
@@ -410,11 +469,9 @@ ClusterModel::Stats ClusterModel::stats() const {
     now.reserved += entry.reserved.size();
     now.nominated += entry.kept.size();
   }
-  for (const auto& [uid, pod] : pods_) {
-    now.holding += pod->holds() ? 1 : 0;
-    now.waiting += pod->waits() ? 1 : 0;
-    now.unplaced += pod->unplaced() ? 1 : 0;
-  }
+  now.holding = holding_;
+  now.waiting = waiting_.size();
+  now.unplaced = unplaced_.size();
   return now;
 }
 

@@ -4,16 +4,17 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "app/control/state/pod_entry.h"
+#include "app/control/state/change_queue.h"
 #include "app/control/state/node_entry.h"
+#include "app/control/state/pod_entry.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "codec/dialects/projection.h"
 #include "core/cluster/assemble.h"
 #include "core/policy/policy.h"
@@ -23,8 +24,9 @@ namespace carve::control {
 
 /// The ledger of the whole cluster, built from the API server's Nodes, GPU objects and Pods, and from the room that the
 /// binder has set aside. It is a function of the current objects, not of the order in which they arrived: a node's
-/// ledger is rebuilt from its objects whenever one of them changes. Safe from any thread; three threads may feed the
-/// three sinks.
+/// ledger is rebuilt from its objects whenever one of them changes. Every function that changes something publishes the
+/// new ledgers before it returns; the const functions only read. Safe from any thread; three threads may feed the three
+/// sinks.
 ///
 /// A slice is booked while at least one of these sources names it:
 ///   - the record of a pod that has a node and has not ended;
@@ -48,8 +50,14 @@ class ClusterModel {
   /// Each sink has received its first complete list.
   [[nodiscard]] bool synced() const;
   /// The current state of all nodes that exist and have a card. The returned object never changes.
-  ///   cost    none if nothing changed; else the ledgers of the changed nodes, and ClusterState::change()
+  ///   cost    none. Each change costs the ledgers of the changed nodes, and ClusterState::change()
   [[nodiscard]] std::shared_ptr<const ClusterState> snapshot() const;
+  /// What changes, for the queues of those that react to it.
+  [[nodiscard]] const ChangeFeed& changes() const { return changes_; }
+  /// Removes what ends by itself: the room of deleted pods after kLinger, and nominated reservations at their end.
+  /// reserve() does it as well.
+  ///   out     when something ends next; Clock::Time::max(): nothing does
+  Clock::Time expire();
 
   /// The highest epoch of all records; 0: no record.
   [[nodiscard]] std::uint64_t highest_epoch() const;
@@ -58,10 +66,14 @@ class ClusterModel {
   [[nodiscard]] std::vector<codec::GpuObject> gpu_objects() const;
   using Pod = std::shared_ptr<const PodEntry>;
   [[nodiscard]] Pod pod(const std::string& uid) const;  // nullptr: unknown, or it does not concern cards
-  /// The pods for which `wanted` returns true, sorted by UID.
+  /// The pods for which `wanted` returns true, sorted by UID. Looks at all pods.
   [[nodiscard]] std::vector<Pod> pods_where(const std::function<bool(const PodEntry&)>& wanted) const;
-  /// Calls `visit` under the lock: `visit` must be fast and must not call this object.
-  void each_pod(const std::function<void(const PodEntry&)>& visit) const;
+  /// The pods for which PodEntry::waits() / PodEntry::unplaced() is true, sorted by UID. Look at no other pod.
+  [[nodiscard]] std::vector<Pod> waiting() const;
+  [[nodiscard]] std::vector<Pod> unplaced() const;
+  [[nodiscard]] std::size_t waiting_count() const;
+  /// The lowest priority of the pods that hold cards and are not being deleted; INT64_MAX: there is none.
+  [[nodiscard]] std::int64_t lowest_held_priority() const;
 
   /// Closes these cards of the node to new slices, and opens all its other cards. `indexes` are places in the driver's
   /// list.
@@ -119,57 +131,66 @@ class ClusterModel {
   [[nodiscard]] Stats stats() const;
 
  private:
-  void put_node(const std::string& text);
-  void put_gpu(const std::string& text);
-  void put_pod(const std::string& text);
-  void replace_nodes(const std::vector<std::string>& all);
-  void replace_gpus(const std::vector<std::string>& all);
-  void replace_pods(const std::vector<std::string>& all);
-  // The functions below require the lock.
-  [[nodiscard]] bool all_synced() const { return nodes_synced_ && gpus_synced_ && pods_synced_; }
-  void mark_synced(bool* which);
-  void unreadable(const char* kind, const Error& error);
-  void store_pod(const std::string& uid, Pod pod);
-  void on_pod_removed(const PodEntry& pod);
+  void put_node(const std::string& text) EXCLUDES(mutex_);
+  void put_gpu(const std::string& text) EXCLUDES(mutex_);
+  void put_pod(const std::string& text) EXCLUDES(mutex_);
+  void replace_nodes(const std::vector<std::string>& all) EXCLUDES(mutex_);
+  void replace_gpus(const std::vector<std::string>& all) EXCLUDES(mutex_);
+  void replace_pods(const std::vector<std::string>& all) EXCLUDES(mutex_);
+  [[nodiscard]] bool all_synced() const REQUIRES(mutex_) { return nodes_synced_ && gpus_synced_ && pods_synced_; }
+  void mark_synced(bool* which) REQUIRES(mutex_);
+  void unreadable(const char* kind, const Error& error) REQUIRES(mutex_);
+  void store_pod(const std::string& uid, Pod pod) REQUIRES(mutex_);
+  void index_pod(const std::string& uid, const PodEntry* before, const PodEntry* now) REQUIRES(mutex_);
+  void on_pod_removed(const PodEntry& pod) REQUIRES(mutex_);
   Result<Reservation> reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
-                                     std::uint64_t epoch, const std::vector<Slice>& wish);
-  void free_room(const std::string& node, const Owner& owner);
-  void drop_reservations(const std::string& uid);
-  void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);
+                                     std::uint64_t epoch, const std::vector<Slice>& wish) REQUIRES(mutex_);
+  void free_room(const std::string& node, const Owner& owner) REQUIRES(mutex_);
+  void drop_reservations(const std::string& uid) REQUIRES(mutex_);
+  void store_gpu(const std::string& name, std::optional<GpuEntry> gpu) REQUIRES(mutex_);
   /// Mark the node's state as out of date: as recorded in the entry / for a complete rebuild / for this owner's
-  /// bookings.
-  NodeEntry& touch(const std::string& node) const;
-  NodeEntry& touch_to_rebuild(const std::string& node) const;
-  NodeEntry& touch_owner(const std::string& node, const Owner& owner) const;
-  void refresh() const;
-  void refresh_node(const std::string& name, ClusterState::Nodes* changed) const;
-  void expire_lingering() const;
-  void expire_nominated() const;
-  void on_pod_settled(const std::string& uid);
-  void erase_nominated(const std::string& uid);
+  /// bookings. publish() must follow.
+  NodeEntry& touch(const std::string& node) REQUIRES(mutex_);
+  NodeEntry& touch_to_rebuild(const std::string& node) REQUIRES(mutex_);
+  NodeEntry& touch_owner(const std::string& node, const Owner& owner) REQUIRES(mutex_);
+  /// Rebuilds the ledgers of the touched nodes, and publishes them and their names.
+  void publish() REQUIRES(mutex_);
+  void rebuild_node(const std::string& name, ClusterState::Nodes* changed) REQUIRES(mutex_);
+  Clock::Time expire_locked() REQUIRES(mutex_);
+  void expire_lingering(Clock::Time now) REQUIRES(mutex_);
+  /// True: the node has slices of deleted pods left.
+  [[nodiscard]] bool expire_lingering_of(const std::string& node, Clock::Time now) REQUIRES(mutex_);
+  /// Returns when the next nominated reservation ends.
+  Clock::Time expire_nominated(Clock::Time now) REQUIRES(mutex_);
+  void on_pod_settled(const std::string& uid) REQUIRES(mutex_);
+  void erase_nominated(const std::string& uid) REQUIRES(mutex_);
   void report_conflicts(const std::string& node, const std::vector<Conflict>& before,
-                        const std::vector<Conflict>& now) const;
+                        const std::vector<Conflict>& now) REQUIRES(mutex_);
 
   const codec::DialectSettings settings_;
   const Clock& clock_;
   Log& log_;
-  mutable std::mutex mutex_;
-  bool nodes_synced_ = false;
-  bool gpus_synced_ = false;
-  bool pods_synced_ = false;
-  std::map<std::string, Pod> pods_;                        // by UID
-  std::map<std::string, std::string> gpu_node_;            // a GPU object's name → its node
-  std::map<std::string, std::set<std::string>> reserved_;  // by UID: the nodes where reserve() set room aside
-  mutable std::map<std::string, std::string> nominated_;   // by UID: the node of the nominated reservation
-  std::map<std::string, Clock::Time> departed_;            // by UID: when a pod that held slices was deleted
-  Clock::Time departed_cleanup_at_{};                      // when old entries of departed_ are removed next
-  // Rebuilt lazily.
-  mutable std::map<std::string, NodeEntry> nodes_;
-  mutable std::set<std::string> dirty_;
-  mutable std::set<std::string> lingering_;                // nodes with deleted pods that may still hold slices
-  mutable Clock::Time linger_until_ = Clock::Time::max();  // the earliest end of their kLinger
-  mutable std::shared_ptr<const ClusterState> published_ = std::make_shared<ClusterState>();
-  mutable Stats stats_;
+  ChangeFeed changes_;
+  mutable Mutex mutex_;
+  bool nodes_synced_ GUARDED_BY(mutex_) = false;
+  bool gpus_synced_ GUARDED_BY(mutex_) = false;
+  bool pods_synced_ GUARDED_BY(mutex_) = false;
+  std::map<std::string, Pod> pods_ GUARDED_BY(mutex_);             // by UID
+  std::set<std::string> waiting_ GUARDED_BY(mutex_);               // UIDs of pods_
+  std::set<std::string> unplaced_ GUARDED_BY(mutex_);              // UIDs of pods_
+  std::size_t holding_ GUARDED_BY(mutex_) = 0;                     // pods
+  std::map<std::int32_t, std::size_t> held_ GUARDED_BY(mutex_);    // by priority: pods that hold cards and stay
+  std::map<std::string, std::string> gpu_node_ GUARDED_BY(mutex_);  // a GPU object's name → its node
+  std::map<std::string, std::set<std::string>> reserved_ GUARDED_BY(mutex_);  // by UID: where reserve() set room aside
+  std::map<std::string, std::string> nominated_ GUARDED_BY(mutex_);  // by UID: the node of the nominated reservation
+  std::map<std::string, Clock::Time> departed_ GUARDED_BY(mutex_);   // by UID: when a pod that held slices was deleted
+  Clock::Time departed_cleanup_at_ GUARDED_BY(mutex_){};             // when old entries of departed_ are removed next
+  std::map<std::string, NodeEntry> nodes_ GUARDED_BY(mutex_);
+  std::set<std::string> dirty_ GUARDED_BY(mutex_);      // touched since the last publish()
+  std::set<std::string> lingering_ GUARDED_BY(mutex_);  // nodes with deleted pods that may still hold slices
+  Clock::Time linger_until_ GUARDED_BY(mutex_) = Clock::Time::max();  // the earliest end of their kLinger
+  std::shared_ptr<const ClusterState> published_ GUARDED_BY(mutex_) = std::make_shared<ClusterState>();
+  Stats stats_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::control

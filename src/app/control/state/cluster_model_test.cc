@@ -54,6 +54,10 @@ class Fed {
     return *held->at(node)->ledger.find(CardId(uuid));
   }
   Bytes used(const std::string& node, const std::string& uuid) { return card(node, uuid).use.memory; }
+  void pass(Clock::Duration time) {
+    clock.advance(time);
+    model.expire();
+  }
   std::shared_ptr<const ClusterState> held;
 };
 
@@ -74,6 +78,72 @@ class ClusterModelTest : public ::testing::Test {
   Fed fed;
   codec::GpuObject card = gpu("n1", "GPU-0");
 };
+
+TEST_F(ClusterModelTest, PublishesExactlyWhatChanged) {
+  ChangeQueue queue({&fed.model.changes()});
+  Fed::put(fed.nodes, node_object("n1", R"("pool":"a")"));
+  EXPECT_TRUE(queue.take().empty()) << "a heartbeat";
+  Fed::put(fed.pods, pod_object({.uid = "waits"}));
+  auto changes = queue.take();
+  EXPECT_EQ(changes.pods, std::set<std::string>{"waits"});
+  EXPECT_TRUE(changes.nodes.empty());
+  Fed::put(fed.pods, bound("a"));
+  changes = queue.take();
+  EXPECT_TRUE(changes.pods.empty()) << "it has a node and a record: no consumer acts on it";
+  EXPECT_EQ(changes.nodes, std::set<std::string>{"n1"});
+  Fed::put(fed.pods, bound("a"));
+  EXPECT_TRUE(queue.take().empty()) << "its status";
+  Fed::put(fed.pods, pod_object({.uid = "waits", .node = "n1"}));
+  changes = queue.take();
+  EXPECT_EQ(changes.pods, std::set<std::string>{"waits"}) << "bound without Carve: it is unplaced";
+  Fed::gone(fed.pods, pod_object({.uid = "waits", .node = "n1"}));
+  EXPECT_EQ(queue.take().pods, std::set<std::string>{"waits"});
+  EXPECT_FALSE(changes.all);
+}
+
+TEST_F(ClusterModelTest, CountsPodsAsTheirObjectsChange) {
+  EXPECT_EQ(fed.model.lowest_held_priority(), INT64_MAX);
+  const auto holder_with = [&](const std::string& uid, int priority, const std::string& more = "") {
+    return pod_object({.uid = uid, .node = "n1", .record = record_text({slice(uid, "GPU-0", 1)}), .phase = "Running",
+                       .more = more, .priority = priority});
+  };
+  Fed::put(fed.pods, holder_with("a", 5));
+  Fed::put(fed.pods, holder_with("b", -3));
+  Fed::put(fed.pods, pod_object({.uid = "waits"}));
+  Fed::put(fed.pods, pod_object({.uid = "static", .node = "n1"}));
+  EXPECT_EQ(fed.model.lowest_held_priority(), -3);
+  EXPECT_EQ(fed.model.waiting_count(), 1U);
+  ASSERT_EQ(fed.model.unplaced().size(), 1U);
+  EXPECT_EQ(fed.model.unplaced()[0]->object.ask.uid, "static");
+  Fed::put(fed.pods, holder_with("b", -3, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")"));
+  EXPECT_EQ(fed.model.lowest_held_priority(), 5) << "b is being deleted";
+  EXPECT_EQ(fed.model.stats().holding, 2U);
+  fed.pods.replace({holder_with("b", -3)});
+  EXPECT_EQ(fed.model.lowest_held_priority(), -3);
+  EXPECT_EQ(fed.model.waiting_count(), 0U);
+  EXPECT_TRUE(fed.model.unplaced().empty());
+  EXPECT_EQ(fed.model.stats().holding, 1U);
+}
+
+TEST_F(ClusterModelTest, ReportsWhenRoomEndsNext) {
+  EXPECT_EQ(fed.model.expire(), Clock::Time::max());
+  Fed::put(fed.pods, bound("a"));
+  Fed::gone(fed.pods, bound("a"));
+  EXPECT_EQ(fed.model.expire(), fed.clock.now() + ClusterModel::kLinger);
+  ChangeQueue queue({&fed.model.changes()});
+  fed.pass(ClusterModel::kLinger);
+  EXPECT_EQ(queue.take().nodes, std::set<std::string>{"n1"});
+  EXPECT_EQ(fed.model.expire(), Clock::Time::max());
+  const auto until = fed.clock.now() + 5s;
+  fed.model.put_nominated_reservation("n1", {{OwnerKind::kPod, "p"}, 0, {slice("p", "GPU-0", 4)}, {}}, until);
+  EXPECT_EQ(fed.model.expire(), until);
+  EXPECT_TRUE(fed.model.has_nominated_reservation("p"));
+  fed.clock.advance(5s);
+  EXPECT_FALSE(fed.model.has_nominated_reservation("p"));
+  EXPECT_EQ(fed.model.stats().nominated, 1U) << "reading removes nothing";
+  EXPECT_EQ(fed.model.expire(), Clock::Time::max());
+  EXPECT_EQ(fed.model.stats().nominated, 0U);
+}
 
 TEST_F(ClusterModelTest, KeepsLinksOfTheCurrentCards) {
   const auto link = [this] {
@@ -116,7 +186,7 @@ TEST_F(ClusterModelTest, BooksARecordFromTheBindingUntilItsNodeReleasesIt) {
   say({holder(slice("a", "GPU-0", 4))});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "one slice, named by two sources";
   Fed::gone(fed.pods, bound("a"));
-  fed.clock.advance(1h);
+  fed.pass(1h);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the pod is deleted, its processes still run";
   say({});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
@@ -126,7 +196,7 @@ TEST_F(ClusterModelTest, FreesAnEndedPodOnlyWhenItsNodeReleasesIt) {
   Fed::put(fed.pods, bound("a"));
   say({holder(slice("a", "GPU-0", 4))});
   Fed::put(fed.pods, bound("a", 4, "Succeeded"));
-  fed.clock.advance(1h);
+  fed.pass(1h);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
   say({});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
@@ -136,7 +206,7 @@ TEST_F(ClusterModelTest, BooksADeletedPodForTheLingerTimeIfItsNodeNeverNamedIt) 
   Fed::put(fed.pods, bound("a"));
   Fed::gone(fed.pods, bound("a"));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
-  fed.clock.advance(ClusterModel::kLinger);
+  fed.pass(ClusterModel::kLinger);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
   Fed::put(fed.pods, bound("b"));
   Fed::gone(fed.pods, bound("b"));
@@ -163,7 +233,7 @@ TEST_F(ClusterModelTest, ClosesTheCardOfARecordThatDoesNotFit) {
   ASSERT_EQ(fed.lines.size(), 1U);
   EXPECT_THAT(fed.lines[0], HasSubstr("a booked slice does not fit"));
   Fed::put(fed.pods, bound("b", 10, "Failed"));
-  fed.clock.advance(ClusterModel::kLinger);
+  fed.pass(ClusterModel::kLinger);
   EXPECT_TRUE(fed.model.conflicts().empty());
   EXPECT_TRUE(fed.card("n1", "GPU-0").card.closed.empty());
   EXPECT_EQ(fed.model.stats().conflicts_seen, 1U);
@@ -432,8 +502,7 @@ TEST(ClusterModelHistories, EndInTheSameStateAsANewModel) {
           break;
         }
         default:
-          fed.clock.advance(500ms);
-          (void)fed.model.snapshot();
+          fed.pass(500ms);
           break;
       }
       for (unsigned n = pick(4); n > 0; --n) deliver(pick(3));
@@ -442,7 +511,7 @@ TEST(ClusterModelHistories, EndInTheSameStateAsANewModel) {
     for (std::size_t i = 0; i < 3; ++i) {
       while (delivered[i] < streams[i].size()) deliver(i);
     }
-    fed.clock.advance(ClusterModel::kLinger);
+    fed.pass(ClusterModel::kLinger);
     for (unsigned i = 0; i < 10; ++i)
       fed.model.release("n" + std::to_string(i % 2), {OwnerKind::kPod, "u" + std::to_string(i / 2)});
     Fed scratch;

@@ -31,12 +31,12 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
                                           const PolicyRow& policy, std::uint64_t epoch,
                                           const std::vector<Slice>& wish) {
   const Owner owner = pod.owner();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto stored = pods_.find(owner.uid);
   if (stored != pods_.end() && !stored->second->object.node.empty() &&
       !(stored->second->unplaced() && stored->second->object.node == node))
     return fail(Code::kFailedPrecondition, "the pod is already bound to node " + stored->second->object.node);
-  refresh();
+  expire_locked();
   if (!published_->contains(node)) return fail(Code::kNotFound, fmt::format("node {}: {}", node, kNoCardThere));
   NodeEntry& entry = nodes_[node];
   // A pod that got this node without Carve is already bound there, and waits for its cards.
@@ -53,7 +53,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
     }
     // From an earlier term: another leader may have assigned the same room since.
     free_room(node, owner);
-    refresh();
+    publish();
   }
   return reserve_locked(node, pod, policy, epoch, wish);
 }
@@ -81,11 +81,12 @@ Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const 
                    false, false};
   touch_owner(node, pod.owner()).reserved[pod.owner()] = room;
   reserved_[ask.uid].insert(node);
+  publish();
   return room;
 }
 
 void ClusterModel::settle(const std::string& node, const Owner& owner, Outcome outcome) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end()) return;
   const auto found = entry->second.reserved.find(owner);
@@ -95,11 +96,13 @@ void ClusterModel::settle(const std::string& node, const Owner& owner, Outcome o
   room.outcome_unknown = room.outcome_unknown || outcome == Outcome::kUnknown;
   room.bound = room.bound || outcome == Outcome::kBound;
   if (room.writes_in_flight == 0 && !room.outcome_unknown && !room.bound) free_room(node, owner);
+  publish();
 }
 
 void ClusterModel::release(const std::string& node, const Owner& owner) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   free_room(node, owner);
+  publish();
 }
 
 void ClusterModel::free_room(const std::string& node, const Owner& owner) {
@@ -135,40 +138,52 @@ void ClusterModel::erase_nominated(const std::string& uid) {
 
 void ClusterModel::put_nominated_reservation(const std::string& node, NominatedReservation reservation,
                                              Clock::Time until) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Owner owner = reservation.owner;
   erase_nominated(owner.uid);
   nominated_[owner.uid] = node;
   touch(node).kept[owner] = {std::move(reservation), until};
+  publish();
 }
 
 void ClusterModel::drop_nominated_reservation(const std::string& uid) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   erase_nominated(uid);
+  publish();
 }
 
 bool ClusterModel::has_nominated_reservation(const std::string& uid) const {
-  const std::lock_guard lock(mutex_);
-  expire_nominated();
-  return nominated_.contains(uid);
+  const auto now = clock_.now();
+  const MutexLock lock(mutex_);
+  const auto where = nominated_.find(uid);
+  const auto entry = where == nominated_.end() ? nodes_.end() : nodes_.find(where->second);
+  if (entry == nodes_.end()) return false;
+  const auto kept = entry->second.kept.find({OwnerKind::kPod, uid});
+  return kept != entry->second.kept.end() && now < kept->second.until;
 }
 
-void ClusterModel::expire_nominated() const {
-  const auto now = clock_.now();
+Clock::Time ClusterModel::expire_nominated(Clock::Time now) {
+  auto next = Clock::Time::max();
   for (auto at = nominated_.begin(); at != nominated_.end();) {
     const auto entry = nodes_.find(at->second);
-    const bool over = entry == nodes_.end() || std::erase_if(entry->second.kept, [&](const auto& one) {
-                        return one.first.uid == at->first && one.second.until <= now;
-                      }) > 0;
+    bool over = entry == nodes_.end();
+    if (!over) {
+      auto& kept = entry->second.kept;
+      const auto room = kept.find({OwnerKind::kPod, at->first});
+      over = room != kept.end() && room->second.until <= now;
+      if (room != kept.end() && !over) next = std::min(next, room->second.until);
+      if (over) kept.erase(room);
+    }
     if (over) dirty_.insert(at->second);
     at = over ? nominated_.erase(at) : std::next(at);
   }
+  return next;
 }
 
 std::vector<std::string> ClusterModel::departed() const {
   std::vector<std::string> uids;
   const auto now = clock_.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [uid, since] : departed_) {
     if (now < since + kDeparted) uids.push_back(uid);
   }
@@ -177,7 +192,7 @@ std::vector<std::string> ClusterModel::departed() const {
 
 std::vector<Reservation> ClusterModel::unsettled(Clock::Time before) const {
   std::vector<Reservation> open;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [uid, where] : reserved_) {
     for (const auto& node : where) {
       const auto entry = nodes_.find(node);

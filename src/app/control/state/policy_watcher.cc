@@ -46,7 +46,7 @@ KubeSink PolicyWatcher::sink() {
   return {[this](const std::vector<std::string>& all) { all.empty() ? remove() : apply(all.front()); },
           [this](const KubeChange& change) { change.kind == KubeChange::Kind::kPut ? apply(change.object) : remove(); },
           [this](const Error&) {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             answered_ = true;
           }};
 }
@@ -63,7 +63,7 @@ void PolicyWatcher::put(PlacementRules rules) {
 }
 
 void PolicyWatcher::remove() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   text_.clear();
   stats_.version.clear();
   put(rules_of(otherwise_));
@@ -74,7 +74,7 @@ void PolicyWatcher::apply(const std::string& config_map) {
   auto rules = placement_rules_from(text, otherwise_);
   const auto name = codec::read_object_name(config_map);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stats_.version = name.version;
     if (rules) {
       text_ = std::move(text);
@@ -94,17 +94,17 @@ void PolicyWatcher::apply(const std::string& config_map) {
 }
 
 std::shared_ptr<const PlacementRules> PolicyWatcher::rules() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return rules_;
 }
 
 bool PolicyWatcher::answered() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return answered_;
 }
 
 PolicyWatcher::Stats PolicyWatcher::stats() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stats_;
 }
 

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "codec/dialects/pod_ask.h"
 #include "codec/dra/event.h"
 #include "core/cluster/cluster.h"
@@ -49,16 +49,16 @@ class PolicyWatcher {
  private:
   void apply(const std::string& config_map);
   void remove();
-  void put(PlacementRules rules);  // under the lock
+  void put(PlacementRules rules) REQUIRES(mutex_);
 
   const PolicyRow& otherwise_;
   Log& log_;
   const std::function<void(codec::EventNote)> post_event_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const PlacementRules> rules_;
-  std::string text_;  // as last read
-  bool answered_ = false;
-  Stats stats_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const PlacementRules> rules_ GUARDED_BY(mutex_);
+  std::string text_ GUARDED_BY(mutex_);  // as last read
+  bool answered_ GUARDED_BY(mutex_) = false;
+  Stats stats_ GUARDED_BY(mutex_);
 };
 
 /// The policy for that pod. An invalid preference counts as none; admission refuses it.
