@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/control/admission.h"
+#include "app/control/admission/admission.h"
 #include "base/result.h"
 #include "codec/dialects/dialect.h"
 

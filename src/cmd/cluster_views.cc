@@ -13,7 +13,7 @@
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/top.h"
 #include "app/cli/doctor.h"
-#include "app/control/policy_watcher.h"
+#include "app/control/state/policy_watcher.h"
 #include "codec/cluster/notes.h"
 #include "codec/host/findings.h"
 #include "codec/kubeconfig/kubeconfig.h"

@@ -7,7 +7,7 @@
 
 #include "adapter/http/server.h"
 #include "adapter/tls/certificates.h"
-#include "app/control/routes.h"
+#include "app/control/api/routes.h"
 #include "base/log.h"
 
 namespace carve::cmd {

@@ -1,9 +1,9 @@
 #include "app/cli/cluster/questions.h"
 
 #include "app/cli/cluster/objects.h"
-#include "app/control/explain.h"
-#include "app/control/pod_entry.h"
-#include "app/control/read_api.h"
+#include "app/control/api/explain.h"
+#include "app/control/state/pod_entry.h"
+#include "app/control/api/read_api.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/notes.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/control/cluster_model.h"
-#include "app/control/leader.h"
+#include "app/control/state/cluster_model.h"
+#include "app/control/leader/leader.h"
 #include "app/control/testing/objects.h"
 #include "base/clock.h"
 #include "base/log.h"

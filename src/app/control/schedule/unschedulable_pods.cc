@@ -1,0 +1,32 @@
+#include "app/control/schedule/unschedulable_pods.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::control {
+
+void UnschedulablePods::put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now,
+                            std::size_t asked) {
+  auto names = std::make_shared<const std::vector<std::string>>(std::move(nodes));
+  const std::lock_guard lock(mutex_);
+  const auto stored = notes_.find(uid);
+  const bool in_a_row = stored != notes_.end() && now - stored->second.at <= kInARow;
+  const auto since = in_a_row ? stored->second.since : now;
+  notes_[uid] = {std::move(names), now, since, asked};
+  if (notes_.size() <= kMost) return;
+  notes_.erase(std::min_element(notes_.begin(), notes_.end(),
+                                [](const auto& a, const auto& b) { return a.second.at < b.second.at; }));
+}
+
+void UnschedulablePods::forget(const std::string& uid) {
+  const std::lock_guard lock(mutex_);
+  notes_.erase(uid);
+}
+
+std::optional<UnschedulablePods::Note> UnschedulablePods::find(const std::string& uid) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = notes_.find(uid);
+  return found == notes_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace carve::control
