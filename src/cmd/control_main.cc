@@ -18,6 +18,7 @@
 #include "app/control/admission/admission.h"
 #include "app/control/bind/bind_route.h"
 #include "app/control/bind/binder.h"
+#include "app/control/bind/leader_route.h"
 #include "app/control/leader/takeover_resync.h"
 #include "app/control/state/cluster_model.h"
 #include "app/control/leader/epochs.h"
@@ -58,7 +59,7 @@ using codec::MetricsText;
 // answers every request and closes its connection. It is as long as kube-proxy may need to route new connections
 // elsewhere.
 constexpr std::chrono::seconds kNotice{5};
-constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind; a leader that hangs is soon replaced
+constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer; a leader that hangs is soon replaced
 constexpr unsigned kBindsPerSecond = 1000;  // binds must not be slower than the scheduler that sends them
 constexpr std::chrono::seconds kLeaseCall{2};  // a read of the Lease, or its renewal
 constexpr std::chrono::seconds kGrace{6};  // for the requests that have arrived; the pod has 15 s
@@ -120,6 +121,7 @@ class Control {
   control::Binder binder_;
   http::PeerClient peers_;
   control::BindRoute bind_route_;
+  control::LeaderRoute leader_route_;
   control::StaticPodBinder static_pod_binder_;
   control::NodeNominator node_nominator_;
   control::Requeuer requeuer_;
@@ -171,6 +173,10 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
                    [this](const std::string& address, std::string_view call) {
                      return ask_peer(address, control::kBindHere, with_chosen_cards(call));
                    }}),
+      leader_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
+                     [this](const std::string& address, std::string_view path, std::string_view call) {
+                       return ask_peer(address, path, call);
+                     }, clock}),
       static_pod_binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
@@ -220,8 +226,8 @@ void Control::notify_leader(const codec::UnschedulablePodsNote& note) {
   if (!told) log_.warn("the leader cannot be notified of an unschedulable pod", {{"error", told.error().what}});
 }
 
-/// A bind call for the leader, with the cards that this replica chose for the pod. Only this replica knows which cards
-/// it chose for the other pods of a burst.
+/// A bind call for the leader. If this replica chose the node, because the leader did not answer then, the call carries
+/// the cards that this replica chose: only this replica knows which cards it chose for the other pods of a burst.
 std::string Control::with_chosen_cards(std::string_view call) const {
   const auto args = codec::parse_binding_args(call);
   if (!args) return std::string(call);
@@ -256,6 +262,10 @@ control::Answers Control::answers() {
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };
   answers.preempt = [this](std::string_view call) { return preempt_verb_.answer(call); };
   answers.unschedulable = [this](std::string_view call) { return turned_away_elsewhere(call); };
+  answers.at_leader = [this](std::string_view path, std::string_view call, const control::Answers::Text& own) {
+    return leader_route_.answer(path, call, own);
+  };
+  answers.forwards = [this] { return leader_route_.forwards(); };
   answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };

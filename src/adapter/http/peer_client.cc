@@ -8,7 +8,7 @@ namespace carve::http {
 namespace {
 
 constexpr std::size_t kMostIdle = 4;
-constexpr std::size_t kLargestAnswer = 1 << 20;
+constexpr std::size_t kLargestAnswer = 4 << 20;  // a refusal of each of 5,000 nodes is about 0.5 MiB
 
 Result<kube::Credentials> credentials_of(const PeerAccess& access, const std::string& address) {
   const auto colon = address.rfind(':');

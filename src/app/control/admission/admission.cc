@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "codec/admission/answer.h"
@@ -23,6 +24,8 @@ using codec::ReviewedContainer;
 
 constexpr std::string_view kOurs = "elasticgpu.io/";
 constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
+constexpr std::string_view kAdmitted = "elasticgpu.io/admitted";
+constexpr std::string_view kCount = "aliyun.com/gpu-count";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";
 constexpr std::string_view kNodes = "system:node:";
 constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
@@ -41,6 +44,7 @@ struct Work {
   std::vector<codec::PatchStep> patch;
   std::vector<std::string> missing;  // what the validating webhook expects to find and does not
   AdmissionFaults faults = {};
+  bool annotated = false;  // the patch has added an annotation
 
   void add(std::string path, std::string value) {
     patch.push_back({"add", std::move(path), std::move(value)});
@@ -237,8 +241,42 @@ void close_environment(Work& work, const ReviewedContainer& container) {
 void annotate(Work& work, std::string_view key, const std::string& value) {
   const auto there = work.review.pod.annotations.find(std::string(key));
   if (there != work.review.pod.annotations.end() && there->second == value) return;
-  if (!work.review.has_annotations) work.add("/metadata/annotations", "{}");
+  if (!work.review.has_annotations && !std::exchange(work.annotated, true)) work.add("/metadata/annotations", "{}");
   work.add("/metadata/annotations/" + pointer_word(key), json_text(value));
+}
+
+/// Everything in the pod by which the validating webhook decides, as this review leaves it: one word for each extended
+/// resource of a container, for each annotation of Carve's and for gpushare's label. The API server itself compares it
+/// with the final pod, and calls the validating webhook only if they differ (matchConditions in
+/// deploy/control/webhook.yaml, which also compares what is the same for all pods). Empty: the pod has a value that is
+/// not one word, so the webhook is called.
+std::string admitted_words(const Work& work, const std::vector<PartRequest>& parts) {
+  std::vector<std::string> words;
+  for (const auto& container : work.review.pod.containers) {
+    auto limits = container.limits;
+    if (const auto* part = part_of(parts, container.name); part != nullptr)
+      limits[std::string(kSlots)] = std::to_string(part->request.count);
+    for (const auto& [name, value] : limits) {
+      if (name.find('/') != std::string::npos) words.push_back(fmt::format("{}:{}={}", container.name, name, value));
+    }
+  }
+  for (const auto& [key, value] : work.review.pod.annotations) {
+    if (starts_with(key, kOurs) && !starts_with(key, kChosen) && key != kUnderstood && key != kAdmitted)
+      words.push_back(key + "=" + value);
+  }
+  const auto& labels = work.review.pod.labels;
+  if (const auto count = labels.find(std::string(kCount)); count != labels.end())
+    words.push_back(count->first + "=" + count->second);
+  const auto broken = [](const std::string& word) { return word.find(' ') != std::string::npos; };
+  if (std::any_of(words.begin(), words.end(), broken)) return {};
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+/// Writes the annotation for the matchCondition; removes what a tenant wrote there.
+void put_admitted(Work& work, const std::string& words) {
+  if (!words.empty()) return annotate(work, kAdmitted, words);
+  if (work.review.pod.annotations.count(std::string(kAdmitted)) != 0)
+    work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(kAdmitted), ""});
 }
 
 /// Completes a pod that requests cards: its scheduler, and the parsed request.
@@ -255,12 +293,13 @@ void complete(Work& work, const std::vector<PartRequest>& parts) {
         ": the pod bypasses the scheduler; its containers start when Carve finds room on that node");
   }
   annotate(work, kUnderstood, to_human(parts));
+  put_admitted(work, admitted_words(work, parts));
 }
 
 void review_pod(Work& work) {
   const Review& review = work.review;
   strip(work);
-  if (is_mirror(review)) return;
+  if (is_mirror(review)) return put_admitted(work, {});
   for (const auto& key : review.odd) {
     work.refuse(AdmissionFault::kAnnotation,
                 fmt::format("label or annotation {}: its value is not a string; put it in quotes", key.substr(0, 128)));
@@ -281,7 +320,7 @@ void review_pod(Work& work) {
       close_environment(work, container);
     }
   }
-  if (!parts || parts->empty()) return;
+  if (!parts || parts->empty()) return put_admitted(work, {});
   check_placement(work);
   complete(work, *parts);
 }

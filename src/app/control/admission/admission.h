@@ -37,7 +37,9 @@ struct AdmissionSettings {
 ///   - adds slots, one per card that a container uses;
 ///   - sets the scheduler's name;
 ///   - removes annotations that only Carve may write;
-///   - writes the parsed request to the annotation elasticgpu.io/understood, for people; no component reads it.
+///   - writes the parsed request to the annotation elasticgpu.io/understood, for people; no component reads it;
+///   - writes what the validating webhook would check to the annotation elasticgpu.io/admitted. The API server compares
+///     it with the final pod (deploy/control/webhook.yaml), and calls that webhook only if they differ.
 /// The review of a reviewed object changes nothing. Safe from any thread.
 class Admission {
  public:

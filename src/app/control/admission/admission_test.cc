@@ -93,10 +93,34 @@ TEST_F(AdmissionTest, AddsSlotsSchedulerAndParsedRequestToAPodThatRequestsCards)
                   R"(,"schedulerName":"default-scheduler")"));
   EXPECT_EQ(
       json::serialize(done),
-      R"({"metadata":{"name":"p","annotations":{"elasticgpu.io/understood":"c: 4 GiB, compute 30, burst"}},)"
+      R"({"metadata":{"name":"p","annotations":{"elasticgpu.io/understood":"c: 4 GiB, compute 30, burst",)"
+      R"("elasticgpu.io/admitted":"c:elasticgpu.io/gpu-core=30 c:elasticgpu.io/gpu-memory=4096 c:elasticgpu.io/slot=1"}},)"
       R"("spec":{"containers":[{"name":"c","resources":{"limits":{"elasticgpu.io/gpu-memory":"4096",)"
       R"("elasticgpu.io/gpu-core":"30","elasticgpu.io/slot":"1"},"requests":{"elasticgpu.io/slot":"1"}}}],)"
       R"("schedulerName":"carve-scheduler"}})");
+}
+
+// The API server compares these words with the final pod (deploy/control/webhook.yaml).
+TEST_F(AdmissionTest, WritesWhatTheValidatingWebhookWouldCheck) {
+  const auto admitted = [&](const char* meta, const std::string& containers) {
+    const auto done = mutated(json::parse(fmt::format(
+        R"({{"metadata":{{{}}},"spec":{{"containers":[{}]}}}})", meta, containers)));
+    const auto* annotations = done.at("metadata").as_object().if_contains("annotations");
+    const auto* word = annotations == nullptr ? nullptr : annotations->as_object().if_contains("elasticgpu.io/admitted");
+    return word == nullptr ? std::string("(none)") : std::string(word->as_string());
+  };
+  const std::string card = R"({"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}}})";
+  EXPECT_EQ(admitted("", card), "c:elasticgpu.io/slot=1 c:nvidia.com/gpu=1");
+  EXPECT_EQ(admitted("", card + R"(,{"name":"d","resources":{"limits":{"example.com/nic":"2","cpu":"1"}}})"),
+            "c:elasticgpu.io/slot=1 c:nvidia.com/gpu=1 d:example.com/nic=2");
+  EXPECT_EQ(admitted(R"("annotations":{"elasticgpu.io/placement":"spread","k":"v","carve.elasticgpu.io/record":"x",)"
+                     R"("elasticgpu.io/container-c":"0"},"labels":{"aliyun.com/gpu-count":"1"})", card),
+            "c:elasticgpu.io/slot=1 c:nvidia.com/gpu=1 elasticgpu.io/placement=spread aliyun.com/gpu-count=1");
+  EXPECT_EQ(admitted(R"("annotations":{"elasticgpu.io/admitted":"c:elasticgpu.io/slot=9"})", card),
+            "c:elasticgpu.io/slot=1 c:nvidia.com/gpu=1") << "a user's own words are replaced";
+  EXPECT_EQ(admitted(R"("annotations":{"elasticgpu.io/note":"a c:nvidia.com/gpu=9","elasticgpu.io/admitted":"x"})", card),
+            "(none)") << "a value with a space would add a word";
+  EXPECT_EQ(admitted(R"("annotations":{"elasticgpu.io/admitted":"x"})", R"({"name":"c"})"), "(none)");
 }
 
 TEST_F(AdmissionTest, AddsOneSlotPerCardOfEachContainer) {
@@ -455,26 +479,26 @@ TEST(Manifests, CoverEveryNameOfTheDialects) {
       }
     }
     for (const auto key : dialect.shown) {
-      EXPECT_EQ(occurrences(policy, "'" + std::string(key) + "'"), 2U)
+      const bool started = key.substr(0, 19) == "ALIYUN_COM_GPU_MEM_";
+      const std::string by_start = started ? "startsWith('ALIYUN_COM_GPU_MEM_')" : "'" + std::string(key) + "'";
+      EXPECT_EQ(occurrences(policy, "'" + std::string(key) + "'"), started ? 2U : 4U)
           << key << ": on pods and on Bindings";
-      EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(key) + "'"), 2U) << key;
-      EXPECT_EQ(occurrences(webhook, key.substr(0, 19) == "ALIYUN_COM_GPU_MEM_"
-                                         ? "startsWith('ALIYUN_COM_GPU_MEM_')"
-                                         : "'" + std::string(key) + "'"),
-                2U)
-          << key;
+      EXPECT_EQ(occurrences(policy, by_start), started ? 2U : 4U) << key << ": in the two matchConditions";
+      EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(key) + "'"), 3U) << key;
+      EXPECT_EQ(occurrences(webhook, by_start), 3U) << key;
     }
   }
   EXPECT_EQ(occurrences(webhook, "startsWith('elasticgpu.io/container-')"), 2U);
-  EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(codec::kRecordAnnotation) + "'"), 2U);
+  EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(codec::kRecordAnnotation) + "'"), 3U);
 }
 
 /// The API server's policy extracts the epoch from the record's text.
 TEST(Manifests, MatchTheEpochsPositionInTheRecordText) {
   const std::string policy = deployed("leader-policy.yaml");
-  EXPECT_EQ(occurrences(policy, "startsWith('{\"v\":1,\"epoch\":')"), 1U);
+  EXPECT_EQ(occurrences(policy, "startsWith('{\"v\":1,\"epoch\":')"), 2U) << "the condition and the validation";
   EXPECT_EQ(occurrences(policy, "int(variables.record.substring(15).split(',')[0])"), 1U);
-  EXPECT_EQ(occurrences(policy, "'" + std::string(codec::kRecordAnnotation) + "'"), 3U);
+  EXPECT_EQ(occurrences(policy, "['" + std::string(codec::kRecordAnnotation) + "'].substring(15).split(',')[0])"), 1U);
+  EXPECT_EQ(occurrences(policy, "'" + std::string(codec::kRecordAnnotation) + "'"), 5U);
   Record record;
   record.epoch = 17;
   record.owner = {OwnerKind::kPod, "u"};
@@ -532,7 +556,8 @@ json::value random_pod() {
   if (*rc::gen::arbitrary<bool>()) meta["labels"] = json::object{{"aliyun.com/gpu-count", "2"}};
   if (*rc::gen::arbitrary<bool>()) {
     meta["annotations"] = json::object{
-        {"carve.elasticgpu.io/record", "x"}, {"elasticgpu.io/understood", "y"}, {"k", "v"}};
+        {"carve.elasticgpu.io/record", "x"}, {"elasticgpu.io/understood", "y"},
+        {"elasticgpu.io/admitted", "z"},      {"k", "v"}};
   }
   return json::object{{"metadata", std::move(meta)}, {"spec", std::move(spec)}};
 }

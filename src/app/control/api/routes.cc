@@ -27,7 +27,7 @@ Ended outcome_of_review(std::string_view text) {
 }
 
 Route post(std::string path, Caller caller, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
-  Route route{"POST", std::move(path), false, caller, false, verb, {}};
+  Route route{"POST", std::move(path), false, caller, false, {}, verb, {}};
   route.answer = [answer = std::move(answer), outcome](const HttpRequest& ask) {
     auto answered = json(answer(ask.body));
     answered.outcome = outcome(answered.reply.body);
@@ -46,8 +46,26 @@ Route post_synced(std::string path, Verb verb, const Answers& answers, const Ans
   return route;
 }
 
+/// Two routes of a call about a pod's nodes: kube-scheduler's, which the leader answers, and the one to which a follower
+/// forwards it.
+void add_at_leader(std::vector<Route>& rows, const std::string& path, Verb verb, const Answers& answers,
+                   const Answers::Text& own, bool waits = false) {
+  if (!own) return;
+  auto answer = own;
+  const std::string here = path + std::string(kHere);
+  if (answers.at_leader) {
+    answer = [own, here, at_leader = answers.at_leader](std::string_view call) { return at_leader(here, call, own); };
+  }
+  rows.push_back(post_synced(path, verb, answers, answer));
+  rows.back().waits = waits;
+  rows.back().waits_now = answers.forwards;
+  if (!answers.at_leader) return;
+  rows.push_back(post_synced(here, verb, answers, own));
+  rows.back().waits = waits;
+}
+
 Route get(std::string path, Caller caller, Verb verb, std::function<Answered(const HttpRequest&)> answer) {
-  return {"GET", std::move(path), false, caller, false, verb, std::move(answer)};
+  return {"GET", std::move(path), false, caller, false, {}, verb, std::move(answer)};
 }
 
 }  // namespace
@@ -79,7 +97,8 @@ bool Routes::may(const Route& route, const HttpRequest& ask) const {
 bool Routes::waits(const HttpRequest& ask) const {
   bool path_known = false;
   const Route* route = find(ask, &path_known);
-  return route != nullptr && route->waits && may(*route, ask);
+  if (route == nullptr || !may(*route, ask)) return false;
+  return route->waits || (route->waits_now && route->waits_now());
 }
 
 HttpResponse Routes::answer(const HttpRequest& ask) const {
@@ -103,13 +122,11 @@ HttpResponse Routes::answer(const HttpRequest& ask) const {
 
 std::vector<Route> secure_routes(const Answers& answers) {
   std::vector<Route> rows;
-  rows.push_back(post_synced("/scheduler/filter", Verb::kFilter, answers, answers.filter));
-  rows.push_back(post_synced("/scheduler/prioritize", Verb::kPrioritize, answers, answers.prioritize));
-  if (answers.choose) rows.push_back(post_synced("/scheduler/choose", Verb::kFilter, answers, answers.choose));
-  if (answers.preempt) {
-    rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
-    rows.back().waits = true;  // it may read the disruption budgets
-  }
+  add_at_leader(rows, "/scheduler/filter", Verb::kFilter, answers, answers.filter);
+  add_at_leader(rows, "/scheduler/prioritize", Verb::kPrioritize, answers, answers.prioritize);
+  add_at_leader(rows, "/scheduler/choose", Verb::kFilter, answers, answers.choose);
+  // It may read the disruption budgets.
+  add_at_leader(rows, "/scheduler/preempt", Verb::kPreempt, answers, answers.preempt, true);
   if (answers.unschedulable) {
     rows.push_back(post(std::string(kUnschedulablePods), Caller::kScheduler, Verb::kOther, answers.unschedulable,
                         outcome_of_extender));

@@ -32,6 +32,7 @@ struct Route {
   bool below = false;  // also everything under the path
   Caller caller = Caller::kAny;
   bool waits = false;  // the handler waits for the API server, or takes long: other calls must not queue behind it
+  std::function<bool()> waits_now = {};  // the handler waits only while this returns true; empty: `waits` decides alone
   ControlMetrics::Verb verb = ControlMetrics::Verb::kOther;
   std::function<Answered(const HttpRequest&)> answer;
 };
@@ -61,6 +62,10 @@ class Routes {
 /// lead.
 inline constexpr std::string_view kBindHere = "/scheduler/bind-here";
 
+/// What a replica appends to the path of a call about a pod's nodes when it forwards the call to the leader
+/// (LeaderRoute). The receiver answers such a call itself.
+inline constexpr std::string_view kHere = "-here";
+
 /// The path where a replica reports to the leader the pods that it rejected.
 inline constexpr std::string_view kUnschedulablePods = "/scheduler/turned-away";
 
@@ -72,6 +77,10 @@ struct Answers {
   Text choose;                             // filter and prioritize in one call
   Text unschedulable;                      // another replica's report of a pod that no node served
   Text bind_here;                          // from another replica, for which this one is the leader
+  /// Answers filter, prioritize, choose and preempt calls: forwards the call to that path of the leader, or calls `own`
+  /// (LeaderRoute). Empty: every call is answered here.
+  std::function<std::string(std::string_view path, std::string_view call, const Text& own)> at_leader;
+  std::function<bool()> forwards;  // at_leader would forward a call now, so it may block; empty with at_leader
   Text mutate, validate;                   // AdmissionReviews
   std::function<std::string()> cluster;    // GET /v1/cluster
   std::function<std::string()> metrics;    // Prometheus text

@@ -94,6 +94,33 @@ TEST_F(RoutesTest, ReportsSlowRoutesOnlyForPermittedCallers) {
   EXPECT_FALSE(routes.waits({"GET", "/nothing", "", "", ""}));
 }
 
+TEST_F(RoutesTest, AFollowerForwardsCallsAboutNodesToTheLeader) {
+  bool follows = true;
+  answers_.preempt = answers_.choose;
+  answers_.forwards = [&] { return follows; };
+  answers_.at_leader = [&](std::string_view path, std::string_view call, const Answers::Text& own) {
+    return follows ? "leader" + std::string(path) + " \"Error\":\"\"" : own(call);
+  };
+  const Routes routes(secure_routes(answers_), "carve-scheduler", metrics_, clock_);
+  const auto call = [](const std::string& path) {
+    return HttpRequest{"POST", path, "", "b", "carve-scheduler"};
+  };
+  for (const std::string path : {"/scheduler/filter", "/scheduler/prioritize", "/scheduler/choose",
+                                 "/scheduler/preempt"}) {
+    follows = true;
+    EXPECT_THAT(routes.answer(call(path)).body, StartsWith("leader" + path + "-here"));
+    EXPECT_TRUE(routes.waits(call(path))) << path << " waits for the leader's answer";
+    const auto here = routes.answer(call(path + "-here"));
+    EXPECT_THAT(here.body, Not(HasSubstr("leader"))) << path << ": a forwarded call must not be forwarded again";
+    EXPECT_EQ(here.status, 200);
+    EXPECT_EQ(routes.answer({"POST", path + "-here", "", "b", ""}).status, 403) << path;
+    follows = false;
+    EXPECT_THAT(routes.answer(call(path)).body, Not(HasSubstr("leader")));
+    EXPECT_EQ(routes.waits(call(path)), path == "/scheduler/preempt") << path;
+  }
+  EXPECT_FALSE(routes.waits(call("/scheduler/choose-here"))) << "the leader's answer is a computation";
+}
+
 // A connection stays on one of two threads, and the kubelet kills a control whose probe queues behind a long answer.
 TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
   const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
