@@ -46,16 +46,26 @@ struct Control {
                                       return extender.choose_anywhere(pod, excluded);
                                     }}};
   control::Requeuer requeuer{{model, leader, unschedulable, api, clock, log, &nominator}};
-  control::Preemptor preemptor{{model, leader, api, clock, log, unschedulable,
-                                [](const control::PodEntry&, const std::string&) -> const PolicyRow& {
-                                  return kPolicies[0];
-                                },
-                                {}, {}, &nominator}};
-  control::StaticPodBinder binder{{model, leader, api, clock, log, {},
-                                   [](const control::PodEntry&, const std::string&) -> const PolicyRow& {
-                                     return kPolicies[0];
-                                   },
-                                   {}}};
+  control::Preemptor preemptor{
+      {model,
+       leader,
+       api,
+       clock,
+       log,
+       unschedulable,
+       [](const control::PodEntry&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
+       {},
+       {},
+       &nominator}};
+  control::StaticPodBinder binder{
+      {model,
+       leader,
+       api,
+       clock,
+       log,
+       {},
+       [](const control::PodEntry&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
+       {}}};
 };
 
 /// The pod holds 2 GiB of one card of its node.
@@ -93,7 +103,8 @@ int run(std::size_t nodes, std::size_t pods, std::size_t waiting, int seconds, d
   const auto stats = control.model.stats();
   fmt::print("{} nodes with {} cards, {} pods hold slices, {} wait\n", stats.nodes, stats.cards, stats.holding,
              stats.waiting);
-  if (stats.nodes != nodes || stats.holding != pods - waiting) return std::fputs("the model is not complete\n", stderr), 1;
+  if (stats.nodes != nodes || stats.holding != pods - waiting)
+    return std::fputs("the model is not complete\n", stderr), 1;
   Thread leader("leader", [&](const std::stop_token& stop) { control.leader.run(stop); });
   Thread requeuer("requeuer", [&](const std::stop_token& stop) { control.requeuer.run(stop); });
   Thread preemptor("preemptor", [&](const std::stop_token& stop) { control.preemptor.run(stop); });

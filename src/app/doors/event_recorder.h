@@ -22,8 +22,15 @@ namespace carve::doors {
 /// type Normal, then all others.
 class EventRecorder {
  public:
-  EventRecorder(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent")
-      : api_(api), node_(std::move(node)), component_(std::move(component)), clock_(clock), log_(log) {}
+  /// `busy`: as in yield_to().
+  EventRecorder(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent",
+                std::function<bool()> busy = {})
+      : api_(api),
+        node_(std::move(node)),
+        component_(std::move(component)),
+        clock_(clock),
+        log_(log),
+        busy_(std::move(busy)) {}
 
   /// Records an Event on an object. `same`: the key by which it counts as a repetition of an earlier event, whose
   /// message it then replaces; empty: the message.

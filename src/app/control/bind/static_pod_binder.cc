@@ -65,8 +65,9 @@ void StaticPodBinder::try_to_place(const PodEntry& pod, Tried* tried) {
                   {{"pod", pod.full_name()}, {"node", pod.object.node}, {"error", placed.error().what}});
   if (!world_.post_event) return;
   const auto& ask = pod.object.ask;
-  const auto why = unsure ? fmt::format("the record of its cards on node {} cannot be written", pod.object.node)
-                          : fmt::format("node {} was chosen without Carve and cannot provide the cards", pod.object.node);
+  const auto why = unsure
+                       ? fmt::format("the record of its cards on node {} cannot be written", pod.object.node)
+                       : fmt::format("node {} was chosen without Carve and cannot provide the cards", pod.object.node);
   world_.post_event({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
 }
 

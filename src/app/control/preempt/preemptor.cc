@@ -308,9 +308,8 @@ void Preemptor::collect(const Changes& changes, Clock::Time now) {
 
 bool Preemptor::maintain(const Pod& pod, const std::string& uid, Attempt* attempt, Clock::Time now, Clock::Time* next) {
   const auto cluster = world_.model.snapshot();
-  const bool ending = std::any_of(attempt->victims.begin(), attempt->victims.end(), [&](const Owner& owner) {
-    return holds_on(*cluster, attempt->node, owner);
-  });
+  const bool ending = std::any_of(attempt->victims.begin(), attempt->victims.end(),
+                                  [&](const Owner& owner) { return holds_on(*cluster, attempt->node, owner); });
   if (!ending && !attempt->free_since) attempt->free_since = now;
   const bool too_late = now >= attempt->latest || (attempt->free_since && now >= *attempt->free_since + kFreeFor);
   // No victims: the node was nominated because it has room, and the nomination is cleared.

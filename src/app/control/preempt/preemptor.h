@@ -23,9 +23,9 @@ namespace carve::control {
 
 /// Makes room for pods that fit nowhere by card while pods of lower priority hold cards; kube-scheduler's own dry runs
 /// do not consider cards. The leader chooses the victims (core/cluster/room.h), keeps the room for the pod, nominates
-/// the node in the pod's status, and evicts through the Eviction API, which respects PodDisruptionBudgets. It works when
-/// a waiting pod or the ledger of a node changes, when a filter call finds no node for a pod, when a time below is over,
-/// and every kResync. One thread.
+/// the node in the pod's status, and evicts through the Eviction API, which respects PodDisruptionBudgets. It works
+/// when a waiting pod or the ledger of a node changes, when a filter call finds no node for a pod, when a time below is
+/// over, and every kResync. One thread.
 ///
 /// No pod is evicted unnecessarily:
 ///   - The preemptor evicts only for a pod that kube-scheduler asked about within kFresh, and only on the nodes of that
@@ -116,7 +116,8 @@ class Preemptor {
   /// Whether the attempt goes on; sets `next` to the time of the next check, unless that is later.
   [[nodiscard]] bool maintain(const Pod& pod, const std::string& uid, Attempt* attempt, Clock::Time now,
                               Clock::Time* next);
-  /// Keeps the room of the pod's nomination by another component. Returns when to try again; nullopt: not before a change.
+  /// Keeps the room of the pod's nomination by another component. Returns when to try again; nullopt: not before a
+  /// change.
   std::optional<Clock::Time> follow_nomination(const PodEntry& pod, std::optional<PreemptionCandidates>* all,
                                                Clock::Time now);
   void adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now);
@@ -144,8 +145,8 @@ class Preemptor {
   World world_;
   ChangeQueue queue_;
   Clock::Time resync_at_{};
-  std::int64_t lowest_ = INT64_MAX;              // the last known lowest priority of a pod that holds cards
-  std::map<std::string, Clock::Time> due_;       // by UID: waiting pods, and when to look at them
+  std::int64_t lowest_ = INT64_MAX;         // the last known lowest priority of a pod that holds cards
+  std::map<std::string, Clock::Time> due_;  // by UID: waiting pods, and when to look at them
   std::uint64_t examined_ = 0;
   std::map<std::string, Attempt> attempts_;        // by UID
   std::map<std::string, Clock::Time> not_before_;  // by UID

@@ -14,8 +14,8 @@
 #include "base/mutex.h"
 #include "codec/dialects/dialect.h"
 #include "codec/extender/extender.h"
-#include "core/cluster/cluster.h"
 #include "core/cluster/assumed_pods.h"
+#include "core/cluster/cluster.h"
 #include "core/cluster/fit_cache.h"
 #include "core/policy/rules.h"
 

@@ -5,7 +5,10 @@
 
 #include <random>
 
+#include "app/control/schedule/bind_call.h"
 #include "base/clock.h"
+#include "codec/extender/extender.h"
+#include "codec/record.h"
 
 namespace carve::control {
 namespace {
@@ -313,6 +316,23 @@ TEST_F(ExtenderTest, ReturnsAnErrorForAnInvalidCall) {
   EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),
               HasSubstr(R"(\"10G\" is 10000000000 GiB)"));
   EXPECT_EQ(extender_.prioritize("{"), "[]");
+}
+
+TEST_F(Burst, AForwardedBindCallCarriesTheChosenCards) {
+  const auto bind = [](const std::string& node) {
+    return R"({"PodName":"p","PodNamespace":"s","PodUID":"u","Node":")" + node + "\"}";
+  };
+  EXPECT_EQ(with_chosen_cards(ahead_, bind("half")), bind("half")) << "this replica did not choose";
+  (void)ahead_.choose(call(R"("aliyun.com/gpu-mem":"3")", R"("half")"));
+  const auto args = codec::parse_binding_args(with_chosen_cards(ahead_, bind("half")));
+  ASSERT_TRUE(args) << args.error().what;
+  EXPECT_EQ(args->node, "half");
+  const auto record = codec::decode_record(args->wish);
+  ASSERT_TRUE(record) << args->wish;
+  EXPECT_EQ(record->owner.uid, "u");
+  EXPECT_NE(args->why, "");
+  EXPECT_EQ(with_chosen_cards(ahead_, bind("idle")), bind("idle")) << "it chose another node";
+  EXPECT_EQ(with_chosen_cards(ahead_, "{"), "{");
 }
 
 }  // namespace

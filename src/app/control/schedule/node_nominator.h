@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "app/control/state/cluster_model.h"
-#include "app/control/schedule/extender.h"
 #include "app/control/leader/leader.h"
+#include "app/control/schedule/extender.h"
 #include "app/control/schedule/unschedulable_pods.h"
+#include "app/control/state/cluster_model.h"
 #include "base/mutex.h"
 #include "port/kube_api.h"
 
@@ -112,7 +112,7 @@ class NodeNominator {
   std::optional<Clock::Time> last_step_ GUARDED_BY(mutex_);    // the last step that ran
   // No node had room for these, and no node has gained room since.
   std::vector<Shape> hopeless_ GUARDED_BY(mutex_);
-  std::string touch_ GUARDED_BY(mutex_);                     // the result of this step
+  std::string touch_ GUARDED_BY(mutex_);                    // the result of this step
   std::map<std::string, Trial> trials_ GUARDED_BY(mutex_);  // by UID
   std::size_t trials_in_progress_ GUARDED_BY(mutex_) = 0;   // those with an open nomination
   std::atomic<std::uint64_t> nominated_ = 0;

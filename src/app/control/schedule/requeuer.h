@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "app/control/state/cluster_model.h"
 #include "app/control/leader/leader.h"
 #include "app/control/schedule/node_nominator.h"
 #include "app/control/schedule/unschedulable_pods.h"
+#include "app/control/state/cluster_model.h"
 
 namespace carve::control {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/extender/extender.h"
+
 namespace carve::control {
 
 void UnschedulablePods::put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now,
@@ -19,6 +21,21 @@ void UnschedulablePods::put(const std::string& uid, std::vector<std::string> nod
                                     [](const auto& a, const auto& b) { return a.second.at < b.second.at; }));
   }
   changes_.pod(uid);
+}
+
+void UnschedulablePods::observe(const Owner& owner, const FitView& fit, Clock::Time now) {
+  if (!fit.nodes.empty()) return forget(owner.uid);
+  std::vector<std::string> names;
+  for (const auto& node : fit.refused) {
+    if (!node.final) names.emplace_back(node.node);
+  }
+  put(owner.uid, std::move(names), now, fit.refused.size());
+}
+
+Result<void> UnschedulablePods::put_report(std::string_view report, Clock::Time now) {
+  CARVE_TRY(auto note, codec::parse_turned_away(report));
+  put(note.uid, std::move(note.nodes), now);
+  return {};
 }
 
 void UnschedulablePods::forget(const std::string& uid) {

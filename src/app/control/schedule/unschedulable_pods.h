@@ -5,11 +5,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/control/state/change_queue.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/result.h"
+#include "core/cluster/fit_cache.h"
+#include "core/model/record.h"
 
 namespace carve::control {
 
@@ -29,6 +33,11 @@ class UnschedulablePods {
   };
 
   void put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now, std::size_t asked = 0);
+  /// After a filter call: remembers the nodes that may have room later, or forgets the pod if a node serves it.
+  void observe(const Owner& owner, const FitView& fit, Clock::Time now);
+  /// Another replica's report of a pod that no node served (codec::encode_turned_away).
+  ///   errors  kInvalidArgument: the report is invalid
+  [[nodiscard]] Result<void> put_report(std::string_view report, Clock::Time now);
   /// The pod was served.
   void forget(const std::string& uid);
   [[nodiscard]] std::optional<Note> find(const std::string& uid) const;

@@ -41,7 +41,8 @@ TEST(ChangeQueue, ReceivesFromAFeedOnlyWhileItExists) {
 class Consumer {
  public:
   explicit Consumer(ChangeFeed& feed) : queue_({&feed}) {
-    thread_ = Thread("consumer", [this](const std::stop_token& stop) { queue_.run(clock_, stop, [this] { return step(); }); });
+    thread_ = Thread("consumer",
+                     [this](const std::stop_token& stop) { queue_.run(clock_, stop, [this] { return step(); }); });
   }
   ~Consumer() {
     thread_.request_stop();

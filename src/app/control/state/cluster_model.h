@@ -164,8 +164,8 @@ class ClusterModel {
   Clock::Time expire_nominated(Clock::Time now) REQUIRES(mutex_);
   void on_pod_settled(const std::string& uid) REQUIRES(mutex_);
   void erase_nominated(const std::string& uid) REQUIRES(mutex_);
-  void report_conflicts(const std::string& node, const std::vector<Conflict>& before,
-                        const std::vector<Conflict>& now) REQUIRES(mutex_);
+  void report_conflicts(const std::string& node, const std::vector<Conflict>& before, const std::vector<Conflict>& now)
+      REQUIRES(mutex_);
 
   const codec::DialectSettings settings_;
   const Clock& clock_;
@@ -175,11 +175,11 @@ class ClusterModel {
   bool nodes_synced_ GUARDED_BY(mutex_) = false;
   bool gpus_synced_ GUARDED_BY(mutex_) = false;
   bool pods_synced_ GUARDED_BY(mutex_) = false;
-  std::map<std::string, Pod> pods_ GUARDED_BY(mutex_);             // by UID
-  std::set<std::string> waiting_ GUARDED_BY(mutex_);               // UIDs of pods_
-  std::set<std::string> unplaced_ GUARDED_BY(mutex_);              // UIDs of pods_
-  std::size_t holding_ GUARDED_BY(mutex_) = 0;                     // pods
-  std::map<std::int32_t, std::size_t> held_ GUARDED_BY(mutex_);    // by priority: pods that hold cards and stay
+  std::map<std::string, Pod> pods_ GUARDED_BY(mutex_);              // by UID
+  std::set<std::string> waiting_ GUARDED_BY(mutex_);                // UIDs of pods_
+  std::set<std::string> unplaced_ GUARDED_BY(mutex_);               // UIDs of pods_
+  std::size_t holding_ GUARDED_BY(mutex_) = 0;                      // pods
+  std::map<std::int32_t, std::size_t> held_ GUARDED_BY(mutex_);     // by priority: pods that hold cards and stay
   std::map<std::string, std::string> gpu_node_ GUARDED_BY(mutex_);  // a GPU object's name → its node
   std::map<std::string, std::set<std::string>> reserved_ GUARDED_BY(mutex_);  // by UID: where reserve() set room aside
   std::map<std::string, std::string> nominated_ GUARDED_BY(mutex_);  // by UID: the node of the nominated reservation

@@ -104,8 +104,12 @@ TEST_F(ClusterModelTest, PublishesExactlyWhatChanged) {
 TEST_F(ClusterModelTest, CountsPodsAsTheirObjectsChange) {
   EXPECT_EQ(fed.model.lowest_held_priority(), INT64_MAX);
   const auto holder_with = [&](const std::string& uid, int priority, const std::string& more = "") {
-    return pod_object({.uid = uid, .node = "n1", .record = record_text({slice(uid, "GPU-0", 1)}), .phase = "Running",
-                       .more = more, .priority = priority});
+    return pod_object({.uid = uid,
+                       .node = "n1",
+                       .record = record_text({slice(uid, "GPU-0", 1)}),
+                       .phase = "Running",
+                       .more = more,
+                       .priority = priority});
   };
   Fed::put(fed.pods, holder_with("a", 5));
   Fed::put(fed.pods, holder_with("b", -3));
