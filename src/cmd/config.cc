@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "adapter/process/text_file.h"
-#include "cmd/config_lines.h"
+#include "codec/settings/setting_lines.h"
 #include "codec/quantity.h"
 
 // The configuration file: lines of `key = value`. # begins a comment. The keys are the flags' names. `allow`, `deny`
@@ -141,7 +141,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
 
 Result<void> parse_config(const std::string& text, const std::string& source,
                           const std::vector<std::string>& set_by_flag, HostOptions* options) {
-  return each_setting(text, source, [&](const std::string& key, const std::string& value) {
+  return codec::each_setting(text, source, [&](const std::string& key, const std::string& value) {
     const bool flag_wins = std::find(set_by_flag.begin(), set_by_flag.end(), key) != set_by_flag.end();
     return apply_line(key, value, flag_wins, options);
   });

@@ -171,7 +171,10 @@ class Control {
   // schedule
   control::UnschedulablePods unschedulable_;
   control::Extender extender_{dialects_, [this] { return policy_watcher_.rules(); },
-                              [this] { return model_.snapshot(); },
+                              [this] {
+                                model_.expire();
+                                return model_.snapshot();
+                              },
                               [this](const Owner& owner, const FitView& fit) {
                                 metrics_.observe_filter(fit);
                                 unschedulable_.observe(owner, fit, clock_.now());

@@ -8,6 +8,7 @@
 
 #include "app/control/admission/admission_fault.h"
 #include "codec/dialects/dialect.h"
+#include "codec/settings/cluster_config.h"
 
 namespace carve::codec {
 struct Review;
@@ -16,13 +17,7 @@ struct ReviewAnswer;
 
 namespace carve::control {
 
-/// How admission treats NVIDIA_VISIBLE_DEVICES in the environment of a container that requests no card. With NVIDIA's
-/// container runtime as the node's default runtime, the variable would expose every card, past all limits.
-enum class VisibleDevices : std::uint8_t {
-  kVoid,    // set it to "void", with a warning
-  kRefuse,  // refuse the pod
-  kLeave,   // leave it: another system assigns cards by it
-};
+using codec::VisibleDevices;
 
 /// An installation's settings for admission.
 struct AdmissionSettings {

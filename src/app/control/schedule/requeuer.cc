@@ -50,6 +50,7 @@ bool Requeuer::look_for_room(const Changes& changes, Clock::Time now) {
   const auto look_at = [&](const std::string& node) {
     if (!gained(*cluster, node)) return;
     node_due_ = node;
+    skipped_.clear();
     found = true;
   };
   if (!changes.all && now < resync_at_) {
@@ -57,6 +58,8 @@ bool Requeuer::look_for_room(const Changes& changes, Clock::Time now) {
     return found;
   }
   resync_at_ = now + kResync;
+  if (now > skipped_at_ + kResync) skipped_.clear();
+  if (node_due_.empty()) node_due_ = skipped_;
   std::erase_if(seen_, [&](const auto& one) { return !cluster->contains(one.first); });
   for (const auto& [name, state] : *cluster) look_at(name);
   seen_all_ = true;
@@ -65,7 +68,11 @@ bool Requeuer::look_for_room(const Changes& changes, Clock::Time now) {
 
 void Requeuer::touch(Clock::Time now) {
   const auto waiting = world_.model.waiting_count();
-  if (waiting == 0) return node_due_.clear();
+  if (waiting == 0) {
+    if (skipped_ != node_due_) skipped_at_ = now;
+    skipped_ = std::exchange(node_due_, {});
+    return;
+  }
   next_ = now + gap_for(waiting);
   const auto touched = touch_node(world_.api, world_.clock, node_due_);
   if (touched || touched.error().code == Code::kNotFound) return node_due_.clear();

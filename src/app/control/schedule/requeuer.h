@@ -69,7 +69,11 @@ class Requeuer {
   std::map<std::string, std::shared_ptr<const NodeState>> seen_;  // by node: its state when it was last compared
   bool seen_all_ = false;                                         // seen_ contains all nodes
   std::string node_due_;  // a node that gained room and is not touched yet; empty: none
-  Clock::Time next_{};    // the earliest time of the next touch
+  // The last node that was not touched because no pod waited. kube-scheduler may know a waiting pod that the model does
+  // not contain yet, so the next resync tries again.
+  std::string skipped_;
+  Clock::Time skipped_at_{};
+  Clock::Time next_{};  // the earliest time of the next touch
   Clock::Time resync_at_{};
   std::uint64_t examined_ = 0;
 };

@@ -77,6 +77,43 @@ TEST_F(RequeuerTest, TouchesSoonAgainForTheNextCardAndLaterIfManyPodsWait) {
   EXPECT_EQ(Requeuer::gap_for(100'000), Requeuer::kGap);
 }
 
+// kube-scheduler refused the pod before the room became free, and the watch of pods is late.
+TEST_F(RequeuerTest, TouchesANodeAtTheResyncForAPodThatItSawTooLate) {
+  auto card = gpu("n1", "GPU-0");
+  card.holders = {holder(slice("old", "GPU-0", 16))};
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  requeuer.step();
+  card.holders.clear();
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  requeuer.step();
+  add({.uid = "waits"});
+  requeuer.step();
+  EXPECT_EQ(patches(), 0U);
+  for (int i = 0; i < 3; ++i) {
+    clock.advance(kResync);
+    lead();
+    requeuer.step();
+    EXPECT_EQ(patches(), 1U) << "once";
+  }
+}
+
+TEST_F(RequeuerTest, ForgetsRoomForWhichNoPodWaited) {
+  auto card = gpu("n1", "GPU-0");
+  card.holders = {holder(slice("old", "GPU-0", 16))};
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  requeuer.step();
+  card.holders.clear();
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  for (int i = 0; i < 3; ++i) {
+    requeuer.step();
+    clock.advance(kResync);
+    lead();
+  }
+  add({.uid = "waits"});
+  requeuer.step();
+  EXPECT_EQ(patches(), 0U);
+}
+
 /// A hundred nodes with one card each.
 class RequeuerOfManyNodesTest : public RequeuerTest {
  protected:

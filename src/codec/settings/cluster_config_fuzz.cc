@@ -2,12 +2,12 @@
 #include <cstdint>
 #include <string>
 
-#include "cmd/cluster_config.h"
+#include "codec/settings/cluster_config.h"
 
 // Any text of cluster.conf results in legal settings, or in an error that names the file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto config = carve::cmd::parse_cluster_config(text, "cluster.conf");
+  const auto config = carve::codec::parse_cluster_config(text, "cluster.conf");
   if (!config) {
     if (config.error().what.find("cluster.conf:") == std::string::npos) __builtin_trap();
     return 0;

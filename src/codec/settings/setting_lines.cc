@@ -1,4 +1,4 @@
-#include "cmd/config_lines.h"
+#include "codec/settings/setting_lines.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 
 #include "codec/trimmed.h"
 
-namespace carve::cmd {
+namespace carve::codec {
 
 Result<void> each_setting(
     const std::string& text, const std::string& source,
@@ -17,17 +17,17 @@ Result<void> each_setting(
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    const auto setting = codec::trimmed(std::string_view(line).substr(0, line.find('#')));
+    const auto setting = trimmed(std::string_view(line).substr(0, line.find('#')));
     if (setting.empty()) continue;
     const auto equals = setting.find('=');
-    const std::string key(codec::trimmed(setting.substr(0, equals)));
+    const std::string key(trimmed(setting.substr(0, equals)));
     const auto applied = equals == std::string_view::npos
                              ? Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"))
-                             : apply(key, std::string(codec::trimmed(setting.substr(equals + 1))));
+                             : apply(key, std::string(trimmed(setting.substr(equals + 1))));
     if (!applied) problems += fmt::format("\n  {}:{}: {}: {}", source, number, key, applied.error().what);
   }
   if (!problems.empty()) return fail(Code::kInvalidArgument, "configuration:" + problems);
   return {};
 }
 
-}  // namespace carve::cmd
+}  // namespace carve::codec

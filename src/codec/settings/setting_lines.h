@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 
-namespace carve::cmd {
+namespace carve::codec {
 
 /// Lines of `key = value`; # begins a comment. `apply` is called for each.
 ///   errors  kInvalidArgument: every line that is wrong or refused by `apply`, with its number and `source`
@@ -13,4 +13,4 @@ namespace carve::cmd {
     const std::string& text, const std::string& source,
     const std::function<Result<void>(const std::string& key, const std::string& value)>& apply);
 
-}  // namespace carve::cmd
+}  // namespace carve::codec
