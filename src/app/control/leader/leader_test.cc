@@ -65,6 +65,24 @@ TEST_F(LeaderTest, SecondReplicaWaitsForTheLeaseToExpire) {
   EXPECT_EQ(a->holder(), "b");
 }
 
+TEST_F(LeaderTest, PublishesOnceWhenItBeginsToLead) {
+  ChangeQueue queue({&a->changes()});
+  caught_up = false;
+  a->step();
+  a->step();
+  EXPECT_TRUE(queue.take().empty()) << "it holds the Lease, and does not lead yet";
+  caught_up = true;
+  a->step();
+  EXPECT_TRUE(leads(*a));
+  EXPECT_TRUE(queue.take().all);
+  for (int i = 0; i < 10; ++i) {
+    clock.advance(1s);
+    a->step();
+  }
+  EXPECT_TRUE(leads(*a));
+  EXPECT_TRUE(queue.take().empty());
+}
+
 TEST_F(LeaderTest, ConfirmsNoDeadlineBeyondTheLease) {
   settle(*a, *b);
   EXPECT_TRUE(a->leads_until(clock.now() + 9s));

@@ -190,7 +190,6 @@ TEST_F(RequeuerOfManyNodesTest, TouchesANodeThatBecameFreeBeforeItLed) {
   requeuer.step();
   EXPECT_EQ(patches(), 0U);
   lead();
-  EXPECT_TRUE(requeuer.changes().take().all) << "the start of leadership is a change";
   requeuer.step();
   EXPECT_EQ(patches(), 1U);
 }
