@@ -12,7 +12,7 @@ WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 FILES = ("control/webhook.yaml", "control/record-policy.yaml", "control/leader-policy.yaml",
          "control/control-policy.yaml", "agent-policy.yaml")
-IN_FORCE_S = 2.5        # the API server compiles its policies anew once a second
+IN_FORCE_S = 2.5        # the API server compiles changed policies once a second
 
 
 def read(where, deploy=placing.DEPLOY):

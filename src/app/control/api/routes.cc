@@ -46,7 +46,7 @@ Route post_synced(std::string path, Verb verb, const Answers& answers, const Ans
   return route;
 }
 
-/// Two routes of a call about a pod's nodes: kube-scheduler's, which the leader answers, and the one to which a follower
+/// Two routes of a call about a pod's nodes: kube-scheduler's, which the leader answers, and that to which a follower
 /// forwards it.
 void add_at_leader(std::vector<Route>& rows, const std::string& path, Verb verb, const Answers& answers,
                    const Answers::Text& own, bool waits = false) {

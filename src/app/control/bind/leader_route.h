@@ -10,9 +10,9 @@
 
 namespace carve::control {
 
-/// Forwards kube-scheduler's calls about a pod's nodes to the replica that leads. Only the leader knows the room that is
-/// set aside for Bindings in progress and all pods that were sent to a node. A follower's own choice is correct for an
-/// older state of the cluster: many of its Bindings are refused in a burst. kube-scheduler keeps its connection, so it
+/// Forwards kube-scheduler's calls about a pod's nodes to the replica that leads. Only the leader knows the room that
+/// is set aside for Bindings in progress, and all pods that were sent to a node. A follower chooses by an older state
+/// of the cluster, and in a burst the leader refuses many of its Bindings. kube-scheduler keeps its connection, so it
 /// may call a follower for as long as that replica lives. Safe from any thread.
 class LeaderRoute {
  public:
