@@ -493,6 +493,18 @@ TEST(Manifests, CoverEveryNameOfTheDialects) {
   EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(codec::kRecordAnnotation) + "'"), 3U);
 }
 
+/// The policies about events do not apply to the group events.k8s.io (matchPolicy Exact), so no role may permit it.
+TEST(Manifests, PermitEventsOnlyOfTheGroupThatThePoliciesGuard) {
+  for (const auto* file : {"control-rbac.yaml", "../agent-rbac.yaml"}) {
+    const std::string roles = deployed(file);
+    EXPECT_EQ(occurrences(roles, "apiGroups: [\"\"]\n  resources: [events]\n"), 1U) << file;
+    EXPECT_EQ(occurrences(roles, "events"), 1U) << file;
+    EXPECT_EQ(occurrences(roles, "apiGroups: [\"*\"]"), 0U) << file;
+  }
+  for (const auto* file : {"control-policy.yaml", "../agent-policy.yaml"})
+    EXPECT_EQ(occurrences(deployed(file), "matchPolicy: Exact"), 1U) << file;
+}
+
 /// The API server's policy extracts the epoch from the record's text.
 TEST(Manifests, MatchTheEpochsPositionInTheRecordText) {
   const std::string policy = deployed("leader-policy.yaml");
