@@ -130,7 +130,7 @@ def main():
         wanted |= {f"{name} ({version})" if options.than else name: objects for name, objects in parts.items()}
     if options.parts:
         wanted = {name: objects for name, objects in wanted.items()
-                  if name.split(" (")[0] in ["-", *options.parts.split(",")]}
+                  if name.split(" (")[0] in ["-", "all", *options.parts.split(",")]}
     found = {name: {kind: [] for kind in kinds} for name in wanted}
     for number in range(options.rounds):
         for name, objects in random.sample(list(wanted.items()), len(wanted)):
