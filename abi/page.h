@@ -17,7 +17,7 @@ inline constexpr std::uint32_t kAccountMagic = 0x41564143;  // "CAVA"
 // ABI". So library N reads pages N-1 (the arbiter of its node is not upgraded yet), and library N-1, in a container
 // that keeps running, reads pages N.
 #ifndef CARVE_PAGE_ABI
-#define CARVE_PAGE_ABI 1  // tests/next builds the next ABI to test an upgrade
+#define CARVE_PAGE_ABI 2  // tests/next builds the next ABI to test an upgrade
 #endif
 inline constexpr std::uint16_t kPageAbi = CARVE_PAGE_ABI;                         // the ABI that this build writes
 inline constexpr std::uint16_t kPageAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;     // the oldest ABI its clients read
@@ -34,6 +34,25 @@ inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountSlots * 64;
 inline constexpr std::size_t kLifelineBytes = 4096;
 constexpr std::size_t lifeline_offset(std::size_t slot) {
   return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + slot * kLifelineBytes;
+}
+
+// The stock: memory that a thread has announced and does not use now. A process whose threads allocate at the same time
+// gets an account entry per thread, so that the threads do not write the same cache line. These stock entries are one
+// block of account entries that the arbiter sets aside when a process asks for it (AccountPage::stock_wanted). In a
+// stock entry `used_bytes` is a whole number of granules, and its low bits count the granules of the stock. So one
+// atomic operation of any process takes the stock out of the announcement, and a library of ABI 1, which adds up plain
+// numbers, counts every announced granule. New in ABI 2.
+inline constexpr std::uint16_t kStockAbi = 2;
+inline constexpr std::uint32_t kStockEntries = 8;
+inline constexpr std::uint64_t kStockGranule = std::uint64_t{1} << 21;
+/// The announced bytes of a stock entry, with its stock.
+constexpr std::uint64_t stock_charged(std::uint64_t word) { return word & ~(kStockGranule - 1); }
+/// The granules of the stock. A tenant can write any number.
+constexpr std::uint64_t stock_granules(std::uint64_t word) { return word & (kStockGranule - 1); }
+/// The announced bytes of a stock entry without its stock; 0 when a tenant wrote a stock larger than the announcement.
+constexpr std::uint64_t stock_in_use(std::uint64_t word) {
+  const std::uint64_t stock = stock_granules(word) * kStockGranule;
+  return stock_charged(word) > stock ? stock_charged(word) - stock : 0;
 }
 
 inline constexpr std::uint64_t kHeartbeatPeriodNs = 20'000'000;    // how often the arbiter writes its heartbeat
@@ -77,7 +96,11 @@ struct GrantPage {
   Cell<std::uint64_t> overhead_bytes;  // taken by the driver beyond the announced bytes; from NVML each second
   Cell<std::uint32_t> compute_limit;   // 1/100 of the card; the cap of `fixed`, the guarantee of `burst`
   Cell<std::uint32_t> revoked;         // not 0: the slice was removed, refuse everything
-  std::uint8_t reserved2[40];
+  Cell<std::uint32_t> stock_first;     // the first stock entry; constant once stock_count is not 0
+  Cell<std::uint32_t> stock_count;     // the number of stock entries; 0: there are none
+  Cell<std::uint32_t> stock_off;       // not 0: no thread may keep a stock, because a library of ABI 1 uses the slice
+  Cell<std::uint32_t> stock_epoch;     // incremented after the limit was lowered or the overhead raised
+  std::uint8_t reserved2[24];
 
   // Changed by the arbiter continuously: one cache line that clients poll.
   Cell<std::uint32_t> lease;           // LeaseMode in the low two bits, epoch above; also the futex word
@@ -93,6 +116,7 @@ struct GrantPage {
 };
 static_assert(sizeof(GrantPage) == kGrantPageBytes);
 static_assert(offsetof(GrantPage, memory_limit) == 128);
+static_assert(offsetof(GrantPage, stock_first) == 152);
 static_assert(offsetof(GrantPage, lease) == 192);
 
 /// The account entry of one library instance in one process. The tenant can write false values in all of it: the
@@ -106,7 +130,8 @@ struct AccountSlot {
   Cell<std::uint32_t> want;            // not 0: a launch waits for a lease
   Cell<std::uint32_t> busy;            // not 0: work is in flight
   Cell<std::uint32_t> max_op_us;       // the longest single operation seen
-  Cell<std::uint32_t> instance;        // the library instance that holds the entry (from the Welcome); 0 = free
+  Cell<std::uint32_t> instance;        // the library instance that holds the entry (from the Welcome); 0 = free. In a
+                                       // stock entry: the index of its process's account entry + 1
   Cell<std::uint64_t> context_bytes;   // the part of used_bytes that contexts take
   Cell<std::uint64_t> host_pid;        // the PID of the process: shown in the slice's process lists
 };
@@ -120,7 +145,8 @@ struct AccountPage {
   std::uint8_t reserved1[56];
   Cell<std::uint32_t> doorbell;        // client → arbiter futex word: incremented, with a wake, on a want or busy edge
   Cell<std::uint32_t> high_slot;       // a copy of the grant page's word; only older arbiters read it
-  std::uint8_t padding[4096 - 72];
+  Cell<std::uint32_t> stock_wanted;    // not 0: a process asks the arbiter for stock entries
+  std::uint8_t padding[4096 - 76];
   AccountSlot slots[kAccountSlots];
 };
 static_assert(sizeof(AccountPage) == kAccountPageBytes);

@@ -20,6 +20,7 @@ namespace lease = carve::lease;
 
 constexpr int kMostSlices = 4;
 constexpr std::uint32_t kSlots = 8;  // account entries that the script writes to
+constexpr std::uint32_t kStock = 4;  // the entries from here on are stock entries
 constexpr std::uint64_t kLimit = 1 << 20;
 
 void check(bool holds) {
@@ -63,6 +64,8 @@ class Card {
       slice.grant.memory_limit.raw = kLimit;
       slice.grant.high_slot.raw = kSlots;
       slice.account.high_slot.raw = kSlots;
+      slice.grant.stock_first.raw = kStock;
+      slice.grant.stock_count.raw = kSlots - kStock;
       slice.grant.heartbeat_ns.raw = now_;
       slice.gate.attach(&slice.grant, &slice.account, &slice.account.slots[0]);
     }
@@ -78,6 +81,7 @@ class Card {
       case 3: return reserve(slice, script.take<std::uint32_t>());
       case 4: return launch(slice, script.take<std::uint8_t>());
       case 5: slice.account.high_slot.raw = script.take<std::uint32_t>(); return;
+      case 6: return collect(slice);
       default: return step(script.take<std::uint32_t>());
     }
   }
@@ -100,8 +104,21 @@ class Card {
   // The sum of the announced bytes of all account entries, in more than 64 bits, so that it cannot overflow.
   static unsigned __int128 announced(const Slice& slice) {
     unsigned __int128 sum = 0;
-    for (std::uint32_t i = 0; i < kSlots; ++i) sum += slice.account.slots[i].used_bytes.raw;
+    for (std::uint32_t i = 0; i < kSlots; ++i) {
+      const std::uint64_t word = slice.account.slots[i].used_bytes.raw;
+      sum += i < kStock ? word : abi::stock_charged(word);
+    }
     return sum;
+  }
+
+  static void collect(Slice& slice) {
+    const auto before = announced(slice);
+    lease::MemoryAccount account(slice.grant, slice.account, slice.account.slots[1]);
+    const std::uint64_t used = account.used();
+    account.collect_stock();
+    check(announced(slice) <= before);
+    check(account.used() >= used);  // what a tenant wrote as stock and never announced is no memory
+    check(account.used() == account.charged());
   }
 
   static void reserve(Slice& slice, std::uint64_t bytes) {

@@ -10,7 +10,11 @@
 //
 // Announce, then sum: a process first adds a request to its own account entry and then sums all account entries. When
 // two processes race for the last bytes, both may see too much and withdraw, but they cannot both see room, because all
-// accesses are sequentially consistent. So the sum of the granted bytes never exceeds the limit.
+// accesses are sequentially consistent. So the sum of the granted bytes never exceeds the limit. This holds because a
+// granted byte stays in the word in which it was announced.
+//
+// The stock (abi/page.h, memory_stock.h) is announced and counts against the limit, but no allocation uses it. Any
+// process can take the stock out of the announcement, with one atomic operation per stock entry.
 namespace carve::lease {
 
 class MemoryAccount {
@@ -18,36 +22,100 @@ class MemoryAccount {
   MemoryAccount(const abi::GrantPage& grant, abi::AccountPage& account, abi::AccountSlot& own)
       : grant_(&grant), account_(&account), own_(&own) {}
 
-  /// The bytes of all processes of the slice plus the driver's overhead. Cost: one load per account entry in use.
-  [[nodiscard]] std::uint64_t used() const { return add_up(announced(), grant_->overhead_bytes.load_relaxed()); }
+  /// The bytes that the limit counts: of all processes of the slice, with the stock, plus the driver's overhead. Cost:
+  /// one load per account entry in use.
+  [[nodiscard]] std::uint64_t charged() const {
+    return add_up(add_up_entries(*grant_, *account_, own_end()).charged, grant_->overhead_bytes.load_relaxed());
+  }
+  /// The same without the stock. Cost: as `charged`.
+  [[nodiscard]] std::uint64_t used() const {
+    return add_up(add_up_entries(*grant_, *account_, own_end()).in_use, grant_->overhead_bytes.load_relaxed());
+  }
   [[nodiscard]] std::uint64_t limit() const { return grant_->memory_limit.load_relaxed(); }
 
   /// Announces `bytes` if they fit. Returns false and changes nothing if they do not fit or if another process
-  /// announced its bytes at the same time.
+  /// announced its bytes at the same time. In a stock entry, `bytes` must be whole granules.
   [[nodiscard]] bool reserve(std::uint64_t bytes) {
     const std::uint64_t most = limit();
     if (bytes > most) return false;
     const std::uint64_t before = own_->used_bytes.fetch_add(bytes);
-    if (before + bytes >= before && used() <= most) return true;
+    if (before + bytes >= before && charged() <= most) return true;
     own_->used_bytes.fetch_sub(bytes);
     return false;
   }
   /// Withdraws `bytes` after the driver has freed them.
   void release(std::uint64_t bytes) { own_->used_bytes.fetch_sub(bytes); }
 
- private:
-  [[nodiscard]] std::uint64_t announced() const {
+  /// Takes the stock of all threads of all processes of the slice out of their announcements. The owner of a stock need
+  /// not run, or live. Cost: one load per stock entry, and one atomic operation per stock.
+  void collect_stock() { collect_stock(*grant_, *account_); }
+  static void collect_stock(const abi::GrantPage& grant, abi::AccountPage& account) {
+    const Block block = stock_of(grant);
+    for (std::uint32_t i = block.first; i < block.end; ++i) {
+      abi::Cell<std::uint64_t>& word = account.slots[i].used_bytes;
+      for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        const std::uint64_t seen = word.load_seq_cst();
+        const std::uint64_t stock = abi::stock_granules(seen);
+        // A tenant can write a stock that was never announced: that is no memory.
+        const std::uint64_t kept = abi::stock_in_use(seen);
+        if (stock == 0 || word.compare_exchange(seen, kept)) break;
+      }
+    }
+  }
+
+  struct Sums {
+    std::uint64_t charged;  // announced, with the stock
+    std::uint64_t in_use;   // announced, without the stock
+  };
+  /// Adds up the account entries that the arbiter has assigned, and at least the first `at_least`. Both sums saturate.
+  /// A stock that a tenant wrote without announcing it lowers `in_use` and not `charged`, and only `charged` grants.
+  static Sums add_up_entries(const abi::GrantPage& grant, const abi::AccountPage& account, std::uint32_t at_least) {
     // This is the arbiter's word, in the page that tenants cannot write: a stray store must not hide an account entry
     // from the sum.
-    std::uint32_t slots = grant_->high_slot.load_seq_cst();
-    const auto own_end = static_cast<std::uint32_t>(own_ - account_->slots) + 1;
-    if (slots < own_end) slots = own_end;
+    std::uint32_t slots = grant.high_slot.load_seq_cst();
+    if (slots < at_least) slots = at_least;
     if (slots > abi::kAccountSlots) slots = abi::kAccountSlots;
-    std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < slots; ++i) sum = add_up(sum, account_->slots[i].used_bytes.load_seq_cst());
+    const Block block = stock_of(grant);
+    if (block.first == block.end) {
+      const std::uint64_t plain = add_up_plain(account, 0, slots, 0);
+      return {plain, plain};
+    }
+    std::uint64_t plain = add_up_plain(account, 0, slots < block.first ? slots : block.first, 0);
+    plain = add_up_plain(account, block.end, slots, plain);
+    std::uint64_t charged = 0;  // granules: the sum of a block cannot wrap around
+    std::uint64_t stock = 0;
+    for (std::uint32_t i = block.first; i < block.end; ++i) {
+      const std::uint64_t word = account.slots[i].used_bytes.load_seq_cst();
+      charged += word / abi::kStockGranule;
+      stock += abi::stock_granules(word);
+    }
+    return {add_up(plain, bytes_of(charged)), add_up(plain, bytes_of(charged > stock ? charged - stock : 0))};
+  }
+
+ private:
+  static constexpr int kAttempts = 64;  // the owner uses its stock at the same time, so the stock is not idle
+  struct Block {
+    std::uint32_t first;
+    std::uint32_t end;
+  };
+  /// The stock entries of the slice, within the page.
+  static Block stock_of(const abi::GrantPage& grant) {
+    const std::uint32_t count = grant.stock_count.load_acquire();
+    if (count == 0) return {0, 0};
+    const std::uint32_t first = grant.stock_first.load_relaxed();
+    if (count > abi::kStockEntries || first > abi::kAccountSlots - count) return {0, 0};
+    return {first, first + count};
+  }
+  [[nodiscard]] std::uint32_t own_end() const { return static_cast<std::uint32_t>(own_ - account_->slots) + 1; }
+  static std::uint64_t add_up_plain(const abi::AccountPage& account, std::uint32_t first, std::uint32_t end,
+                                    std::uint64_t sum) {
+    for (std::uint32_t i = first; i < end; ++i) sum = add_up(sum, account.slots[i].used_bytes.load_seq_cst());
     return sum;
   }
-  /// Saturates at the largest number: random values must not wrap around to "empty".
+  // Both saturate at the largest number: random values must not wrap around to "empty".
+  static std::uint64_t bytes_of(std::uint64_t granules) {
+    return granules > ~std::uint64_t{0} / abi::kStockGranule ? ~std::uint64_t{0} : granules * abi::kStockGranule;
+  }
   static std::uint64_t add_up(std::uint64_t a, std::uint64_t b) { return a + b < a ? ~std::uint64_t{0} : a + b; }
 
   const abi::GrantPage* grant_;

@@ -22,8 +22,8 @@ CUresult allocate(std::uint64_t bytes, Take take) {
     // Without a current context the driver returns its own error. A card that is not in the slice is refused.
     return card == nullptr && current_context() != 0 ? CUDA_ERROR_SYSTEM_NOT_READY : take(unused);
   }
-  Kind kind{};
-  if (!charge_request(*card, bytes, kind)) {
+  Charge charge{};
+  if (!charge_request(*card, bytes, charge)) {
     return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr address = 0;
@@ -31,12 +31,12 @@ CUresult allocate(std::uint64_t bytes, Take take) {
   const std::uint32_t destroyed = contexts_destroyed();
   const CUresult result = take(address);
   if (result != CUDA_SUCCESS) {
-    give_back_request(*card, bytes, kind);
+    give_back_request(*card, bytes, charge);
     return result;
   }
-  if (!remember_in_context({address, bytes, context, index_of(*card), kind, 1}, destroyed)) {
+  if (!remember_in_context({address, bytes, context, index_of(*card), charge.kind, charge.stock, 1}, destroyed)) {
     CARVE_DRIVER(cuMemFree_v2)(address);
-    give_back_request(*card, bytes, kind);
+    give_back_request(*card, bytes, charge);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return CUDA_SUCCESS;
@@ -64,7 +64,7 @@ CUresult release(CUdeviceptr address, Free call) {
     leave_pool(pool, entry.bytes);
     return result;
   }
-  give_back_request(card, entry.bytes, entry.kind);
+  give_back_request(card, entry.bytes, charge_of(entry));
   return result;
 }
 

@@ -88,8 +88,8 @@ CUresult create(std::uint64_t bytes, Make make, Ask ask, Destroy destroy) {
   if (taken < bytes) {
     give_back(*card, bytes - taken);
   }
-  if (!fits || !memory.objects.insert({handle, taken, reinterpret_cast<std::uint64_t>(context), index_of(*card),
-                                       Kind::kArray, 1})) {
+  if (!fits || !memory.objects.insert(
+                   {handle, taken, reinterpret_cast<std::uint64_t>(context), index_of(*card), Kind::kArray, 0, 1})) {
     destroy(handle);
     give_back(*card, fits ? taken : bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -166,8 +166,8 @@ CUresult open_shared(CUdeviceptr* address, Open open) {
   driver.cuCtxGetCurrent(&context);
   const Found found = found_at(*address);
   if (found.card != nullptr && charge(*found.card, found.size)) {
-    switch (memory.objects.insert_new({*address, found.size, reinterpret_cast<std::uint64_t>(context),
-                                       index_of(*found.card), Kind::kImport, 1})) {
+    switch (memory.objects.insert_new(
+        {*address, found.size, reinterpret_cast<std::uint64_t>(context), index_of(*found.card), Kind::kImport, 0, 1})) {
       case Table<4>::Added::kDone:
         return result;
       case Table<4>::Added::kTaken:  // another thread has opened it in the meantime
@@ -258,7 +258,7 @@ CARVE_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool 
   }
   const Found found = found_at(*address);
   const bool charged = found.card != nullptr && charge(*found.card, found.size);
-  if (charged && remember({*address, found.size, 0, index_of(*found.card), Kind::kExact, 1})) {
+  if (charged && remember({*address, found.size, 0, index_of(*found.card), Kind::kExact, 0, 1})) {
     return result;
   }
   if (charged) {

@@ -49,7 +49,7 @@ CUresult create(CUcontext* context, CUdevice device, Make make) {
   }
   const CUresult result = make();
   if (result == CUDA_SUCCESS && memory.objects.insert({reinterpret_cast<std::uint64_t>(*context), bytes, 0,
-                                                       index_of(*card), Kind::kContext, 1})) {
+                                                       index_of(*card), Kind::kContext, 0, 1})) {
     return result;
   }
   if (result == CUDA_SUCCESS) {
@@ -59,9 +59,9 @@ CUresult create(CUcontext* context, CUdevice device, Make make) {
   return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/// Removes one user of the context; `all`: removes all users. Under `context_lock`.
+/// Removes one user of the context; `all`: removes all users.
 template <class Call>
-CUresult leave(CUcontext context, bool all, Call call) {
+CUresult leave(CUcontext context, bool all, Call call) REQUIRES(memory.context_lock) {
   const auto key = reinterpret_cast<std::uint64_t>(context);
   Entry entry{};
   memory.objects.update(key, [&](const Entry& found) {
@@ -102,7 +102,7 @@ CUresult destroy(CUcontext context, bool all, Destroy call) {
 
 /// Call it after a release or reset. If the primary context is gone, it gives back its charge and the charge of all
 /// that was allocated in it.
-void settle_primary(CUdevice device) {
+void settle_primary(CUdevice device) REQUIRES(memory.context_lock) {
   Card* card = card_of_device(device);
   unsigned flags = 0;
   int active = 1;

@@ -132,7 +132,7 @@ bool keep(CUgraphExec graph, const Demand& demand) {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     const auto card = static_cast<std::uint16_t>(i);
     if (demand.bytes[i] != 0 &&
-        !memory.objects.insert({key_of(graph, i), demand.bytes[i], 0, card, Kind::kGraph, 1})) {
+        !memory.objects.insert({key_of(graph, i), demand.bytes[i], 0, card, Kind::kGraph, 0, 1})) {
       Entry entry{};
       for (std::uint32_t kept = 0; kept < i; ++kept) {
         memory.objects.take(key_of(graph, kept), entry);

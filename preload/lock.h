@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/annotations.h"
+
 namespace carve::preload {
 
 /// Tells the CPU core that this thread is in a spin loop.
@@ -17,9 +19,9 @@ inline void relax() {
 
 /// A spin lock to hold for a few instructions: a shard of a pointer table, the counters of a pool. Not for the launch
 /// path. Zero means unlocked, so the lock is free in a forked child in which the kernel zeroed it.
-class Lock {
+class CAPABILITY("lock") Lock {
  public:
-  void acquire() {
+  void acquire() ACQUIRE() {
     for (std::uint32_t spins = 0; __atomic_exchange_n(&held_, 1U, __ATOMIC_ACQUIRE) != 0;) {
       do {
         if (++spins % 64 == 0) {
@@ -30,8 +32,8 @@ class Lock {
       } while (__atomic_load_n(&held_, __ATOMIC_RELAXED) != 0);
     }
   }
-  bool try_acquire() { return __atomic_exchange_n(&held_, 1U, __ATOMIC_ACQUIRE) == 0; }
-  void release() { __atomic_store_n(&held_, 0U, __ATOMIC_RELEASE); }
+  bool try_acquire() TRY_ACQUIRE(true) { return __atomic_exchange_n(&held_, 1U, __ATOMIC_ACQUIRE) == 0; }
+  void release() RELEASE() { __atomic_store_n(&held_, 0U, __ATOMIC_RELEASE); }
 
  private:
   std::uint32_t held_;
@@ -39,9 +41,9 @@ class Lock {
 
 /// A readers-writer lock: many shared holders or one exclusive ("alone") holder. A thread that waits for exclusive
 /// access precedes all threads that arrive after it. Zero means unlocked.
-class SharedLock {
+class CAPABILITY("shared lock") SharedLock {
  public:
-  void acquire_shared() {
+  void acquire_shared() ACQUIRE_SHARED() {
     for (;;) {
       if ((__atomic_fetch_add(&word_, 1U, __ATOMIC_ACQUIRE) & kAlone) == 0) {
         return;
@@ -52,8 +54,8 @@ class SharedLock {
       }
     }
   }
-  void release_shared() { __atomic_fetch_sub(&word_, 1U, __ATOMIC_RELEASE); }
-  void acquire_alone() {
+  void release_shared() RELEASE_SHARED() { __atomic_fetch_sub(&word_, 1U, __ATOMIC_RELEASE); }
+  void acquire_alone() ACQUIRE() {
     while ((__atomic_fetch_or(&word_, kAlone, __ATOMIC_ACQUIRE) & kAlone) != 0) {
       sched_yield();
     }
@@ -61,17 +63,17 @@ class SharedLock {
       sched_yield();
     }
   }
-  void release_alone() { __atomic_fetch_and(&word_, ~kAlone, __ATOMIC_RELEASE); }
+  void release_alone() RELEASE() { __atomic_fetch_and(&word_, ~kAlone, __ATOMIC_RELEASE); }
 
  private:
   static constexpr std::uint32_t kAlone = 1U << 31;
   std::uint32_t word_;
 };
 
-class HoldShared {
+class SCOPED_CAPABILITY HoldShared {
  public:
-  explicit HoldShared(SharedLock& lock) : lock_(lock) { lock_.acquire_shared(); }
-  ~HoldShared() { lock_.release_shared(); }
+  explicit HoldShared(SharedLock& lock) ACQUIRE_SHARED(lock) : lock_(lock) { lock_.acquire_shared(); }
+  ~HoldShared() RELEASE() { lock_.release_shared(); }
   HoldShared(const HoldShared&) = delete;
   HoldShared& operator=(const HoldShared&) = delete;
 
@@ -79,10 +81,10 @@ class HoldShared {
   SharedLock& lock_;
 };
 
-class HoldAlone {
+class SCOPED_CAPABILITY HoldAlone {
  public:
-  explicit HoldAlone(SharedLock& lock) : lock_(lock) { lock_.acquire_alone(); }
-  ~HoldAlone() { lock_.release_alone(); }
+  explicit HoldAlone(SharedLock& lock) ACQUIRE(lock) : lock_(lock) { lock_.acquire_alone(); }
+  ~HoldAlone() RELEASE() { lock_.release_alone(); }
   HoldAlone(const HoldAlone&) = delete;
   HoldAlone& operator=(const HoldAlone&) = delete;
 
@@ -90,10 +92,10 @@ class HoldAlone {
   SharedLock& lock_;
 };
 
-class Hold {
+class SCOPED_CAPABILITY Hold {
  public:
-  explicit Hold(Lock& lock) : lock_(lock) { lock_.acquire(); }
-  ~Hold() { lock_.release(); }
+  explicit Hold(Lock& lock) ACQUIRE(lock) : lock_(lock) { lock_.acquire(); }
+  ~Hold() RELEASE() { lock_.release(); }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 

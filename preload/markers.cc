@@ -35,8 +35,8 @@ std::uint64_t look_away_ns(const Card& card) {
   }
 }
 
-/// Null when more than kMaxContexts contexts have markers. Under queue_lock.
-MarkerSource* source_of(CardMeter& card, CUcontext context) {
+/// Null when more than kMaxContexts contexts have markers.
+MarkerSource* source_of(CardMeter& card, CUcontext context) REQUIRES(card.queue_lock) {
   MarkerSource* empty = nullptr;
   for (MarkerSource& source : card.sources) {
     if (source.context == context) {
@@ -52,8 +52,8 @@ MarkerSource* source_of(CardMeter& card, CUcontext context) {
   return empty;
 }
 
-/// Takes a spare event of `context` or creates one. `context` must be the current context. Under queue_lock.
-CUevent take_event(CardMeter& card, CUcontext context) {
+/// Takes a spare event of `context` or creates one. `context` must be the current context.
+CUevent take_event(CardMeter& card, CUcontext context) REQUIRES(card.queue_lock) {
   MarkerSource* source = source_of(card, context);
   if (source != nullptr && source->spare_count != 0) {
     return source->spare[--source->spare_count];
@@ -62,8 +62,8 @@ CUevent take_event(CardMeter& card, CUcontext context) {
   return driver.cuEventCreate(&event, 0) == CUDA_SUCCESS ? event : nullptr;
 }
 
-/// Keeps the event as a spare or destroys it. Under queue_lock.
-void return_event(CardMeter& card, CUcontext context, CUevent event) {
+/// Keeps the event as a spare or destroys it.
+void return_event(CardMeter& card, CUcontext context, CUevent event) REQUIRES(card.queue_lock) {
   if (event == nullptr) {
     return;
   }
@@ -106,9 +106,8 @@ class WhileCapturing {
 };
 
 /// Records an event in the stream and returns it; null: no event can be recorded. `*context` must be the current
-/// context. If the stream has a different context, the event is created there and `*context` is set to it. Under
-/// queue_lock.
-CUevent record_marker(CardMeter& card, CUcontext* context, CUstream stream) {
+/// context. If the stream has a different context, the event is created there and `*context` is set to it.
+CUevent record_marker(CardMeter& card, CUcontext* context, CUstream stream) REQUIRES(card.queue_lock) {
   CUevent event = take_event(card, *context);
   if (event != nullptr && driver.cuEventRecord(event, stream) == CUDA_SUCCESS) {
     return event;
@@ -130,8 +129,8 @@ CUevent record_marker(CardMeter& card, CUcontext* context, CUstream stream) {
 }
 
 /// For a segment without an end marker: it counts as in flight for its expected time, or, for unknown work, for the
-/// longest time that is expected of any work. Under queue_lock.
-void count_by_clock(CardMeter& card, const lease::Segment& segment, std::uint64_t now) {
+/// longest time that is expected of any work.
+void count_by_clock(CardMeter& card, const lease::Segment& segment, std::uint64_t now) REQUIRES(card.queue_lock) {
   const std::uint64_t expected = card.gate().longest_expected_ns(segment);
   const std::uint64_t from = card.unmarked_until_ns > now ? card.unmarked_until_ns : now;
   const std::uint64_t all = card.gate().expected_end_ns(now);
@@ -140,9 +139,8 @@ void count_by_clock(CardMeter& card, const lease::Segment& segment, std::uint64_
   __atomic_store_n(&card.unmarked_ns, card.unmarked_ns + segment.estimate_ns, __ATOMIC_RELEASE);
 }
 
-/// Ends the work that is counted by the clock when its expected time has passed. True: ring the arbiter. Under
-/// queue_lock.
-bool end_by_clock(CardMeter& card, std::uint64_t now) {
+/// Ends the work that is counted by the clock when its expected time has passed. True: ring the arbiter.
+bool end_by_clock(CardMeter& card, std::uint64_t now) REQUIRES(card.queue_lock) {
   if (card.unmarked_ns == 0 || now < card.unmarked_until_ns) {
     return false;
   }
@@ -156,7 +154,7 @@ bool end_by_clock(CardMeter& card, std::uint64_t now) {
 
 /// Reports to the gate when the segment ran, on a clock that is common to all segments of the context. The begin of the
 /// first segment is the reference of that clock. True: ring the arbiter.
-bool report(CardMeter& card, const Pending& done, std::uint64_t now) {
+bool report(CardMeter& card, const Pending& done, std::uint64_t now) REQUIRES(card.queue_lock) {
   MarkerSource* source = source_of(card, done.context);
   if (source == nullptr || done.begin == nullptr) {
     // Either there is no begin marker, so it is only known that the segment ran after the previous work; or there are
@@ -249,7 +247,8 @@ void* help(void*) {
 }
 
 /// The driver shuts down when the process ends. The helper must not be in a driver call then.
-__attribute__((destructor)) void stop_helper() {
+/// Not analysed: it keeps the locks.
+__attribute__((destructor)) void stop_helper() NO_THREAD_SAFETY_ANALYSIS {
   __atomic_store_n(&meter.stopping, 1U, __ATOMIC_RELEASE);
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     meter.cards[i].queue_lock.acquire();  // never released: every later attempt finds it taken
@@ -306,8 +305,8 @@ void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment) 
   count_by_clock(card, segment, now);
 }
 
-/// Records an end marker that waited for the end of a capture. False: the stream still captures. Under queue_lock.
-bool record_late(CardMeter& card, Pending& pending, std::uint64_t now) {
+/// Records an end marker that waited for the end of a capture. False: the stream still captures.
+bool record_late(CardMeter& card, Pending& pending, std::uint64_t now) REQUIRES(card.queue_lock) {
   const auto stream = reinterpret_cast<CUstream>(pending.segment.stream);
   if (driver.cuCtxSetCurrent(pending.context) == CUDA_SUCCESS && capturing(stream, false)) {
     return false;

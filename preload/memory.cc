@@ -13,6 +13,7 @@ lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.a
 
 constexpr std::uint32_t kCareful = 256;  // requests
 constexpr int kAttempts = 4;
+constexpr int kCollections = 64;  // of stock that threads leave while this thread needs it
 
 /// Announces `bytes` and keeps a second count of this process's announcements in private memory. Another process of the
 /// slice can overwrite the account page or punch a hole into it, but this process still knows its own sum.
@@ -21,38 +22,45 @@ bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
     return false;
   }
   std::uint64_t& held = memory.held[index_of(card)];
-  const std::uint64_t mine = __atomic_load_n(&held, __ATOMIC_RELAXED) + bytes;
-  const std::uint64_t announced = card.slot->used_bytes.load_relaxed();
-  if (__builtin_expect(announced < mine, 0)) {
-    const std::uint64_t all = account.used();
-    const std::uint64_t others = all > announced ? all - announced : 0;
-    if (others > account.limit() || mine > account.limit() - others) {
+  __atomic_fetch_add(&held, bytes, __ATOMIC_RELAXED);
+  if (const std::uint64_t missing = missing_bytes(card); __builtin_expect(missing != 0, 0)) {
+    const std::uint64_t charged = account.charged();
+    if (charged > account.limit() || missing > account.limit() - charged) {
+      __atomic_fetch_sub(&held, bytes, __ATOMIC_RELAXED);
       return false;  // does not withdraw the announcement: the figures in the page are not reliable
     }
   }
-  __atomic_fetch_add(&held, bytes, __ATOMIC_RELAXED);
   return true;
+}
+
+bool fits(std::uint64_t bytes, std::uint64_t used, std::uint64_t limit) {
+  return used < limit && bytes <= limit - used;
 }
 
 /// Announces `bytes`. For some requests after a refusal it checks the sum before it announces: an announcement that is
 /// later withdrawn hides free memory from other processes, and the process may be preempted in between. A thread that
-/// saw enough room and lost a race checks again.
+/// saw enough room and lost a race checks again. It refuses only when the slice is full without its stock.
 bool announce(Card& card, std::uint64_t bytes) {
   std::uint32_t& careful = memory.careful[index_of(card)];
-  const lease::MemoryAccount account = account_of(card);
+  lease::MemoryAccount account = account_of(card);
   if (__builtin_expect(__atomic_load_n(&careful, __ATOMIC_RELAXED) == 0, 1)) {
     if (reserve(card, account, bytes)) {
       return true;
     }
     __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
   }
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::uint64_t used = account.used();
+  int collections = 0;
+  for (int attempt = 0; attempt < kAttempts;) {
     const std::uint64_t limit = account.limit();
-    if (used >= limit || bytes > limit - used) {
+    if (!fits(bytes, account.charged(), limit)) {
       __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
-      return false;
+      if (++collections > kCollections || !fits(bytes, account.used(), limit)) {
+        return false;
+      }
+      account.collect_stock();
+      continue;
     }
+    ++attempt;
     if (reserve(card, account, bytes)) {
       const std::uint32_t left = __atomic_load_n(&careful, __ATOMIC_RELAXED);
       __atomic_store_n(&careful, left == 0 ? 0 : left - 1, __ATOMIC_RELAXED);
@@ -64,6 +72,21 @@ bool announce(Card& card, std::uint64_t bytes) {
 }
 
 }  // namespace
+
+std::uint64_t missing_bytes(const Card& card) {
+  const std::uint64_t* held = &memory.held[index_of(card)];
+  std::uint64_t own = 0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::uint64_t mine = __atomic_load_n(held, __ATOMIC_ACQUIRE);
+    const std::uint64_t announced = card.slot->used_bytes.load_acquire();
+    own = announced < mine ? mine - announced : 0;
+    if (__builtin_expect(own == 0, 1) || __atomic_load_n(held, __ATOMIC_RELAXED) == mine) {
+      break;  // otherwise a thread may have freed between the two loads
+    }
+  }
+  const Stocks& stocks = memory.stocks[index_of(card)];
+  return __atomic_load_n(&stocks.entries, __ATOMIC_RELAXED) == 0 ? own : own + missing_in_stocks(card, stocks);
+}
 
 std::uint64_t used_bytes(Card& card) { return account_of(card).used(); }
 
@@ -96,9 +119,10 @@ void give_back(Card& card, std::uint64_t bytes) {
   }
 }
 
-bool charge_request(Card& card, std::uint64_t bytes, Kind& kind) {
+bool charge_request(Card& card, std::uint64_t bytes, Charge& charged) {
+  charged.stock = 0;
   if (bytes < kOwnGranules) {
-    kind = Kind::kSmall;
+    charged.kind = Kind::kSmall;
     const std::uint16_t index = index_of(card);
     const Hold hold(memory.small_lock[index]);
     std::uint64_t& small = memory.small_bytes[index];
@@ -110,19 +134,26 @@ bool charge_request(Card& card, std::uint64_t bytes, Kind& kind) {
     small = after;
     return true;
   }
-  kind = Kind::kLinear;
-  if (bytes <= kUnlimitedBytes - kGranule && charge(card, round_up(bytes, kGranule))) {
-    return true;
+  charged.kind = Kind::kLinear;
+  if (bytes <= kUnlimitedBytes - kGranule) {
+    if (!only_thread(memory.stocks[index_of(card)])) {
+      charged.stock = charge_to_stock(card, round_up(bytes, kGranule) / kGranule);
+    }
+    if (charged.stock != 0 || charge(card, round_up(bytes, kGranule))) {
+      return true;
+    }
   }
   // The last granule may exceed the limit, the request may not. So a program can allocate all that is reported as free.
-  kind = Kind::kExact;
+  charged.kind = Kind::kExact;
   return charge(card, bytes);
 }
 
-void give_back_request(Card& card, std::uint64_t bytes, Kind kind) {
-  if (kind == Kind::kExact) {
+void give_back_request(Card& card, std::uint64_t bytes, Charge charged) {
+  if (charged.stock != 0) {
+    give_back_to_stock(card, charged.stock, round_up(bytes, kGranule) / kGranule);
+  } else if (charged.kind == Kind::kExact) {
     give_back(card, bytes);
-  } else if (kind == Kind::kLinear) {
+  } else if (charged.kind == Kind::kLinear) {
     give_back(card, round_up(bytes, kGranule));
   } else {
     const std::uint16_t index = index_of(card);
@@ -144,7 +175,7 @@ void forget(const Entry& entry) {
     case Kind::kLinear:
     case Kind::kSmall:
     case Kind::kExact:
-      give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
+      give_back_request(process.cards[entry.card], entry.bytes, charge_of(entry));
       break;
     case Kind::kPooled: {
       Pool& pool = memory.pools[entry.owner];
@@ -226,7 +257,7 @@ void forget_context(Card& card, std::uint64_t context) {
         return entry.card == index && entry.owner == context &&
                (entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact);
       },
-      [&](const Entry& entry) { give_back_request(card, entry.bytes, entry.kind); });
+      [&](const Entry& entry) { give_back_request(card, entry.bytes, charge_of(entry)); });
   memory.objects.take_all(
       [&](const Entry& entry) {
         return entry.card == index && entry.owner == context &&

@@ -4,6 +4,7 @@
 
 #include "preload/driver.h"
 #include "preload/process.h"
+#include "preload/stock.h"
 #include "preload/table.h"
 
 // Charges memory to the slice. Every allocating hook charges the bytes, calls the driver, and gives back the charge for
@@ -27,7 +28,7 @@ struct Pool {
   std::uint16_t card;
   bool graphs;            // the memory of graphs; cuDeviceGetGraphMemAttribute reports it
   bool dying;             // destroyed by the program; the driver keeps it until its memory is returned
-  std::uint64_t used;     // bytes of live allocations that the hooks have seen
+  std::uint64_t used GUARDED_BY(lock);  // bytes of live allocations that the hooks have seen
   std::uint64_t charged;  // bytes announced for it: ≥ used, ≥ what the driver has reserved as far as is known
 };
 inline constexpr std::uint32_t kMaxPools = 128;
@@ -41,6 +42,7 @@ struct alignas(4096) Memory {
   std::uint64_t small_bytes[kMaxCards];  // under `small_lock`
   std::uint64_t held[kMaxCards];     // a private copy of the announced sum; no other process can write it
   std::uint32_t careful[kMaxCards];  // the number of requests that still check the sum before they announce
+  Stocks stocks[kMaxCards];
   Pool pools[kMaxPools];
   std::uint32_t pool_count;
   Lock pools_lock;
@@ -51,8 +53,8 @@ struct alignas(4096) Memory {
   // The latest kDestroyed contexts that were destroyed. `destroyed_count` counts all of them. Under `context_lock`.
   std::uint64_t destroyed[kDestroyed];
   std::uint32_t destroyed_count;
-  std::uint64_t primary_context[kMaxCards];  // under `context_lock`; not 0: its memory is charged
-  std::uint64_t primary_bytes[kMaxCards];    // the bytes charged for it
+  std::uint64_t primary_context[kMaxCards] GUARDED_BY(context_lock);  // not 0: its memory is charged
+  std::uint64_t primary_bytes[kMaxCards] GUARDED_BY(context_lock);    // the bytes charged for it
 };
 extern Memory memory;
 
@@ -63,12 +65,20 @@ inline std::uint16_t index_of(const Card& card) { return static_cast<std::uint16
 bool charge(Card& card, std::uint64_t bytes);
 void give_back(Card& card, std::uint64_t bytes);
 
-/// Like `charge`, for one request. Chooses whole granules, a part of a shared granule, or exact bytes when only the
-/// exact bytes fit.
-bool charge_request(Card& card, std::uint64_t bytes, Kind& kind);
-void give_back_request(Card& card, std::uint64_t bytes, Kind kind);
+/// Where a request was charged.
+struct Charge {
+  Kind kind;           // whole granules, a part of a shared granule, or exact bytes when only the exact bytes fit
+  std::uint8_t stock;  // the number of the thread's stock (stock.h); 0: the process's own account entry
+};
+/// Like `charge`, for one request.
+bool charge_request(Card& card, std::uint64_t bytes, Charge& charged);
+void give_back_request(Card& card, std::uint64_t bytes, Charge charged);
+inline Charge charge_of(const Entry& entry) { return {entry.kind, entry.stock}; }
 
-/// The bytes that the slice has announced on this card, and its limit.
+/// The bytes that this process holds and that the account page does not show, because another process overwrote it.
+std::uint64_t missing_bytes(const Card& card);
+
+/// The bytes that the slice uses on this card, without its stock, and its limit.
 std::uint64_t used_bytes(Card& card);
 std::uint64_t limit_bytes(const Card& card);
 bool revoked(const Card& card);
@@ -97,13 +107,13 @@ Pool* pool_of(CUmemoryPool handle, Card& card);
 Pool* graph_pool_of(Card& card);
 /// Announces `bytes` more for the pool, in addition to all that it has reserved. When they do not fit, it reduces the
 /// charge to what the pool holds and tries once more. `with_trim` lets the driver release unused memory before the
-/// second try. Under `pool.lock`.
-bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim);
-/// The request failed, or its memory returned to the pool. Under `pool.lock`.
-void leave_pool(Pool& pool, std::uint64_t bytes);
-/// Call it after the driver's answer, under `pool.lock`. Charges what the driver has reserved and gives back the rest.
+/// second try.
+bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim) REQUIRES(pool.lock);
+/// The request failed, or its memory returned to the pool.
+void leave_pool(Pool& pool, std::uint64_t bytes) REQUIRES(pool.lock);
+/// Call it after the driver's answer. Charges what the driver has reserved and gives back the rest.
 /// Returns false when the driver has reserved more than was announced and the difference does not fit into the slice.
-bool settle(Pool& pool);
+bool settle(Pool& pool) REQUIRES(pool.lock);
 /// Asks the driver what its pools still hold and gives back the rest. With `trim` it lets the driver release unused
 /// memory first. Skips pools that another thread has locked.
 void refresh_pools(Card& card, bool trim);

@@ -23,7 +23,7 @@ CardMeter* current_meter() {
 
 /// Waits between a refusal of the gate and the next try. The lane is unlocked during the wait, so that another thread
 /// can close its segment.
-void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) {
+void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) REQUIRES(slot.lock) {
   const Card& pages = card_behind(card);
   lease::Segment open;
   if (close_now(card, slot, &open)) {
@@ -75,7 +75,7 @@ LaneSlot* find_lane(CardMeter& card, std::uintptr_t thread) {
 }
 
 CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, CUstream stream, bool per_thread,
-                           Ticket& ticket) {
+                           Ticket& ticket) NO_THREAD_SAFETY_ANALYSIS {
   if (card == nullptr) {
     card = current_meter();
     if (card == nullptr) {
@@ -125,7 +125,7 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
   return CUDA_SUCCESS;
 }
 
-void end_work_slowly(Ticket& ticket, CUresult result) {
+void end_work_slowly(Ticket& ticket, CUresult result) NO_THREAD_SAFETY_ANALYSIS {
   if (ticket.card == nullptr) {
     return;
   }

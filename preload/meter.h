@@ -5,6 +5,7 @@
 #include "lease/gate.h"
 #include "preload/driver_abi.h"
 #include "preload/process.h"
+#include "preload/thread_pointer.h"
 
 // The gate for all work that takes time on a card, and the measurement of that time. lease/gate decides. This part
 // waits, records markers in the program's streams and runs the one helper thread that polls them. The initial state,
@@ -45,14 +46,14 @@ struct MarkerSource {
 struct CardMeter {
   alignas(lease::Gate) unsigned char gate_bytes[sizeof(lease::Gate)];  // all zero until attached
   LaneSlot lanes[kLanes];
-  Lock queue_lock;              // protects all fields below, and Gate::completed
-  std::uint32_t pending_count;
+  Lock queue_lock;              // also for Gate::completed
+  std::uint32_t pending_count;  // changed under queue_lock
   std::uint32_t completions;    // futex word: incremented when a marker has passed
-  std::uint64_t unmarked_ns;    // estimate for work without an end marker …
-  std::uint64_t unmarked_until_ns;     // … which is in flight until then …
-  std::uint64_t unmarked_expected_ns;  // … and then counts as this
-  MarkerSource sources[kMaxContexts];
-  Pending pending[kMaxPending];
+  std::uint64_t unmarked_ns GUARDED_BY(queue_lock);           // estimate for work without an end marker …
+  std::uint64_t unmarked_until_ns GUARDED_BY(queue_lock);     // … which is in flight until then …
+  std::uint64_t unmarked_expected_ns GUARDED_BY(queue_lock);  // … and then counts as this
+  MarkerSource sources[kMaxContexts] GUARDED_BY(queue_lock);
+  Pending pending[kMaxPending] GUARDED_BY(queue_lock);
 
   lease::Gate& gate() { return *reinterpret_cast<lease::Gate*>(gate_bytes); }
 };
@@ -89,18 +90,6 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
 /// Call it after the driver's call. Confirms the announced work, or withdraws it when the driver refused the call.
 void end_work_slowly(Ticket& ticket, CUresult result);
 
-/// Identifies the calling thread. With a TLS variable the library would not load under musl, and the call would cost
-/// more.
-inline std::uintptr_t thread_pointer() {
-#if defined(__x86_64__)
-  std::uintptr_t self;  // some clang versions lack the builtin on x86-64
-  __asm__("movq %%fs:0, %0" : "=r"(self));
-  return self;
-#else
-  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-#endif
-}
-
 inline LaneSlot* own_lane(CardMeter& card) {
   const std::uintptr_t self = thread_pointer();
   LaneSlot& home = card.lanes[(self * 0x9E3779B97F4A7C15ULL) >> 58];
@@ -109,7 +98,9 @@ inline LaneSlot* own_lane(CardMeter& card) {
 }
 static_assert(kLanes == 1U << (64 - 58));
 
-inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread, Ticket& ticket) {
+/// Not analysed, like the functions that it calls and end_work: the lane stays locked until end_work.
+inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread,
+                           Ticket& ticket) NO_THREAD_SAFETY_ANALYSIS {
   if (__builtin_expect(process.card_count != 1 || __atomic_load_n(&meter.captures, __ATOMIC_RELAXED) != 0, 0)) {
     return begin_work_slowly(nullptr, nullptr, key, stream, per_thread, ticket);
   }
@@ -126,7 +117,7 @@ inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread, 
   return begin_work_slowly(&card, &slot, key, stream, per_thread, ticket);
 }
 
-inline void end_work(Ticket& ticket, CUresult result) {
+inline void end_work(Ticket& ticket, CUresult result) NO_THREAD_SAFETY_ANALYSIS {
   if (__builtin_expect(ticket.card != nullptr && result == CUDA_SUCCESS &&
                        lease::Gate::leave_fast(ticket.slot->lane, ticket.key, ticket.estimate_ns), 1)) {
     ticket.slot->lock.release();

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
+#include "lease/memory_account.h"
 #include "preload/export.h"
 #include "preload/process.h"
 
@@ -149,13 +150,8 @@ Card* card_of(nvmlDevice_t device) {
 }
 
 std::uint64_t used_of(const Card& card) {
-  std::uint32_t slots = card.grant->high_slot.load_seq_cst();
-  slots = slots > carve::abi::kAccountSlots ? carve::abi::kAccountSlots : slots;
-  std::uint64_t sum = card.grant->overhead_bytes.load_relaxed();
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    sum += card.account->slots[i].used_bytes.load_relaxed();
-  }
-  return sum;
+  return card.grant->overhead_bytes.load_relaxed() +
+         carve::lease::MemoryAccount::add_up_entries(*card.grant, *card.account, 0).in_use;
 }
 
 /// True when a process of this slice has this host PID. The tenant can write the PID in the account entry. A wrong PID

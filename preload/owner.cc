@@ -78,7 +78,7 @@ std::uint16_t card_of_pool(CUmemoryPool pool) {
   });
   if (!known) {
     card = ask_for_card(pool);
-    memory.objects.insert_new({key, 0, 0, card, Kind::kPooled, 1});  // if this fails, the next call asks again
+    memory.objects.insert_new({key, 0, 0, card, Kind::kPooled, 0, 1});  // if this fails, the next call asks again
   }
   return card;
 }

@@ -42,7 +42,7 @@ void trim(const Pool& pool) {
   }
 }
 
-void give_back_beyond(Pool& pool, std::uint64_t reserved) {
+void give_back_beyond(Pool& pool, std::uint64_t reserved) REQUIRES(pool.lock) {
   const std::uint64_t held = reserved > pool.used ? reserved : pool.used;
   if (pool.charged > held) {
     give_back(process.cards[pool.card], pool.charged - held);
@@ -50,18 +50,24 @@ void give_back_beyond(Pool& pool, std::uint64_t reserved) {
   }
 }
 
-/// Gives back the charge for what the pool no longer holds. Under the pool's lock.
-void shrink(Pool& pool) { give_back_beyond(pool, reserved_of(pool)); }
+/// Gives back the charge for what the pool no longer holds.
+void shrink(Pool& pool) REQUIRES(pool.lock) { give_back_beyond(pool, reserved_of(pool)); }
 
 /// Destroys a pool in the driver after the program has destroyed it and its memory is returned. Earlier is not
 /// possible: only the driver can report when pending frees in a stream have run, and only while it has the pool.
-void bury(Pool& pool) {
+void bury(Pool& pool) REQUIRES(pool.lock) {
   if (!pool.dying || pool.used != 0 || pool.charged != 0) {
     return;
   }
   CARVE_DRIVER(cuMemPoolDestroy)(reinterpret_cast<CUmemoryPool>(pool.handle));
   pool.dying = false;
   __atomic_store_n(&pool.handle, std::uint64_t{0}, __ATOMIC_RELEASE);  // another pool may use this place
+}
+
+/// Not analysed: no other thread uses the pool before its handle is set.
+void clear(Pool& pool) NO_THREAD_SAFETY_ANALYSIS {
+  pool.used = 0;
+  pool.charged = 0;
 }
 
 Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
@@ -90,8 +96,7 @@ Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
   pool.card = card;
   pool.graphs = graphs;
   pool.dying = false;
-  pool.used = 0;
-  pool.charged = 0;
+  clear(pool);
   __atomic_store_n(&pool.handle, handle, __ATOMIC_RELEASE);
   if (place == memory.pool_count) {
     __atomic_store_n(&memory.pool_count, place + 1, __ATOMIC_RELEASE);
@@ -179,9 +184,9 @@ using namespace carve::preload;
 
 namespace {
 
-/// True when a request in this stream becomes a node of a graph. Under `capture_lock`. When the driver returns an
+/// True when a request in this stream becomes a node of a graph. When the driver returns an
 /// error, the result is false and the request is charged like an ordinary one.
-bool becomes_a_node(CUstream stream, bool per_thread) {
+bool becomes_a_node(CUstream stream, bool per_thread) REQUIRES_SHARED(memory.capture_lock) {
   int status = 0;
   const CUresult result = per_thread ? driver.cuStreamIsCapturing_ptsz(stream, &status)
                                      : driver.cuStreamIsCapturing(stream, &status);
@@ -212,9 +217,10 @@ struct Attempt {
   bool overgrown;   // also, the driver took more than was announced; a free of `bytes` is pending in the stream
 };
 
-/// Charges the pool, calls the driver and settles the pool. Under `capture_lock` (shared).
+/// Charges the pool, calls the driver and settles the pool.
 template <class Take>
-Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream, Take take) {
+Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream, Take take)
+    REQUIRES_SHARED(memory.capture_lock) {
   CUdeviceptr address = 0;
   {
     const Hold hold(pool.lock);
@@ -232,7 +238,7 @@ Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream
     }
   }
   const auto place = static_cast<std::uint64_t>(&pool - memory.pools);
-  if (remember({address, bytes, place, pool.card, Kind::kPooled, 1})) {
+  if (remember({address, bytes, place, pool.card, Kind::kPooled, 0, 1})) {
     return {CUDA_SUCCESS, nullptr, false};
   }
   CARVE_DRIVER(cuMemFreeAsync)(address, stream);
@@ -324,7 +330,7 @@ CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Free cal
   // free. It is not freed at all when the stream has just joined a capture, by an event.
   CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
   if (is_gone(address)) {
-    give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
+    give_back_request(process.cards[entry.card], entry.bytes, charge_of(entry));
   } else {
     put_back(entry, destroyed);
   }
@@ -388,7 +394,7 @@ CARVE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
   const std::uint16_t card =
       card_of_location(properties->location.type, properties->location.id, properties->alloc_type);
   const auto handle = reinterpret_cast<std::uint64_t>(*pool);
-  if (card == kForeignCard || !memory.objects.insert({handle, 0, 0, card, Kind::kPooled, 1})) {
+  if (card == kForeignCard || !memory.objects.insert({handle, 0, 0, card, Kind::kPooled, 0, 1})) {
     CARVE_DRIVER(cuMemPoolDestroy)(*pool);
     return card == kForeignCard ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -424,9 +430,8 @@ bool is_default(CUmemoryPool pool) {
   return false;
 }
 
-/// Marks the pool as dying. refresh_pools, and each free of its memory, destroy it when it holds nothing more. Under
-/// the lock of `record`.
-void destroy_when_empty(Pool& record, CUmemoryPool pool) {
+/// Marks the pool as dying. refresh_pools, and each free of its memory, destroy it when it holds nothing more.
+void destroy_when_empty(Pool& record, CUmemoryPool pool) REQUIRES(record.lock) {
   std::uint64_t none = 0;
   driver.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none);
   trim(record);

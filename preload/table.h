@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <cstddef>
 #include <cstdint>
 
 #include "preload/lock.h"
@@ -10,7 +9,7 @@
 namespace carve::preload {
 
 /// The kind of a live address or handle.
-enum class Kind : std::uint16_t {
+enum class Kind : std::uint8_t {
   kLinear = 1,   // bytes in whole granules
   kSmall = 2,    // bytes in shared granules
   kExact = 3,    // exact bytes: a request whose last granule did not fit under the limit
@@ -30,6 +29,7 @@ struct Entry {
   std::uint64_t owner;  // context, pool or handle; `kind` says which
   std::uint16_t card;
   Kind kind;
+  std::uint8_t stock;  // the stock in which an address is charged (stock.h); 0: the process's own account entry
   std::uint32_t references;
 };
 static_assert(sizeof(Entry) == 32);
@@ -123,9 +123,9 @@ class Table {
 
  private:
   struct alignas(64) Shard {
-    Entry* entries;
-    std::uint32_t capacity;
-    std::uint32_t count;
+    Entry* entries GUARDED_BY(lock);
+    std::uint32_t capacity GUARDED_BY(lock);
+    std::uint32_t count GUARDED_BY(lock);
     Lock lock;
   };
 
@@ -134,11 +134,11 @@ class Table {
     return key ^ (key >> 29);
   }
   Shard& shard_of(std::uint64_t key) { return shards_[(mix(key) >> 40) & (kShards - 1)]; }
-  static std::uint32_t home_of(const Shard& shard, std::uint64_t key) {
+  static std::uint32_t home_of(const Shard& shard, std::uint64_t key) REQUIRES(shard.lock) {
     return static_cast<std::uint32_t>(mix(key)) & (shard.capacity - 1);
   }
 
-  static Entry* find(Shard& shard, std::uint64_t key) {
+  static Entry* find(Shard& shard, std::uint64_t key) REQUIRES(shard.lock) {
     if (shard.capacity == 0) {
       return nullptr;
     }
@@ -151,7 +151,7 @@ class Table {
     return nullptr;
   }
 
-  static void place(Shard& shard, const Entry& entry) {
+  static void place(Shard& shard, const Entry& entry) REQUIRES(shard.lock) {
     std::uint32_t at = home_of(shard, entry.key);
     while (shard.entries[at].key != 0) {
       at = (at + 1) & (shard.capacity - 1);
@@ -160,7 +160,7 @@ class Table {
   }
 
   /// Closes the gap, so that probing needs no tombstones.
-  static void erase(Shard& shard, Entry* entry) {
+  static void erase(Shard& shard, Entry* entry) REQUIRES(shard.lock) {
     const std::uint32_t mask = shard.capacity - 1;
     auto gap = static_cast<std::uint32_t>(entry - shard.entries);
     for (std::uint32_t at = (gap + 1) & mask; shard.entries[at].key != 0; at = (at + 1) & mask) {
@@ -174,13 +174,14 @@ class Table {
     --shard.count;
   }
 
-  static bool grow(Shard& shard) {
+  static bool grow(Shard& shard) REQUIRES(shard.lock) {
     const std::uint32_t wider = shard.capacity == 0 ? 128 : shard.capacity * 2;
     void* memory = mmap(nullptr, wider * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       return false;
     }
     Shard bigger{static_cast<Entry*>(memory), wider, shard.count, {}};
+    const Hold hold(bigger.lock);
     for (std::uint32_t at = 0; at < shard.capacity; ++at) {
       if (shard.entries[at].key != 0) {
         place(bigger, shard.entries[at]);

@@ -126,8 +126,7 @@ CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::siz
     return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult result = CARVE_DRIVER(cuMemCreate)(handle, size, properties, flags);
-  if (result == CUDA_SUCCESS &&
-      memory.objects.insert({*handle, size, 0, index_of(*card), Kind::kHandle, 1})) {
+  if (result == CUDA_SUCCESS && memory.objects.insert({*handle, size, 0, index_of(*card), Kind::kHandle, 0, 1})) {
     return result;
   }
   if (result == CUDA_SUCCESS) {
@@ -188,7 +187,7 @@ CARVE_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t size, std::size_
   }
   const HoldShared hold(memory.map_lock);
   const CUresult result = CARVE_DRIVER(cuMemMap)(address, size, offset, handle, flags);
-  if (result == CUDA_SUCCESS && remember({address, size, handle, 0, Kind::kMapping, 1})) {
+  if (result == CUDA_SUCCESS && remember({address, size, handle, 0, Kind::kMapping, 0, 1})) {
     return result;
   }
   if (result == CUDA_SUCCESS) {
@@ -279,8 +278,8 @@ CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandl
     CARVE_DRIVER(cuMemRelease)(*handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (!memory.objects.insert({*handle, bytes, kImported, card == nullptr ? kInHost : index_of(*card), Kind::kHandle,
-                              1})) {
+  if (!memory.objects.insert(
+          {*handle, bytes, kImported, card == nullptr ? kInHost : index_of(*card), Kind::kHandle, 0, 1})) {
     CARVE_DRIVER(cuMemRelease)(*handle);
     if (card != nullptr) {
       give_back(*card, bytes);

@@ -187,9 +187,12 @@ void print(const char* what, const char* slice, int threads, int processes, int 
   failed = failed || (over && checking);
 }
 
-double budget_of_pair(int processes, int live) {
+double budget_of_pair(int processes, int live, int threads) {
+  if (processes > 8 || threads > 2) {
+    return 0;
+  }
   const double first = live == 0 ? 60 : 150;
-  return processes > 8 ? 0 : first + 12.0 * (processes - 1);
+  return (threads == 1 ? first : std::max(first, 100.0)) + 12.0 * (processes - 1);
 }
 
 /// Starts idle processes that occupy a slot each. They exit with this process.
@@ -286,9 +289,9 @@ void measure_calls(const char* slice, bool limited, int processes) {
     for (CUdeviceptr& address : held) {
       must(through.alloc(&address, kBlock));
     }
-    for (const int threads : {1, 2}) {
+    for (const int threads : {1, 2, 4}) {
       print("alloc+free", slice, threads, processes, live, compare(bare, through, 200'000, threads, pair_ns),
-            threads == 1 ? budget_of_pair(processes, live) : 0);
+            budget_of_pair(processes, live, threads));
     }
     for (const CUdeviceptr address : held) {
       must(through.free(address));
@@ -314,6 +317,10 @@ void measure(bool limited, int processes) {
     if (server == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       SliceServer slice("/run/carve/slices/bench", {card});
+      while (slice.account(0).stock_wanted.load_acquire() == 0) {
+        usleep(10'000);
+      }
+      slice.provide_stock();
       pause();
     }
     while (access("/run/carve/slices/bench/s", F_OK) != 0) {

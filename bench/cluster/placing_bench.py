@@ -9,6 +9,11 @@ per turn:
     carve     the same pods through kube-scheduler's extender and `carve control`, which binds
     fraction  through Carve, pods that request 8 GiB and 10 % of a card
 
+With --admission Carve's pods are created as users write them, with Carve's webhooks and policies in the path; the stock
+scheduler's turns have none of them, so it must run on another control plane (placing_turns.py). Without it, pods are
+created as admission would leave them. With --follower kube-scheduler's connection ends at a replica of control that does
+not lead.
+
 The times of a pod's creation and binding come from the API server's audit log (microseconds). CPU comes from
 /proc/PID/stat (this bench's own clients are a process like the others; control also runs, and watches, in the stock
 scheduler's turns). Refusals of control come from its metrics (tests/cluster/ring/burst.py). control/NAME is the CPU
@@ -29,7 +34,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(REPOSITORY / "tests/cluster"), str(REPOSITORY / "tests/cluster/checker")]
 import check  # noqa: E402
-from ring import burst, placing  # noqa: E402
+from ring import admission_parts, burst, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 
 LEAST = 0.9                             # of the stock scheduler's pods/s
@@ -37,10 +42,13 @@ NO_FIGURES = ("system", "turn", "pods")
 MOST_CPU = ((100, 0.5), (None, 1.0))    # up to this number of nodes; control's CPU per pod in ms
 
 
-def one_turn(bench, turn, system, pods, percentage=None):
-    """Places `pods` pods and returns the figures."""
-    named = {f"{system}-{turn}-{index:05}": burst.ASKS[system] for index in range(pods)}
-    figures, _ = burst.one_turn(bench, named, stock=system == "stock", percentage=percentage)
+def one_turn(bench, turn, system, options):
+    """Places the pods and returns the figures."""
+    pods, asks = options.pods, burst.ASKS[system]
+    if options.admission:
+        asks = burst.as_created(asks)
+    named = {f"{system}-{turn}-{index:05}": asks for index in range(pods)}
+    figures, _ = burst.one_turn(bench, named, stock=system == "stock", percentage=options.percentage)
     if system != "stock":
         sizes = {gpu["spec"]["uuid"]: gpu["spec"]["memory"] for gpu in bench.kube.list("GPU", None)}
         too_full = check.check_records(bench.kube.list("Pod", labelSelector=placing.LABEL), sizes)
@@ -87,19 +95,26 @@ def main(bench):
     parser.add_argument("--percentage", type=int, help="percentageOfNodesToScore of all systems; 0: kube-scheduler's "
                         "own (lower with more nodes). Default: Carve's as deployed, the stock scheduler's own")
     parser.add_argument("--json", type=Path, help="one line per turn, for docs/measurements")
+    parser.add_argument("--admission", action="store_true", help="Carve's admission in the path of its pods")
+    parser.add_argument("--follower", action="store_true", help="kube-scheduler calls a replica that does not lead")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()
     cards = options.nodes * options.cards
     if options.pods > cards and {"stock", "carve"} & set(options.systems.split(",")):
         parser.error(f"--pods {options.pods}: each pod requests a whole card, and there are {cards}")
+    if options.admission and "stock" in options.systems.split(",") and options.systems != "stock":
+        parser.error("--admission: the stock scheduler needs a control plane of its own (placing_turns.py)")
     burst.make_ready(bench, options.nodes, options.cards)
-    bench.start_control()
+    bench.start_control(follower=options.follower)
+    bench.scheduler_port = "follower" if options.follower else "tls"
+    if options.admission and options.systems != "stock":
+        admission_parts.install(bench)
     print(f"{options.nodes} nodes x {options.cards} cards, {options.pods} pods a turn, {os.cpu_count()} cores",
           flush=True)
     all_ = []
     for turn in range(options.turns):
         for system in options.systems.split(","):
-            all_.append(one_turn(bench, turn, system, options.pods, options.percentage))
+            all_.append(one_turn(bench, turn, system, options))
             print(shown(all_[-1]), flush=True)
     if options.json:
         options.json.write_text("".join(json.dumps(one) + "\n" for one in all_))

@@ -25,6 +25,7 @@ def one_turn(system, options) -> dict:
     with tempfile.NamedTemporaryFile() as found:
         subprocess.run([sys.executable, REPOSITORY / "bench/cluster/placing_bench.py", "--nodes", str(options.nodes),
                         "--cards", str(options.cards), "--pods", str(options.pods), "--systems", system,
+                        *(["--admission"] if options.admission else []),
                         *([] if options.percentage is None else ["--percentage", str(options.percentage)]),
                         "--json", found.name], check=True, stdout=subprocess.DEVNULL)
         return json.loads(found.read())
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--systems", default="stock,carve,fraction")
     parser.add_argument("--percentage", type=int, help="like placing_bench.py's")
+    parser.add_argument("--admission", action="store_true", help="like placing_bench.py's")
     parser.add_argument("--json", type=Path, help="one line per turn")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()

@@ -20,7 +20,7 @@
 #include "adapter/http/server.h"
 #include "adapter/kube/channel.h"
 #include "adapter/tls/issuer.h"
-#include "app/control/extender.h"
+#include "app/control/schedule/extender.h"
 
 namespace carve {
 namespace {

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <future>
 
+#include "lease/memory_account.h"
+
 namespace carve::preload::testing {
 
 namespace {
@@ -89,11 +91,20 @@ SliceServer::~SliceServer() {
 }
 
 std::uint64_t SliceServer::used_bytes(std::size_t card) const {
-  std::uint64_t sum = 0;
-  for (const abi::AccountSlot& slot : accounts_[card]->slots) {
-    sum += slot.used_bytes.load_seq_cst();
+  return lease::MemoryAccount::add_up_entries(*grants_[card], *accounts_[card], abi::kAccountSlots).in_use;
+}
+
+void SliceServer::provide_stock() {
+  const std::lock_guard lock(at_work_);
+  if (stock_first_ != abi::kAccountSlots) {
+    return;
   }
-  return sum;
+  stock_first_ = connections_;
+  for (abi::GrantPage* page : grants_) {
+    page->high_slot.store_seq_cst(stock_first_ + abi::kStockEntries);
+    page->stock_first.store_relaxed(stock_first_);
+    page->stock_count.store_seq_cst(abi::kStockEntries);
+  }
 }
 
 void SliceServer::serve() {
@@ -112,7 +123,10 @@ void SliceServer::welcome(int connection) {
   if (recv(connection, &hello, sizeof hello, 0) != sizeof hello) {
     return;
   }
-  const std::uint32_t slot = connections_ % static_cast<std::uint32_t>(abi::kAccountSlots);
+  std::uint32_t slot = connections_ % static_cast<std::uint32_t>(abi::kAccountSlots - abi::kStockEntries);
+  if (slot >= stock_first_) {
+    slot += abi::kStockEntries;
+  }
   ucred peer{};
   socklen_t length = sizeof peer;
   getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length);

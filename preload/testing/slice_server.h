@@ -34,7 +34,10 @@ class SliceServer {
 
   [[nodiscard]] abi::GrantPage& grant(std::size_t card) { return *grants_[card]; }
   [[nodiscard]] abi::AccountPage& account(std::size_t card) { return *accounts_[card]; }
+  /// The bytes that the processes use, without the stock.
   [[nodiscard]] std::uint64_t used_bytes(std::size_t card) const;
+  /// Sets stock entries aside on every card, after the account entries that are in use.
+  void provide_stock();
   [[nodiscard]] std::uint32_t connections() const { return __atomic_load_n(&connections_, __ATOMIC_ACQUIRE); }
   /// Hold this lock during a fork(), so that the server's thread is idle. Otherwise the child inherits the locks that
   /// the thread holds, and they are never released. AddressSanitizer's allocator does not handle this case.
@@ -49,7 +52,8 @@ class SliceServer {
   std::vector<abi::GrantPage*> grants_;
   std::vector<abi::AccountPage*> accounts_;
   std::uint32_t connections_ = 0;
-  std::mutex at_work_;
+  std::uint32_t stock_first_ = static_cast<std::uint32_t>(abi::kAccountSlots);  // none yet
+  std::mutex at_work_;  // protects all fields after the constructor
   std::thread thread_;
 };
 

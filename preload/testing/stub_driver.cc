@@ -1,18 +1,61 @@
 #include <cstring>
+#include <utility>
 
 #include "preload/driver_abi.h"
 
 // A driver that does no work, for measuring the cost of the hooks and for the library's unit tests. It exports every
-// name in the hook table, and each function returns immediately. Allocation, and the calls that the library makes while
-// it connects, return plausible results. It has one device and one context. Like a real driver it is linked -Bsymbolic.
+// name in the hook table, and each function returns immediately. Allocation, contexts, the state of captures, and the
+// calls that the library makes while it connects, return plausible results. It has one device. One stream captures at a
+// time. Like a real driver it is linked -Bsymbolic. A test reads and sets its state by the carve_stub_ functions.
 #define STUB extern "C" __attribute__((visibility("default")))
 
 namespace {
 bool initialised = false;
 thread_local CUcontext current = nullptr;
 thread_local CUdeviceptr next_address = 0;
+thread_local CUdeviceptr freed_address = 0;
 thread_local std::uint64_t launches = 0;
+thread_local CUresult fails_with = CUDA_SUCCESS;  // of the next call that creates a context or begins a capture
+thread_local std::uint64_t contexts_made = 0;
+thread_local std::uint64_t capture_questions = 0;  // of this thread: is the stream capturing?
+CUstream captures = nullptr;
+int primary_users = 0;  // retains and green contexts
+
+constexpr std::uintptr_t kPrimary = 0x1000;
+constexpr std::uintptr_t kFirstContext = 0x100000;
+constexpr std::uintptr_t kFirstGreen = 0x200000;
+
+CUresult make_context(CUcontext* context) {
+  if (fails_with != CUDA_SUCCESS) return std::exchange(fails_with, CUDA_SUCCESS);
+  current = *context = reinterpret_cast<CUcontext>(kFirstContext + 16 * ++contexts_made);
+  return CUDA_SUCCESS;
+}
+
+CUresult begin_capture(CUstream stream) {
+  if (fails_with != CUDA_SUCCESS) return std::exchange(fails_with, CUDA_SUCCESS);
+  return __atomic_exchange_n(&captures, stream, __ATOMIC_ACQ_REL) == nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult end_capture(CUstream stream) {
+  CUstream expected = stream;
+  return __atomic_compare_exchange_n(&captures, &expected, nullptr, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult question(CUstream stream, int* status) {
+  ++capture_questions;
+  *status = stream != nullptr && __atomic_load_n(&captures, __ATOMIC_ACQUIRE) == stream ? 1 : 0;
+  return CUDA_SUCCESS;
+}
 }  // namespace
+
+/// The next call of this thread that creates a context or begins a capture returns `result` and does nothing.
+STUB void carve_stub_fail_next(CUresult result) { fails_with = result; }
+/// The number of contexts that this thread has created, green ones included.
+STUB std::uint64_t carve_stub_contexts() { return contexts_made; }
+/// How often this thread has asked whether a stream captures.
+STUB std::uint64_t carve_stub_capture_questions() { return capture_questions; }
 
 STUB CUresult cuInit(unsigned) {
   initialised = true;
@@ -46,35 +89,70 @@ STUB CUresult cuCtxGetDevice(CUdevice* device) {
   return current != nullptr ? CUDA_SUCCESS : 201;
 }
 STUB CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
-  *context = reinterpret_cast<CUcontext>(std::uintptr_t{0x1000});
+  *context = reinterpret_cast<CUcontext>(kPrimary);
+  __atomic_add_fetch(&primary_users, 1, __ATOMIC_ACQ_REL);
+  return CUDA_SUCCESS;
+}
+STUB CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  __atomic_sub_fetch(&primary_users, 1, __ATOMIC_ACQ_REL);
   return CUDA_SUCCESS;
 }
 STUB CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
   *flags = 0;
-  *active = 1;
+  *active = __atomic_load_n(&primary_users, __ATOMIC_ACQUIRE) > 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+STUB CUresult cuGLCtxCreate(CUcontext* context, unsigned, CUdevice) { return make_context(context); }
+STUB CUresult cuGLCtxCreate_v2(CUcontext* context, unsigned, CUdevice) { return make_context(context); }
+STUB CUresult cuVDPAUCtxCreate(CUcontext* context, unsigned, CUdevice, unsigned, void*) {
+  return make_context(context);
+}
+STUB CUresult cuVDPAUCtxCreate_v2(CUcontext* context, unsigned, CUdevice, unsigned, void*) {
+  return make_context(context);
+}
+STUB CUresult cuGreenCtxCreate(void** green, void*, CUdevice, unsigned) {
+  if (fails_with != CUDA_SUCCESS) return std::exchange(fails_with, CUDA_SUCCESS);
+  *green = reinterpret_cast<void*>(kFirstGreen + 16 * ++contexts_made);
+  __atomic_add_fetch(&primary_users, 1, __ATOMIC_ACQ_REL);
+  return CUDA_SUCCESS;
+}
+STUB CUresult cuGreenCtxDestroy(void*) {
+  __atomic_sub_fetch(&primary_users, 1, __ATOMIC_ACQ_REL);
   return CUDA_SUCCESS;
 }
 STUB CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (next_address == 0) {
     next_address = reinterpret_cast<CUdeviceptr>(&next_address) << 16;  // a separate address range per thread
   }
-  *address = next_address += 2U << 20;
+  // Like a driver, it returns the address that was freed last. New addresses for ever would measure the growth of the
+  // pointer table.
+  *address = freed_address != 0 ? freed_address : next_address += 2U << 20;
+  freed_address = 0;
   return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
-STUB CUresult cuMemFree_v2(CUdeviceptr) { return CUDA_SUCCESS; }
+STUB CUresult cuMemFree_v2(CUdeviceptr address) {
+  freed_address = address;
+  return CUDA_SUCCESS;
+}
 STUB CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = std::size_t{80} << 30;
   *total_bytes = std::size_t{80} << 30;
   return CUDA_SUCCESS;
 }
-STUB CUresult cuStreamIsCapturing(CUstream, int* status) {
-  *status = 0;
-  return CUDA_SUCCESS;
+STUB CUresult cuStreamIsCapturing(CUstream stream, int* status) { return question(stream, status); }
+STUB CUresult cuStreamIsCapturing_ptsz(CUstream stream, int* status) { return question(stream, status); }
+STUB CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int, CUgraph, void*, void*) {
+  return begin_capture(stream);
 }
-STUB CUresult cuStreamIsCapturing_ptsz(CUstream, int* status) {
-  *status = 0;
-  return CUDA_SUCCESS;
+STUB CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int, CUgraph, void*, void*) {
+  return begin_capture(stream);
 }
+STUB CUresult cuStreamBeginCaptureToCig(CUstream stream, void*) { return begin_capture(stream); }
+STUB CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, void*) { return begin_capture(stream); }
+STUB CUresult cuStreamEndCapture(CUstream stream, CUgraph*) { return end_capture(stream); }
+STUB CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph*) { return end_capture(stream); }
+STUB CUresult cuStreamEndCaptureToCig(CUstream stream) { return end_capture(stream); }
+STUB CUresult cuStreamEndCaptureToCig_ptsz(CUstream stream) { return end_capture(stream); }
 // A launch counts as 5 us of card time, so that the library can learn durations from events.
 STUB CUresult cuEventCreate(CUevent* event, unsigned) {
   *event = reinterpret_cast<CUevent>(new std::uint64_t{0});

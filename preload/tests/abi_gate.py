@@ -3,7 +3,8 @@
 
 abi_gate.py OBJECT TABLE SONAME DRIVER_PATH: nothing above glibc 2.17, nothing of the C++ runtime, only libc
 functions on the list below, dependencies and SONAME as said, exports exactly the table's rows, no text
-relocations. With --musl it is also loaded by a program linked with musl, --sandbox giving the tool for it.
+relocations. With --musl SANDBOX STAND_IN it is also loaded by a program linked with musl: SANDBOX is the tool that
+runs the program with STAND_IN, an object without functions, in the driver's place.
 """
 import argparse
 import pathlib

@@ -11,7 +11,7 @@
 namespace carve::preload {
 namespace {
 
-Entry entry_of(std::uint64_t key, std::uint64_t bytes) { return {key, bytes, 0, 0, Kind::kLinear, 1}; }
+Entry entry_of(std::uint64_t key, std::uint64_t bytes) { return {key, bytes, 0, 0, Kind::kLinear, 0, 1}; }
 
 TEST(Table, BehavesAsAMapOverARandomHistory) {
   for (const unsigned seed : {1U, 2U, 3U}) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "sim/cuda/graph.h"
 
 namespace carve::sim::cu {
@@ -26,14 +27,14 @@ struct Capture {
 
 namespace {
 
-std::mutex g_mutex;  // for all captures: capturing is not a hot path
-std::vector<Capture*> g_active;
+Mutex g_mutex;  // for all captures: capturing is not a hot path
+std::vector<Capture*> g_active GUARDED_BY(g_mutex);
 std::atomic<int> g_active_count{0};
 enum : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 enum : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
-/// Needs the mutex. Removes all streams from the capture.
-void finish(Capture* capture) {
+/// Removes all streams from the capture.
+void finish(Capture* capture) REQUIRES(g_mutex) {
   for (auto& [stream, tip] : capture->tips) stream->capture.store(nullptr);
   capture->tips.clear();
   capture->ended = true;
@@ -67,7 +68,7 @@ CUresult begin(CUstream handle, int mode, CUgraph graph, const CUgraphNode* need
   CU_STREAM(stream, handle, zero);
   if (mode < 0 || mode > 2) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   if (stream->capture.load() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto* capture = new Capture();
   capture->own_graph = graph == nullptr;
@@ -96,7 +97,7 @@ CUresult end(CUstream handle, CUgraph* out, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = nullptr;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* capture = stream->capture.load();
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != stream) {
@@ -121,7 +122,7 @@ CUresult is_capturing(CUstream handle, int* status, std::uintptr_t zero) {
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy && g_active_count.load(std::memory_order_relaxed) != 0) {
     // The driver reports the error, and the capture continues.
-    const std::lock_guard lock(g_mutex);
+    const MutexLock lock(g_mutex);
     for (const Capture* active : g_active)
       for (const auto& [other, tip] : active->tips)
         if (other->blocking && other->context == stream->context) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -135,7 +136,7 @@ CUresult info(CUstream handle, int* status, std::uint64_t* id, CUgraph* graph,
               const CUgraphNode** needs, const void** edges, std::size_t* n, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* capture = stream->capture.load();
   *status = capture == nullptr ? kNone : capture->invalid ? kInvalidated : kActive;
   if (capture == nullptr || capture->invalid) return CUDA_SUCCESS;
@@ -152,7 +153,7 @@ CUresult update(CUstream handle, CUgraphNode* nodes, std::size_t n, unsigned fla
                 std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (flags > 1 || (n > 0 && nodes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* capture = stream->capture.load();
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   auto& tip = capture->tips[stream];
@@ -167,7 +168,7 @@ CUresult refuse_unsafe_call() {
   if (g_active_count.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
   const ThreadState& thread = thread_state();
   if (thread.capture_mode == kRelaxed) return CUDA_SUCCESS;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   CUresult rc = CUDA_SUCCESS;
   for (Capture* capture : g_active) {
     const bool own = capture->thread == thread.number && capture->mode != kRelaxed;
@@ -181,7 +182,7 @@ CUresult refuse_unsafe_call() {
 
 CUresult refuse_implicit(const Stream* stream) {
   if (!stream->legacy || g_active_count.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   for (Capture* capture : g_active)
     for (const auto& [other, tip] : capture->tips)
       if (other->blocking && other->context == stream->context) {
@@ -194,13 +195,13 @@ CUresult refuse_implicit(const Stream* stream) {
 CUresult refuse_while_capturing(Stream* stream) {
   Capture* capture = stream->capture.load(std::memory_order_relaxed);
   if (capture == nullptr) return CUDA_SUCCESS;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   capture->invalid = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 void abandon_capture(Stream* stream) {
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* capture = stream->capture.load();
   if (capture == nullptr) return;
   capture->invalid = true;
@@ -209,7 +210,7 @@ void abandon_capture(Stream* stream) {
 }
 
 CUresult capture_node(Stream* stream, const NodeBody& body, GraphNode** node) {
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* capture = stream->capture.load();
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -229,7 +230,7 @@ CUresult capture_host(Stream* stream, CUhostFn function, void* data) {
 }
 
 CUresult capture_event_record(Stream* stream, Event* event) {
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* capture = stream->capture.load();
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -239,7 +240,7 @@ CUresult capture_event_record(Stream* stream, Event* event) {
 }
 
 CUresult capture_event_wait(Stream* stream, Event* event) {
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Capture* mine = stream->capture.load();
   Capture* other = event->capture;
   if (mine != nullptr && mine->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "sim/cuda/capture.h"
 #include "sim/cuda/stream.h"
 
@@ -54,10 +55,15 @@ CUresult make_context(Device* device, unsigned flags, unsigned api_version, bool
     delete context;
     return rc;
   }
-  const std::lock_guard lock(driver.mutex());
+  const MutexLock lock(driver.mutex());
   driver.contexts().push_back(context);
   *out = context;
   return CUDA_SUCCESS;
+}
+
+static Stream* last_stream(Context* context) {
+  const MutexLock lock(context->mutex);
+  return context->streams.empty() ? nullptr : context->streams.back();
 }
 
 void destroy_context(Context* context) {
@@ -66,11 +72,11 @@ void destroy_context(Context* context) {
   context->magic = 0;
   free_context_memory(context);
   unload_context_modules(context);
-  while (!context->streams.empty()) close_stream(context->streams.back());
+  for (Stream* last = last_stream(context); last != nullptr; last = last_stream(context)) close_stream(last);
   close_stream(context->legacy);
   context->legacy = nullptr;
   driver.kernel().call(Op::kContextDestroy, 0, context->handle, 0);
-  const std::lock_guard lock(driver.mutex());
+  const MutexLock lock(driver.mutex());
   std::erase(driver.contexts(), context);
   // The object itself is never freed: programs hold stale handles, and a call with one must return an error.
 }
@@ -257,7 +263,7 @@ CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 CU_EXPORT CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
   CU_NEED_CONTEXT(context);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(Driver::get().mutex());
+  const MutexLock lock(Driver::get().mutex());
   ++context->users;
   *out = context;
   return CUDA_SUCCESS;
@@ -266,7 +272,7 @@ CU_EXPORT CUresult cuCtxDetach(CUcontext context) {
   CU_NEED_INIT();
   if (!alive(context) || context->primary || t_current != context) return CUDA_ERROR_INVALID_CONTEXT;
   {
-    const std::lock_guard lock(Driver::get().mutex());
+    const MutexLock lock(Driver::get().mutex());
     if (--context->users > 0) return CUDA_SUCCESS;
   }
   return cuCtxDestroy_v2(context);
@@ -279,7 +285,7 @@ CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   const Machine& machine = Driver::get().machine();
   if (link_between(machine, context->device->card, peer->device->card) == Link::kOtherNode)
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  const std::lock_guard lock(context->mutex);
+  const MutexLock lock(context->mutex);
   if (std::find(context->peers.begin(), context->peers.end(), peer) != context->peers.end())
     return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   context->peers.push_back(peer);
@@ -287,7 +293,7 @@ CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
 }
 CU_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
   CU_NEED_CONTEXT(context);
-  const std::lock_guard lock(context->mutex);
+  const MutexLock lock(context->mutex);
   return std::erase(context->peers, peer) > 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 

@@ -36,6 +36,10 @@ bool card_visible(std::uint32_t card) {
   return device;
 }
 
+/// Like the real driver's library, a process that has initialised CUDA holds the node of unified memory until it ends.
+/// Where a container has no such node, the simulated driver does without it.
+void hold_unified_memory_node() { static_cast<void>(open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC)); }
+
 /// The card that one element of CUDA_VISIBLE_DEVICES names: an index into the visible cards, or the first characters of
 /// a UUID. −1: none.
 int choose(std::string_view word, const std::vector<std::uint32_t>& cards, const Machine& machine) {
@@ -122,7 +126,7 @@ CUresult Driver::init(unsigned flags) {
   const State state = state_.load();
   if (state == State::kReady) return CUDA_SUCCESS;
   if (state == State::kForked) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_.load() == State::kReady) return CUDA_SUCCESS;
   if (const CUresult rc = connect(); rc != CUDA_SUCCESS) {
     kernel_.reset();
@@ -133,6 +137,7 @@ CUresult Driver::init(unsigned flags) {
     kernel_.reset();
     return CUDA_ERROR_NO_DEVICE;
   }
+  hold_unified_memory_node();
   static bool once = [] {
     pthread_key_create(&g_thread_key, free_thread_state);
     return pthread_atfork(nullptr, nullptr, &Driver::forked) == 0;

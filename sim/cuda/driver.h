@@ -3,10 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "sim/cuda/cuda_records.h"
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
@@ -39,11 +39,11 @@ struct Context {
   unsigned users = 1;  // cuCtxCreate and cuCtxAttach, less cuCtxDetach; under the driver's mutex
   std::atomic<int> blocking_streams{0};  // streams that synchronise with the legacy stream
   Stream* legacy = nullptr;
-  std::mutex mutex;                                       // guards the members below
-  std::vector<Stream*> streams;                           // all except the legacy stream
-  std::unordered_map<std::uint64_t, Stream*> per_thread;  // by thread number
-  std::vector<Module*> modules;
-  std::vector<Context*> peers;  // contexts whose memory this context may use
+  Mutex mutex;
+  std::vector<Stream*> streams GUARDED_BY(mutex);                           // all except the legacy stream
+  std::unordered_map<std::uint64_t, Stream*> per_thread GUARDED_BY(mutex);  // by thread number
+  std::vector<Module*> modules GUARDED_BY(mutex);
+  std::vector<Context*> peers GUARDED_BY(mutex);  // contexts whose memory this context may use
   std::size_t limits[16] = {};
 };
 
@@ -71,8 +71,8 @@ class Driver {
   Channel* channel() { return channel_; }
   Bell* bell() { return bell_; }
   /// Guards devices' primary contexts and the set of contexts.
-  std::mutex& mutex() { return mutex_; }
-  std::vector<Context*>& contexts() { return contexts_; }
+  Mutex& mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
+  std::vector<Context*>& contexts() REQUIRES(mutex_) { return contexts_; }
   /// The card of one of this process's streams, by the stream's index in the channel.
   std::atomic<std::uint32_t>& stream_card(std::uint32_t index) { return stream_cards_[index]; }
   std::uint64_t next_id() { return next_id_.fetch_add(1); }
@@ -85,13 +85,13 @@ class Driver {
   void find_devices();
 
   std::atomic<State> state_{State::kNew};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unique_ptr<Connection> kernel_;
   Channel* channel_ = nullptr;
   Bell* bell_ = nullptr;
   Machine machine_;
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<Context*> contexts_;
+  std::vector<Context*> contexts_ GUARDED_BY(mutex_);
   std::atomic<std::uint32_t> stream_cards_[kMaxStreams] = {};
   std::atomic<std::uint64_t> next_id_{1};
 };

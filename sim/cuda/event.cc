@@ -1,3 +1,4 @@
+#include "base/mutex.h"
 #include "sim/cuda/capture.h"
 #include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
@@ -6,8 +7,8 @@ namespace carve::sim::cu {
 namespace {
 
 SpinLock g_slots_lock;
-std::vector<std::uint32_t> g_free_slots;
-std::uint32_t g_next_slot = 0;
+std::vector<std::uint32_t> g_free_slots GUARDED_BY(g_slots_lock);
+std::uint32_t g_next_slot GUARDED_BY(g_slots_lock) = 0;
 
 Event* checked_event(CUevent event) {
   return event != nullptr && event->magic == kEventMagic ? event : nullptr;
@@ -19,7 +20,7 @@ CUresult record(CUevent handle, CUstream stream_handle, std::uintptr_t zero) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture.load() != nullptr) return capture_event_record(stream, event);
   if (const CUresult rc = refuse_implicit(stream); rc != CUDA_SUCCESS) return rc;
-  const std::lock_guard lock(event->mutex);
+  const MutexLock lock(event->mutex);
   const std::uint64_t target = submit(stream, CommandKind::kMark, 0, event->slot);
   event->point = {stream->index, target};
   event->recorded = true;
@@ -36,7 +37,7 @@ CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned flags, std:
     return capture_event_wait(stream, event);
   Point point;
   {
-    const std::lock_guard lock(event->mutex);
+    const MutexLock lock(event->mutex);
     if (!event->recorded) return CUDA_SUCCESS;
     point = event->point;
   }
@@ -48,7 +49,7 @@ CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned flags, std:
 }  // namespace
 
 std::uint32_t take_time_slot() {
-  const std::lock_guard lock(g_slots_lock);
+  const SpinHold lock(g_slots_lock);
   if (!g_free_slots.empty()) {
     const std::uint32_t slot = g_free_slots.back();
     g_free_slots.pop_back();
@@ -59,7 +60,7 @@ std::uint32_t take_time_slot() {
 
 void return_time_slot(std::uint32_t slot) {
   if (slot == kNoTimeSlot) return;
-  const std::lock_guard lock(g_slots_lock);
+  const SpinHold lock(g_slots_lock);
   g_free_slots.push_back(slot);
 }
 
@@ -159,13 +160,13 @@ CU_EXPORT CUresult cuCtxRecordEvent(CUcontext context, CUevent handle) {
   // The default stream waits for all blocking streams; the others are waited for one after the other.
   std::vector<Point> points;
   {
-    const std::lock_guard lock(context->mutex);
+    const MutexLock lock(context->mutex);
     for (const Stream* s : context->streams)
       if (!s->blocking) points.push_back({s->index, s->cell->submitted.load()});
   }
   for (const Point& point : points)
     if (!reached(point)) submit(context->legacy, CommandKind::kWait, 0, point.index, point.target);
-  const std::lock_guard lock(event->mutex);
+  const MutexLock lock(event->mutex);
   event->point = {context->legacy->index,
                   submit(context->legacy, CommandKind::kMark, 0, event->slot)};
   event->recorded = true;

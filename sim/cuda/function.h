@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "sim/cuda/driver.h"
 #include "sim/cuda/image.h"
 
@@ -49,8 +50,8 @@ struct Library {
   std::uint32_t magic = kLibraryMagic;
   Image image;
   std::vector<std::unique_ptr<Function>> kernels;
-  std::vector<Module*> modules;  // one per context that uses the library
-  std::mutex mutex;
+  Mutex mutex;
+  std::vector<Module*> modules GUARDED_BY(mutex);  // one per context that uses the library
 };
 
 inline Function* checked_function(CUfunction f) {

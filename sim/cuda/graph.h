@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "sim/cuda/copy.h"
 #include "sim/cuda/launch.h"
 #include "sim/cuda/pool.h"
@@ -87,8 +88,8 @@ struct GraphExec {
   std::uint32_t id = 0;
   std::uint64_t flags = 0;
   Context* context = nullptr;
-  std::mutex mutex;
-  std::vector<ExecNode> nodes;
+  Mutex mutex;
+  std::vector<ExecNode> nodes GUARDED_BY(mutex);
   std::vector<std::pair<UserObject*, unsigned>> objects;
 };
 
@@ -112,7 +113,7 @@ bool flatten(const Graph& graph, std::vector<ExecNode>* out);
 
 CUresult launch_exec(GraphExec* exec, Stream* stream);
 /// Charges the memory of alloc nodes (in cuGraphUpload, and as the first step of a launch).
-CUresult charge_memory(GraphExec* exec);
+CUresult charge_memory(GraphExec* exec) REQUIRES(exec->mutex);
 /// New memory for an alloc node: addresses without a charge.
 std::shared_ptr<GraphMemory> make_graph_memory(Device* device, std::uint64_t size);
 /// Starts the life of an alloc node's memory when a launch reaches the node.

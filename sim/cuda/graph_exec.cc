@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "sim/cuda/capture.h"
 #include "sim/cuda/graph.h"
 
@@ -31,11 +32,15 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   if (out == nullptr || graph == nullptr || (flags & ~kFlagsKnown) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   auto exec = std::make_unique<GraphExec>();
-  if (!flatten(*graph, &exec->nodes)) return CUDA_ERROR_INVALID_VALUE;
-  for (ExecNode& node : exec->nodes)
-    if (node.body.kind == NodeKind::kKernel &&
-        checked_function(node.body.kernel.function) == nullptr)
+  std::vector<ExecNode> nodes;
+  if (!flatten(*graph, &nodes)) return CUDA_ERROR_INVALID_VALUE;
+  for (const ExecNode& node : nodes)
+    if (node.body.kind == NodeKind::kKernel && checked_function(node.body.kernel.function) == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const MutexLock lock(exec->mutex);
+    exec->nodes = std::move(nodes);
+  }
   exec->id = graph->id;
   exec->flags = flags;
   exec->context = context;
@@ -84,7 +89,7 @@ CUresult play_node(const GraphExec& exec, const NodeBody& body, Stream* stream, 
       return CUDA_SUCCESS;
     case NodeKind::kEventRecord: {
       flush(segment, stream);
-      const std::lock_guard lock(body.event->mutex);
+      const MutexLock lock(body.event->mutex);
       body.event->point = {stream->index, submit(stream, CommandKind::kMark, 0, body.event->slot)};
       body.event->recorded = true;
       return CUDA_SUCCESS;
@@ -112,8 +117,11 @@ CUresult launch_handle(CUgraphExec handle, CUstream stream_handle, std::uintptr_
   // A graph launched into a capture becomes a child graph. Its nodes form a chain in execution order.
   const std::unique_ptr<Graph> chain(make_graph());
   std::vector<GraphNode*> previous;
-  for (const ExecNode& node : exec->nodes)
-    if (node.enabled) previous = {add_node(chain.get(), node.body, previous)};
+  {
+    const MutexLock lock(exec->mutex);
+    for (const ExecNode& node : exec->nodes)
+      if (node.enabled) previous = {add_node(chain.get(), node.body, previous)};
+  }
   NodeBody body;
   body.kind = NodeKind::kGraph;
   body.child = chain.get();
@@ -124,7 +132,7 @@ CUresult upload(CUgraphExec handle, CUstream stream_handle, std::uintptr_t zero)
   CU_STREAM(stream, stream_handle, zero);
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(exec->mutex);
+  const MutexLock lock(exec->mutex);
   return charge_memory(exec);
 }
 
@@ -135,7 +143,7 @@ CUresult update(CUgraphExec handle, CUgraph graph_handle, UpdateResult* result) 
   if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<ExecNode> fresh;
   *result = {kUpdated, nullptr, nullptr};
-  const std::lock_guard lock(exec->mutex);
+  const MutexLock lock(exec->mutex);
   if (!flatten(*graph, &fresh) || fresh.size() != exec->nodes.size()) {
     result->result = kTopologyChanged;
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -157,7 +165,7 @@ CUresult update(CUgraphExec handle, CUgraph graph_handle, UpdateResult* result) 
 }  // namespace
 
 CUresult launch_exec(GraphExec* exec, Stream* stream) {
-  const std::lock_guard lock(exec->mutex);
+  const MutexLock lock(exec->mutex);
   if (const CUresult rc = charge_memory(exec); rc != CUDA_SUCCESS) return rc;
   Segment segment;
   for (const ExecNode& node : exec->nodes) {
@@ -223,8 +231,11 @@ CU_EXPORT CUresult cuGraphExecDestroy(CUgraphExec handle) {
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   exec->magic = 0;
-  for (const ExecNode& node : exec->nodes)
-    if (node.body.kind == NodeKind::kAlloc) uncharge(node.body.memory.get());
+  {
+    const MutexLock lock(exec->mutex);
+    for (const ExecNode& node : exec->nodes)
+      if (node.body.kind == NodeKind::kAlloc) uncharge(node.body.memory.get());
+  }
   for (const auto& [object, count] : exec->objects) release_object(object, count);
   delete exec;
   return CUDA_SUCCESS;
@@ -262,6 +273,7 @@ CU_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode origin,
   CU_NEED_INIT();
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const MutexLock lock(exec->mutex);
   for (ExecNode& node : exec->nodes) {
     if (node.origin != origin) continue;
     if (node.body.kind != NodeKind::kKernel && node.body.kind != NodeKind::kCopy &&
@@ -276,8 +288,9 @@ CU_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode origin,
 CU_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode origin,
                                          unsigned* enabled) {
   CU_NEED_INIT();
-  const GraphExec* exec = checked_exec(handle);
+  GraphExec* exec = checked_exec(handle);
   if (exec == nullptr || enabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const MutexLock lock(exec->mutex);
   for (const ExecNode& node : exec->nodes) {
     if (node.origin != origin) continue;
     *enabled = node.enabled ? 1 : 0;

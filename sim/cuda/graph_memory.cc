@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "sim/cuda/graph.h"
 
 // Memory of alloc nodes. It has its addresses from the creation of the node, is charged to the card at the first launch
@@ -7,17 +8,18 @@
 namespace carve::sim::cu {
 namespace {
 
-std::mutex g_mutex;
-std::map<std::uint64_t, std::shared_ptr<GraphMemory>> g_live;  // keeps memory that outlives its graph
-std::vector<GraphMemory*> g_all;
-std::uint64_t g_used_high[kMaxCards], g_reserved_high[kMaxCards];
+Mutex g_mutex;
+// Keeps memory that outlives its graph.
+std::map<std::uint64_t, std::shared_ptr<GraphMemory>> g_live GUARDED_BY(g_mutex);
+std::vector<GraphMemory*> g_all GUARDED_BY(g_mutex);
+std::uint64_t g_used_high[kMaxCards] GUARDED_BY(g_mutex);
+std::uint64_t g_reserved_high[kMaxCards] GUARDED_BY(g_mutex);
 
 struct Totals {
   std::uint64_t used = 0, reserved = 0;
 };
 
-/// Needs the mutex.
-Totals totals(const Device* device) {
+Totals totals(const Device* device) REQUIRES(g_mutex) {
   Totals out;
   for (const GraphMemory* memory : g_all) {
     if (memory->device != device) continue;
@@ -41,7 +43,7 @@ void give_back(GraphMemory* memory) {
 GraphMemory::~GraphMemory() {
   give_back(this);
   if (base != 0) Memory::get().give_addresses(base, span);
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   std::erase(g_all, this);
 }
 
@@ -52,7 +54,7 @@ std::shared_ptr<GraphMemory> make_graph_memory(Device* device, std::uint64_t siz
   memory->span = round_to(size, kGranuleBytes);
   memory->base = Memory::get().take_addresses(memory->span, kGranuleBytes);
   if (memory->base == 0) return nullptr;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   g_all.push_back(memory.get());
   return memory;
 }
@@ -64,14 +66,14 @@ CUresult charge_memory(GraphExec* exec) {
     const Status status = Driver::get().kernel().call(Op::kAlloc, memory->device->card,
                                                       memory->size, 0, &memory->handle);
     if (status != Status::kOk) return error_of(status);
-    const std::lock_guard lock(g_mutex);
+    const MutexLock lock(g_mutex);
     totals(memory->device);
   }
   return CUDA_SUCCESS;
 }
 
 CUresult begin_life(const std::shared_ptr<GraphMemory>& memory, Context* context, bool auto_free) {
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   if (memory->live && !auto_free) return CUDA_ERROR_INVALID_VALUE;
   memory->live = true;
   g_live[memory->base] = memory;
@@ -88,7 +90,7 @@ CUresult begin_life(const std::shared_ptr<GraphMemory>& memory, Context* context
 
 CUresult end_life(CUdeviceptr address) {
   std::shared_ptr<GraphMemory> memory;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const auto found = g_live.find(address);
   if (found == g_live.end()) return CUDA_ERROR_INVALID_VALUE;
   memory = found->second;
@@ -102,7 +104,7 @@ CUresult end_life(CUdeviceptr address) {
 bool free_graph_memory(CUdeviceptr address) {
   std::shared_ptr<GraphMemory> memory;
   {
-    const std::lock_guard lock(g_mutex);
+    const MutexLock lock(g_mutex);
     const auto found = g_live.find(address);
     if (found == g_live.end()) return false;
     memory = found->second;
@@ -116,7 +118,7 @@ bool free_graph_memory(CUdeviceptr address) {
 }
 
 void uncharge(GraphMemory* memory) {
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   if (!memory->live) give_back(memory);
 }
 
@@ -124,7 +126,7 @@ CU_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice dev) {
   CU_NEED_INIT();
   const Device* device = Driver::get().device(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   for (GraphMemory* memory : g_all)
     if (memory->device == device && !memory->live) give_back(memory);
   return CUDA_SUCCESS;
@@ -135,7 +137,7 @@ CU_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, int attribute, voi
   const Device* device = Driver::get().device(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (value == nullptr || attribute < 0 || attribute > 3) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const Totals now = totals(device);
   const std::uint64_t answers[] = {now.used, g_used_high[device->card], now.reserved,
                                    g_reserved_high[device->card]};
@@ -151,7 +153,7 @@ CU_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, int attribute, voi
   if (value == nullptr || (attribute != 1 && attribute != 3) ||
       *static_cast<std::uint64_t*>(value) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   (attribute == 1 ? g_used_high : g_reserved_high)[device->card] = 0;
   return CUDA_SUCCESS;
 }

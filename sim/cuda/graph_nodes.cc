@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "sim/cuda/graph.h"
 #include "sim/cuda/graph_params.h"
 
@@ -29,7 +30,7 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* needs, std::si
 CUresult change(CUgraphExec handle, CUgraphNode origin, const NodeBody& body) {
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(exec->mutex);
+  const MutexLock lock(exec->mutex);
   for (ExecNode& node : exec->nodes) {
     if (node.origin != origin) continue;
     if (node.body.kind != body.kind) return CUDA_ERROR_INVALID_VALUE;

@@ -1,10 +1,10 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <condition_variable>
 #include <deque>
-#include <thread>
 
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "sim/cuda/stream.h"
 
 // Host functions. One thread per process runs each one when its stream has reached it. Work that the host does on the
@@ -23,6 +23,7 @@ struct Task {
 class HostThread {
  public:
   static HostThread& get() {
+    // Never destroyed: the thread runs the program's functions and ends with the process.
     static HostThread* host = new HostThread();
     return *host;
   }
@@ -31,21 +32,20 @@ class HostThread {
   /// commands: a task may depend on earlier commands of the streams, never on later ones.
   void append(Stream* stream, std::function<void()> function) {
     // A separate lock from the queue's, because appending may wait for a full ring.
-    const std::lock_guard order(order_);
+    const MutexLock order(order_);
     const std::uint64_t after = submit(stream, CommandKind::kHost, 0);
-    const std::lock_guard lock(mutex_);
-    if (!started_) start();
+    const MutexLock lock(mutex_);
+    if (!thread_.running()) start();
     tasks_.push_back({stream, stream->index, after - 1, std::move(function)});
     changed_.notify_one();
   }
 
  private:
-  void start() {
-    started_ = true;
+  void start() REQUIRES(mutex_) {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);  // this thread must not receive the program's signals
-    std::thread([this] { run(); }).detach();
+    thread_ = Thread("sim-host-func", [this] { run(); });
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
   }
 
@@ -53,8 +53,8 @@ class HostThread {
     for (;;) {
       Task task;
       {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return !tasks_.empty(); });
+        MutexLock lock(mutex_);
+        while (tasks_.empty()) changed_.wait(lock);
         task = std::move(tasks_.front());
         tasks_.pop_front();
       }
@@ -66,11 +66,11 @@ class HostThread {
     }
   }
 
-  std::mutex order_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  bool started_ = false;
+  Mutex order_ ACQUIRED_BEFORE(mutex_);
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Task> tasks_ GUARDED_BY(mutex_);
+  Thread thread_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

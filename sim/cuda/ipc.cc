@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/mutex.h"
 #include "sim/cuda/memory.h"
 
 // Memory of cuMemAlloc that other processes open. Its bytes move to a file when the program asks for its handle. A
@@ -30,8 +31,8 @@ struct Opened {
   std::uint64_t base = 0;
   unsigned users = 0;
 };
-std::mutex g_opening;
-std::map<std::uint64_t, Opened> g_opened;  // by token
+Mutex g_opening;
+std::map<std::uint64_t, Opened> g_opened GUARDED_BY(g_opening);  // by token
 
 Device* device_of(std::uint32_t card) {
   for (int i = 0; i < Driver::get().device_count(); ++i)
@@ -39,8 +40,7 @@ Device* device_of(std::uint32_t card) {
   return nullptr;
 }
 
-/// Needs the mutex.
-CUresult open_first(Context* context, const Ticket& ticket, std::uint64_t* base) {
+CUresult open_first(Context* context, const Ticket& ticket, std::uint64_t* base) REQUIRES(g_opening) {
   Block block;
   block.device = device_of(ticket.card);
   if (block.device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -70,7 +70,7 @@ CU_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr address) {
   if (out == nullptr || !Memory::get().find(address, &block) || block.kind != BlockKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
   if (block.span % kGranuleBytes != 0) return CUDA_ERROR_NOT_SUPPORTED;  // small blocks share their pages
-  const std::lock_guard lock(g_opening);
+  const MutexLock lock(g_opening);
   Ticket ticket{kTicketMagic, 0, block.base, block.size, block.span, getpid(), block.file, block.device->card, 0};
   const Status status = Driver::get().kernel().call(Op::kShare, 0, block.handle, 0, &ticket.token);
   if (status != Status::kOk) return error_of(status);
@@ -91,7 +91,7 @@ CU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle
   __builtin_memcpy(&ticket, &handle, sizeof ticket);
   if (out == nullptr || flags > 1 || ticket.magic != kTicketMagic) return CUDA_ERROR_INVALID_VALUE;
   if (ticket.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // a process does not open its own
-  const std::lock_guard lock(g_opening);
+  const MutexLock lock(g_opening);
   Opened& opened = g_opened[ticket.token];
   if (opened.users == 0) {
     const CUresult rc = open_first(context, ticket, &opened.base);
@@ -107,7 +107,7 @@ CU_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr* out, CUipcMemHandle handle, u
 
 CU_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_opening);
+  const MutexLock lock(g_opening);
   for (auto& [token, opened] : g_opened) {
     if (opened.users == 0 || opened.base != address) continue;
     return --opened.users > 0 ? CUDA_SUCCESS : Memory::get().free(address, BlockKind::kOpened);

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/mutex.h"
 #include "sim/cuda/launch.h"
 
 // Launches as in CUDA 1.x programs (PyCUDA still uses them): the program sets block shape, shared memory and arguments
@@ -22,8 +23,8 @@ struct Pending {
 
 constexpr std::size_t kMostArguments = 4096;  // bytes, the driver's own limit
 
-std::mutex g_mutex;
-std::map<CUfunction, Pending>& all_pending() {
+Mutex g_mutex;
+std::map<CUfunction, Pending>& all_pending() REQUIRES(g_mutex) {
   static auto* all = new std::map<CUfunction, Pending>;
   return *all;
 }
@@ -32,7 +33,7 @@ template <class F>
 CUresult on_function(CUfunction f, F change) {
   CU_NEED_INIT();
   if (checked_function(f) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   return change(all_pending()[f]);
 }
 

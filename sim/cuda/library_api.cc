@@ -1,6 +1,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/mutex.h"
 #include "sim/cuda/context.h"
 #include "sim/cuda/function.h"
 
@@ -40,7 +41,7 @@ CUresult load(CUlibrary* out, const void* code) {
 /// The library's module in `context`; created at the first call.
 CUresult module_in(Library* library, Context* context, Module** out) {
   {
-    const std::lock_guard lock(library->mutex);
+    const MutexLock lock(library->mutex);
     for (Module* module : library->modules) {
       if (module->context != context) continue;
       *out = module;
@@ -49,7 +50,7 @@ CUresult module_in(Library* library, Context* context, Module** out) {
   }
   const CUresult rc = make_module(context, library->image, library, out);
   if (rc != CUDA_SUCCESS) return rc;
-  const std::lock_guard lock(library->mutex);
+  const MutexLock lock(library->mutex);
   library->modules.push_back(*out);
   return CUDA_SUCCESS;
 }
@@ -76,10 +77,10 @@ CU_EXPORT CUresult cuLibraryUnload(CUlibrary handle) {
   CU_NEED_INIT();
   Library* library = checked_library(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::lock_guard lock(library->mutex);
+  const MutexLock lock(library->mutex);
   for (Module* module : library->modules) {
     free_globals(module);
-    const std::lock_guard inner(module->context->mutex);
+    const MutexLock inner(module->context->mutex);
     std::erase(module->context->modules, module);
     module->magic = 0;
     for (const auto& function : module->functions) function->magic = 0;
@@ -95,7 +96,7 @@ CU_EXPORT CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const cha
   Library* library = checked_library(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(library->mutex);
+  const MutexLock lock(library->mutex);
   Function* kernel = find_function(library->kernels, name, library->image.opaque);
   if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
   kernel->library = library;
@@ -137,7 +138,7 @@ CU_EXPORT CUresult cuKernelGetFunction(CUfunction* out, CUkernel handle) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Module* module = nullptr;
   if (const CUresult rc = module_in(kernel->library, context, &module); rc != CUDA_SUCCESS) return rc;
-  const std::lock_guard lock(context->mutex);
+  const MutexLock lock(context->mutex);
   Function* function = find_function(module->functions, kernel->name, module->any_name);
   if (function == nullptr) return CUDA_ERROR_NOT_FOUND;
   function->module = module;

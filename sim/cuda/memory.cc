@@ -62,12 +62,12 @@ std::uint64_t Memory::take(std::map<std::uint64_t, std::uint64_t>& free, std::ui
 }
 
 std::uint64_t Memory::take_addresses(std::uint64_t size, std::uint64_t alignment) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return take(size < kSmallLimit && alignment < kGranuleBytes ? small_ : large_, size, alignment);
 }
 
 void Memory::give_addresses(std::uint64_t base, std::uint64_t span) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto& free = base >= small_begin_ && base < small_end_ ? small_ : large_;
   auto next = free.lower_bound(base);
   if (next != free.end() && base + span == next->first) {
@@ -100,14 +100,14 @@ void Memory::clear(const Block& block) {
 }
 
 void Memory::insert(const Block& block) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Block& entry = blocks_[block.base];
   entry = block;
   entry.id = next_id_++;
 }
 
 bool Memory::remove(std::uint64_t base, Block* out) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = blocks_.find(base);
   if (found == blocks_.end()) return false;
   *out = found->second;
@@ -116,7 +116,7 @@ bool Memory::remove(std::uint64_t base, Block* out) {
 }
 
 bool Memory::find(std::uint64_t address, Block* out) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto it = blocks_.upper_bound(address);
   if (it == blocks_.begin()) return false;
   --it;
@@ -126,7 +126,7 @@ bool Memory::find(std::uint64_t address, Block* out) {
 }
 
 bool Memory::covers(std::uint64_t address, std::uint64_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto it = blocks_.upper_bound(address);
   if (it == blocks_.begin()) return false;
   --it;
@@ -141,7 +141,7 @@ bool Memory::covers(std::uint64_t address, std::uint64_t size) {
 }
 
 CUresult Memory::back_by_file(std::uint64_t base, int file, bool copy) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = blocks_.find(base);
   if (found == blocks_.end() || found->second.file >= 0) return CUDA_ERROR_INVALID_VALUE;
   Block& block = found->second;
@@ -164,7 +164,7 @@ CUresult Memory::back_by_file(std::uint64_t base, int file, bool copy) {
 }
 
 bool Memory::any_of(const Context* context, Block* out) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [base, block] : blocks_) {
     if (block.context != context || block.kind == BlockKind::kMapped) continue;
     *out = block;

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "sim/cuda/driver.h"
 
 // Device memory: addresses of this process that are reserved but not committed. The daemon charges them to the card. A
@@ -60,16 +60,16 @@ class Memory {
 
  private:
   Memory();
-  std::uint64_t take(std::map<std::uint64_t, std::uint64_t>& free, std::uint64_t size,
-                     std::uint64_t alignment);
+  std::uint64_t take(std::map<std::uint64_t, std::uint64_t>& free, std::uint64_t size, std::uint64_t alignment)
+      REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::map<std::uint64_t, Block> blocks_;
-  std::map<std::uint64_t, std::uint64_t> large_;  // free addresses: base → length
-  std::map<std::uint64_t, std::uint64_t> small_;
+  Mutex mutex_;
+  std::map<std::uint64_t, Block> blocks_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint64_t> large_ GUARDED_BY(mutex_);  // free addresses: base → length
+  std::map<std::uint64_t, std::uint64_t> small_ GUARDED_BY(mutex_);
   std::uint64_t small_begin_ = 0;
   std::uint64_t small_end_ = 0;
-  std::uint64_t next_id_ = 1;
+  std::uint64_t next_id_ GUARDED_BY(mutex_) = 1;
 };
 
 [[nodiscard]] constexpr std::uint64_t round_to(std::uint64_t n, std::uint64_t unit) {

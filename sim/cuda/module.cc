@@ -2,6 +2,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/mutex.h"
 #include "sim/cuda/context.h"
 #include "sim/cuda/function.h"
 #include "sim/cuda/memory.h"
@@ -74,7 +75,7 @@ CUresult make_module(Context* context, const Image& image, Library* library, Mod
     }
     module->globals.push_back({global.name, global.size, block.base});
   }
-  const std::lock_guard lock(context->mutex);
+  const MutexLock lock(context->mutex);
   context->modules.push_back(owned.release());
   *out = module;
   return CUDA_SUCCESS;
@@ -92,15 +93,19 @@ Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const
 }
 
 void unload_context_modules(Context* context) {
-  for (Module* module : context->modules) {
+  std::vector<Module*> modules;
+  {
+    const MutexLock lock(context->mutex);  // not while a library is locked: cuLibrary… takes the locks in that order
+    modules.swap(context->modules);
+  }
+  for (Module* module : modules) {
     module->magic = 0;
     for (const auto& function : module->functions) function->magic = 0;
     if (module->library != nullptr) {
-      const std::lock_guard lock(module->library->mutex);
+      const MutexLock lock(module->library->mutex);
       std::erase(module->library->modules, module);
     }
   }
-  context->modules.clear();
 }
 
 CU_EXPORT CUresult cuModuleLoadData(CUmodule* out, const void* image) { return load(out, image); }
@@ -128,7 +133,7 @@ CU_EXPORT CUresult cuModuleUnload(CUmodule handle) {
   if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;
   free_globals(module);
   {
-    const std::lock_guard lock(module->context->mutex);
+    const MutexLock lock(module->context->mutex);
     std::erase(module->context->modules, module);
   }
   module->magic = 0;
@@ -141,7 +146,7 @@ CU_EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const c
   Module* module = checked_module(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(module->context->mutex);
+  const MutexLock lock(module->context->mutex);
   Function* function = find_function(module->functions, name, module->any_name);
   if (function == nullptr) return CUDA_ERROR_NOT_FOUND;
   function->module = module;

@@ -6,27 +6,27 @@
 namespace carve::sim::cu {
 namespace {
 
-void count_used(Pool* pool, std::uint64_t size) {
+void count_used(Pool* pool, std::uint64_t size) REQUIRES(pool->mutex) {
   pool->used += size;
   pool->used_high = std::max(pool->used_high, pool->used);
 }
 
-std::mutex g_waiting_mutex;
-std::vector<Pool*> g_waiting;           // pools with pending frees, each once
+Mutex g_waiting_mutex;
+std::vector<Pool*> g_waiting GUARDED_BY(g_waiting_mutex);  // pools with pending frees, each once
 std::atomic<std::size_t> g_waiting_count{0};
 
 void wait_for_frees_of(Pool* pool) {
-  const std::lock_guard lock(g_waiting_mutex);
+  const MutexLock lock(g_waiting_mutex);
   if (std::find(g_waiting.begin(), g_waiting.end(), pool) == g_waiting.end()) g_waiting.push_back(pool);
   g_waiting_count.store(g_waiting.size());
 }
 
-void release(Pool* pool, const Block& block) { pool->cached.emplace(block.size, block); }
+void release(Pool* pool, const Block& block) REQUIRES(pool->mutex) { pool->cached.emplace(block.size, block); }
 
 }  // namespace
 
 void collect(Pool* pool) {
-  std::erase_if(pool->pending, [pool](const PendingFree& freed) {
+  std::erase_if(pool->pending, [pool](const PendingFree& freed) REQUIRES(pool->mutex) {
     if (!reached(freed.point)) return false;
     release(pool, freed.block);
     return true;
@@ -38,14 +38,14 @@ void collect_pools() {
   if (g_waiting_count.load() == 0) return;
   std::vector<Pool*> pools;
   {
-    const std::lock_guard lock(g_waiting_mutex);
+    const MutexLock lock(g_waiting_mutex);
     pools.swap(g_waiting);
     g_waiting_count.store(0);
   }
   for (Pool* pool : pools) {
     bool left = false;
     {
-      const std::lock_guard lock(pool->mutex);
+      const MutexLock lock(pool->mutex);
       collect(pool);
       left = !pool->pending.empty();
     }
@@ -66,8 +66,8 @@ void trim_pool(Pool* pool, std::uint64_t keep) {
 }
 
 Pool* default_pool(Device* device) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  const MutexLock lock(mutex);
   if (device->default_pool == nullptr) {
     auto* pool = new Pool();
     pool->device = device;
@@ -83,7 +83,7 @@ Pool* default_pool(Device* device) {
 CUresult allocate_from_pool(Pool* pool, const Stream* stream, std::uint64_t size, CUdeviceptr* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   Context* context = stream->context;
-  const std::lock_guard lock(pool->mutex);
+  const MutexLock lock(pool->mutex);
   collect(pool);
   for (auto freed = pool->pending.begin(); freed != pool->pending.end(); ++freed) {
     if (freed->point.index != stream->index || freed->block.size != size) continue;
@@ -131,7 +131,7 @@ CUresult free_to_pool(CUdeviceptr address, Point point) {
   Pool* pool = block.pool;
   bool waits = false;
   {
-    const std::lock_guard lock(pool->mutex);
+    const MutexLock lock(pool->mutex);
     pool->used -= block.size;
     waits = !reached(point);
     if (waits) {

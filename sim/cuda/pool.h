@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/mutex.h"
 #include "sim/cuda/memory.h"
 #include "sim/cuda/stream.h"
 
@@ -20,12 +21,14 @@ struct Pool {
   std::uint32_t magic = kPoolMagic;
   Device* device = nullptr;
   bool is_default = false;
-  std::mutex mutex;
-  std::multimap<std::uint64_t, Block> cached;  // free blocks that are still charged, by size
-  std::vector<PendingFree> pending;
-  std::uint64_t threshold = 0;                 // how much to keep when blocks become free
-  std::uint64_t reserved = 0, reserved_high = 0;
-  std::uint64_t used = 0, used_high = 0;
+  Mutex mutex;
+  std::multimap<std::uint64_t, Block> cached GUARDED_BY(mutex);  // free blocks that are still charged, by size
+  std::vector<PendingFree> pending GUARDED_BY(mutex);
+  std::uint64_t threshold GUARDED_BY(mutex) = 0;  // how much to keep when blocks become free
+  std::uint64_t reserved GUARDED_BY(mutex) = 0;
+  std::uint64_t reserved_high GUARDED_BY(mutex) = 0;
+  std::uint64_t used GUARDED_BY(mutex) = 0;
+  std::uint64_t used_high GUARDED_BY(mutex) = 0;
   std::uint64_t max_size = 0;  // 0: the card
   int reuse[3] = {1, 1, 1};
   CUmemPoolProps props = {};
@@ -35,13 +38,13 @@ struct Pool {
 Pool* default_pool(Device* device);
 /// `stream`: the stream of the request. Memory freed earlier in the same stream serves it immediately.
 CUresult allocate_from_pool(Pool* pool, const Stream* stream, std::uint64_t size, CUdeviceptr* out);
-/// Gives cached blocks back until at most `keep` bytes are reserved. Needs the pool's lock.
-void trim_pool(Pool* pool, std::uint64_t keep);
+/// Gives cached blocks back until at most `keep` bytes are reserved.
+void trim_pool(Pool* pool, std::uint64_t keep) REQUIRES(pool->mutex);
 /// Frees when the stream reaches the point; immediately when the point is already reached.
 CUresult free_to_pool(CUdeviceptr address, Point point = {});
 /// Completes the frees, in all pools, that their streams have reached. Cost: one load when no free is pending.
 void collect_pools();
-/// The same for one pool; needs its lock.
-void collect(Pool* pool);
+/// The same for one pool.
+void collect(Pool* pool) REQUIRES(pool->mutex);
 
 }  // namespace carve::sim::cu

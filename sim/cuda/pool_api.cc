@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "base/mutex.h"
 #include "sim/cuda/capture.h"
 #include "sim/cuda/graph.h"
 #include "sim/cuda/pool.h"
@@ -153,7 +154,7 @@ CU_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, std::size_t keep) {
   CU_NEED_INIT();
   Pool* pool = checked_pool(handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(pool->mutex);
+  const MutexLock lock(pool->mutex);
   collect(pool);
   trim_pool(pool, keep);
   return CUDA_SUCCESS;
@@ -163,7 +164,7 @@ CU_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   CU_NEED_INIT();
   Pool* pool = checked_pool(handle);
   if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(pool->mutex);
+  const MutexLock lock(pool->mutex);
   pool->threshold = 0;
   collect(pool);
   trim_pool(pool, 0);
@@ -176,7 +177,7 @@ CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, voi
   CU_NEED_INIT();
   Pool* pool = checked_pool(handle);
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(pool->mutex);
+  const MutexLock lock(pool->mutex);
   collect(pool);
   auto* wide = static_cast<std::uint64_t*>(value);
   switch (attribute) {
@@ -228,7 +229,7 @@ CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, voi
   CU_NEED_INIT();
   Pool* pool = checked_pool(handle);
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(pool->mutex);
+  const MutexLock lock(pool->mutex);
   const std::uint64_t wide =
       attribute >= kReleaseThreshold ? *static_cast<std::uint64_t*>(value) : 0;
   switch (attribute) {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr long kLookAfterDaemonNs = 500'000'000;
 
-/// Appends without applying the default stream's rules. Needs the stream's lock.
-std::uint64_t append(Stream* s, const Command& command) {
+/// Appends without applying the default stream's rules.
+std::uint64_t append(Stream* s, const Command& command) REQUIRES(s->lock) {
   while (s->tail - s->cell->completed.load(std::memory_order_acquire) >= kRingSlots) {
     // As on the hardware, a full queue blocks the launch until a command is complete.
     if (wait_for({s->index, s->tail - kRingSlots + 1}) != CUDA_SUCCESS) break;
@@ -29,13 +29,13 @@ std::uint64_t append(Stream* s, const Command& command) {
   return at + 1;
 }
 
-void append_wait(Stream* s, const Stream& other, std::uint64_t target) {
+void append_wait(Stream* s, const Stream& other, std::uint64_t target) REQUIRES(s->lock) {
   append(s, {now_ns(), 0, CommandKind::kWait, other.index, target});
 }
 
 /// The legacy default stream waits for all blocking streams of its context.
-void join_blocking(Stream* legacy) {
-  const std::lock_guard lock(legacy->context->mutex);
+void join_blocking(Stream* legacy) REQUIRES(legacy->lock) {
+  const MutexLock lock(legacy->context->mutex);
   for (Stream* other : legacy->context->streams) {
     if (!other->blocking) continue;
     const std::uint64_t target = other->cell->submitted.load(std::memory_order_acquire);
@@ -45,7 +45,7 @@ void join_blocking(Stream* legacy) {
 }
 
 /// A blocking stream waits for the work already in the legacy default stream.
-void join_legacy(Stream* s) {
+void join_legacy(Stream* s) REQUIRES(s->lock) {
   const Stream* legacy = s->context->legacy;
   const std::uint64_t target = legacy->cell->submitted.load(std::memory_order_acquire);
   if (target == s->legacy_seen || legacy->cell->completed.load(std::memory_order_acquire) >= target)
@@ -74,7 +74,10 @@ CUresult open_stream(Context* context, bool legacy, bool blocking, Stream** out)
   stream->context = context;
   stream->cell = &driver.channel()->streams[index];
   stream->ring = driver.channel()->rings[index];
-  stream->tail = stream->cell->submitted.load();
+  {
+    const SpinHold lock(stream->lock);
+    stream->tail = stream->cell->submitted.load();
+  }
   stream->legacy = legacy;
   stream->blocking = blocking;
   stream->flags = blocking ? 0U : unsigned{CU_STREAM_NON_BLOCKING};
@@ -82,7 +85,7 @@ CUresult open_stream(Context* context, bool legacy, bool blocking, Stream** out)
   if (legacy) {
     context->legacy = stream;
   } else {
-    const std::lock_guard lock(context->mutex);
+    const MutexLock lock(context->mutex);
     context->streams.push_back(stream);
     if (blocking) context->blocking_streams.fetch_add(1);
   }
@@ -93,7 +96,7 @@ CUresult open_stream(Context* context, bool legacy, bool blocking, Stream** out)
 void close_stream(Stream* stream) {
   Context* context = stream->context;
   {
-    const std::lock_guard lock(context->mutex);
+    const MutexLock lock(context->mutex);
     std::erase(context->streams, stream);
     if (stream->blocking && !stream->legacy) context->blocking_streams.fetch_sub(1);
   }
@@ -105,14 +108,14 @@ void close_stream(Stream* stream) {
 Stream* per_thread_stream(Context* context) {
   ThreadState& thread = thread_state();
   {
-    const std::lock_guard lock(context->mutex);
+    const MutexLock lock(context->mutex);
     const auto found = context->per_thread.find(thread.number);
     if (found != context->per_thread.end()) return found->second;
   }
   Stream* stream = nullptr;
   if (open_stream(context, false, true, &stream) != CUDA_SUCCESS) return context->legacy;
   stream->thread = thread.number;
-  const std::lock_guard lock(context->mutex);
+  const MutexLock lock(context->mutex);
   context->per_thread[thread.number] = stream;
   return stream;
 }
@@ -133,7 +136,7 @@ CUresult resolve(CUstream handle, std::uintptr_t zero, Stream** out) {
 
 std::uint64_t submit(Stream* s, CommandKind kind, std::uint64_t duration_ns, std::uint32_t argument,
                      std::uint64_t target) {
-  const std::lock_guard lock(s->lock);
+  const SpinHold lock(s->lock);
   if (s->legacy) {
     if (s->context->blocking_streams.load(std::memory_order_relaxed) > 0) join_blocking(s);
   } else if (s->blocking) {
@@ -178,7 +181,7 @@ CUresult wait_stream(Stream* stream) {
 CUresult wait_context(Context* context) {
   std::vector<Point> points;
   {
-    const std::lock_guard lock(context->mutex);
+    const MutexLock lock(context->mutex);
     for (const Stream* s : context->streams)
       points.push_back({s->index, s->cell->submitted.load()});
   }

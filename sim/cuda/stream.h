@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/mutex.h"
 #include "sim/cuda/driver.h"
 
 // Streams and events: the client's side of the rings in protocol/channel.h.
@@ -17,16 +18,28 @@ struct Capture;  // capture.h
 inline constexpr std::uint32_t kStreamMagic = 0xC0DE0002;
 inline constexpr std::uint32_t kEventMagic = 0xC0DE0003;
 
-class SpinLock {
+class CAPABILITY("mutex") SpinLock {
  public:
-  void lock() {
+  void lock() ACQUIRE() {
     for (int spins = 0; held_.exchange(true, std::memory_order_acquire);)
       if (++spins > 64) sched_yield();
   }
-  void unlock() { held_.store(false, std::memory_order_release); }
+  void unlock() RELEASE() { held_.store(false, std::memory_order_release); }
 
  private:
   std::atomic<bool> held_{false};
+};
+
+/// Holds a SpinLock until the end of the block.
+class SCOPED_CAPABILITY SpinHold {
+ public:
+  explicit SpinHold(SpinLock& lock) ACQUIRE(lock) : lock_(lock) { lock_.lock(); }
+  ~SpinHold() RELEASE() { lock_.unlock(); }
+  SpinHold(const SpinHold&) = delete;
+  SpinHold& operator=(const SpinHold&) = delete;
+
+ private:
+  SpinLock& lock_;
 };
 
 struct Stream {
@@ -35,8 +48,8 @@ struct Stream {
   Context* context = nullptr;
   StreamCell* cell = nullptr;
   Command* ring = nullptr;
-  SpinLock lock;                  // guards tail and the ring's free slots
-  std::uint64_t tail = 0;         // commands appended
+  SpinLock lock;                            // also guards the ring's free slots
+  std::uint64_t tail GUARDED_BY(lock) = 0;  // commands appended
   std::uint64_t legacy_seen = 0;  // the legacy stream's command count that this stream already waits for
   std::atomic<Capture*> capture{nullptr};
   std::atomic<int> host_pending{0};  // host functions not yet run
@@ -58,7 +71,9 @@ struct Event {
   std::uint32_t magic = kEventMagic;
   Context* context = nullptr;
   unsigned flags = 0;
-  std::mutex mutex;
+  // Records of several threads exclude each other. The members are read without the lock: a program orders its other
+  // calls after the record.
+  Mutex mutex;
   Point point;  // the point of the last record
   bool recorded = false;
   std::uint32_t slot = kNoTimeSlot;

@@ -1,3 +1,4 @@
+#include "base/mutex.h"
 #include "sim/cuda/capture.h"
 #include "sim/cuda/stream.h"
 
@@ -27,7 +28,7 @@ CUresult query(CUstream handle, std::uintptr_t zero) {
   if (const CUresult rc = refuse_while_capturing(stream); rc != CUDA_SUCCESS) return rc;
   if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   if (stream->legacy && stream->context->blocking_streams.load() > 0) {
-    const std::lock_guard lock(stream->context->mutex);
+    const MutexLock lock(stream->context->mutex);
     for (const Stream* s : stream->context->streams)
       if (s->blocking && !reached({s->index, s->cell->submitted.load()}))
         return CUDA_ERROR_NOT_READY;

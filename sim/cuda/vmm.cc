@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "sim/cuda/memory.h"
 
 // Virtual memory management: addresses, physical memory and the mappings between them. Physical memory is a range of
@@ -27,14 +28,15 @@ struct Physical {
   CUmemAllocationProp prop = {};
 };
 
-std::mutex g_mutex;
-std::map<std::uint64_t, Physical> g_physical;           // by handle
-std::map<std::uint64_t, std::uint64_t> g_reserved;      // base → size
-std::map<std::uint64_t, std::uint64_t> g_free_offsets;  // free ranges of the process's file
-std::uint64_t g_next_handle = 1, g_file_end = 0;
-int g_file = -1;
+Mutex g_mutex;
+std::map<std::uint64_t, Physical> g_physical GUARDED_BY(g_mutex);           // by handle
+std::map<std::uint64_t, std::uint64_t> g_reserved GUARDED_BY(g_mutex);      // base → size
+std::map<std::uint64_t, std::uint64_t> g_free_offsets GUARDED_BY(g_mutex);  // free ranges of the process's file
+std::uint64_t g_next_handle GUARDED_BY(g_mutex) = 1;
+std::uint64_t g_file_end GUARDED_BY(g_mutex) = 0;
+int g_file GUARDED_BY(g_mutex) = -1;
 
-std::uint64_t take_offset(std::uint64_t size) {
+std::uint64_t take_offset(std::uint64_t size) REQUIRES(g_mutex) {
   for (auto it = g_free_offsets.begin(); it != g_free_offsets.end(); ++it) {
     if (it->second < size) continue;
     const std::uint64_t offset = it->first, rest = it->second - size;
@@ -47,8 +49,8 @@ std::uint64_t take_offset(std::uint64_t size) {
   return offset;
 }
 
-/// Needs the mutex. Frees physical memory that has no handle and no mapping.
-void drop_if_unused(std::uint64_t handle) {
+/// Frees physical memory that has no handle and no mapping.
+void drop_if_unused(std::uint64_t handle) REQUIRES(g_mutex) {
   const auto found = g_physical.find(handle);
   if (found == g_physical.end() || found->second.handles > 0 || found->second.mappings > 0) return;
   const Physical physical = found->second;
@@ -84,8 +86,8 @@ struct Label {
 };
 constexpr std::uint64_t kLabelMagic = 0x6c6562614c6d6953;
 
-/// Needs the mutex. Assigns the memory a range of the process's file.
-CUresult place(Physical* physical) {
+/// Assigns the memory a range of the process's file.
+CUresult place(Physical* physical) REQUIRES(g_mutex) {
   if (g_file < 0) g_file = memfd_create("carve-sim-physical", MFD_CLOEXEC);
   physical->offset = take_offset(physical->size);
   return ftruncate(g_file, static_cast<off_t>(g_file_end)) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -104,7 +106,7 @@ CUresult place_shareable(Physical* physical) {
   return written ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool in_reservation(std::uint64_t base, std::uint64_t size) {
+bool in_reservation(std::uint64_t base, std::uint64_t size) REQUIRES(g_mutex) {
   auto it = g_reserved.upper_bound(base);
   if (it == g_reserved.begin()) return false;
   --it;
@@ -131,7 +133,7 @@ CU_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t size, std::
   const std::uint64_t base =
       Memory::get().take_addresses(size, std::max<std::uint64_t>(alignment, kGranuleBytes));
   if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   g_reserved[base] = size;
   *out = base;
   return CUDA_SUCCESS;
@@ -139,7 +141,7 @@ CU_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t size, std::
 
 CU_EXPORT CUresult cuMemAddressFree(CUdeviceptr base, std::size_t size) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const auto found = g_reserved.find(base);
   if (found == g_reserved.end() || found->second != size) return CUDA_ERROR_INVALID_VALUE;
   Block block;
@@ -163,7 +165,7 @@ CU_EXPORT CUresult cuMemCreate(unsigned long long* out, std::size_t size,
   physical.size = size;
   physical.device = device;
   physical.prop = *prop;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const CUresult placed = prop->requestedHandleTypes != 0 ? place_shareable(&physical) : place(&physical);
   if (placed != CUDA_SUCCESS) {
     Driver::get().kernel().call(Op::kFree, 0, physical.charge, 0);
@@ -176,7 +178,7 @@ CU_EXPORT CUresult cuMemCreate(unsigned long long* out, std::size_t size,
 
 CU_EXPORT CUresult cuMemRelease(unsigned long long handle) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const auto found = g_physical.find(handle);
   if (found == g_physical.end() || found->second.handles == 0) return CUDA_ERROR_INVALID_VALUE;
   --found->second.handles;
@@ -187,7 +189,7 @@ CU_EXPORT CUresult cuMemRelease(unsigned long long handle) {
 CU_EXPORT CUresult cuMemMap(CUdeviceptr base, std::size_t size, std::size_t offset,
                             unsigned long long handle, unsigned long long flags) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const auto found = g_physical.find(handle);
   if (found == g_physical.end() || size == 0 || size % kGranuleBytes != 0 ||
       offset % kGranuleBytes != 0 || flags != 0 || offset > found->second.size ||
@@ -215,7 +217,7 @@ CU_EXPORT CUresult cuMemMap(CUdeviceptr base, std::size_t size, std::size_t offs
 
 CU_EXPORT CUresult cuMemUnmap(CUdeviceptr base, std::size_t size) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   std::vector<Block> blocks;
   for (std::uint64_t at = base; at < base + size;) {
     Block block;
@@ -271,7 +273,7 @@ CU_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation
 CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                           unsigned long long handle) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const auto found = g_physical.find(handle);
   if (prop == nullptr || found == g_physical.end()) return CUDA_ERROR_INVALID_VALUE;
   *prop = found->second.prop;
@@ -281,7 +283,7 @@ CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* p
 CU_EXPORT CUresult cuMemExportToShareableHandle(void* out, unsigned long long handle, int type,
                                                 unsigned long long flags) {
   CU_NEED_INIT();
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   const auto found = g_physical.find(handle);
   if (out == nullptr || flags != 0 || found == g_physical.end()) return CUDA_ERROR_INVALID_VALUE;
   if (type != kFileDescriptor || found->second.file < 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -315,7 +317,7 @@ CU_EXPORT CUresult cuMemImportFromShareableHandle(unsigned long long* out, void*
     physical.device = device;
     physical.prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, i};
   }
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   *out = g_next_handle++;
   g_physical[*out] = physical;
   return CUDA_SUCCESS;
@@ -324,7 +326,7 @@ CU_EXPORT CUresult cuMemImportFromShareableHandle(unsigned long long* out, void*
 CU_EXPORT CUresult cuMemRetainAllocationHandle(unsigned long long* out, void* address) {
   CU_NEED_INIT();
   Block block;
-  const std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   if (out == nullptr || !Memory::get().find(reinterpret_cast<std::uint64_t>(address), &block) ||
       block.kind != BlockKind::kMapped)
     return CUDA_ERROR_INVALID_VALUE;

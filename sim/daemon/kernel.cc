@@ -23,16 +23,7 @@ std::uint64_t monotonic_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-Kernel::Kernel(const Machine& machine, std::uint64_t boot_ns)
-    : machine_(machine), boot_ns_(boot_ns), time_(boot_ns) {
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-  pthread_mutex_init(&mutex_, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-}
-
-Kernel::~Kernel() { pthread_mutex_destroy(&mutex_); }
+Kernel::Kernel(const Machine& machine, std::uint64_t boot_ns) : machine_(machine), boot_ns_(boot_ns), time_(boot_ns) {}
 
 Group* Kernel::group_of(const std::string& cgroup, std::uint32_t card) {
   auto& group = groups_[{cgroup, card}];

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -11,7 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/annotations.h"
 #include "sim/daemon/account.h"
+#include "sim/daemon/inheriting_mutex.h"
 #include "sim/model/profiles.h"
 #include "sim/protocol/channel.h"
 #include "sim/protocol/messages.h"
@@ -107,85 +107,83 @@ class Kernel {
   Kernel(const Machine& machine, std::uint64_t boot_ns);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
-  ~Kernel();
 
-  class Lock {
+  class SCOPED_CAPABILITY Lock {
    public:
-    explicit Lock(Kernel& kernel) : kernel_(kernel) { pthread_mutex_lock(&kernel_.mutex_); }
+    explicit Lock(Kernel& kernel) ACQUIRE(kernel.mutex_) : kernel_(kernel) { kernel_.mutex_.lock(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
-    ~Lock() { pthread_mutex_unlock(&kernel_.mutex_); }
+    ~Lock() RELEASE() { kernel_.mutex_.unlock(); }
 
    private:
     Kernel& kernel_;
   };
+  InheritingMutex& mutex() const RETURN_CAPABILITY(mutex_) { return mutex_; }
 
-  // All functions below need the lock.
-
-  Client* add_client(std::unique_ptr<Client> client, std::uint64_t now);
+  Client* add_client(std::unique_ptr<Client> client, std::uint64_t now) REQUIRES(mutex_);
   /// Frees everything that the client held. Its account stays for a while.
-  void remove_client(Client* client, std::uint64_t now);
+  void remove_client(Client* client, std::uint64_t now) REQUIRES(mutex_);
   /// Removes every client whose process is dead; returns their sockets for the server to close.
-  std::vector<int> reap(std::uint64_t now);
+  std::vector<int> reap(std::uint64_t now) REQUIRES(mutex_);
 
   /// `bytes` is ignored for a context: its size comes from the model.
-  Status allocate(Client& client, std::uint32_t card, std::uint64_t bytes, Charge charge,
-                  std::uint64_t* handle);
+  Status allocate(Client& client, std::uint32_t card, std::uint64_t bytes, Charge charge, std::uint64_t* handle)
+      REQUIRES(mutex_);
   /// kNoSuchHandle for a handle of another kind: contexts are destroyed, memory is freed.
-  Status release(Client& client, std::uint64_t handle, bool context);
+  Status release(Client& client, std::uint64_t handle, bool context) REQUIRES(mutex_);
   /// Returns a token with which any client can open this explicit memory.
-  Status share(Client& client, std::uint64_t handle, std::uint64_t* token);
-  Status open_shared(Client& client, std::uint64_t token, std::uint64_t* handle);
-  Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index);
-  Status close_stream(Client& client, std::uint64_t index);
+  Status share(Client& client, std::uint64_t handle, std::uint64_t* token) REQUIRES(mutex_);
+  Status open_shared(Client& client, std::uint64_t token, std::uint64_t* handle) REQUIRES(mutex_);
+  Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index) REQUIRES(mutex_);
+  Status close_stream(Client& client, std::uint64_t index) REQUIRES(mutex_);
 
   /// Raises an XID on the card as the driver does: the code decides which contexts die and whether the card continues
   /// (faults.cc). `pid`: the process at fault, for an XID of one process; 0: the process whose context is loaded.
-  void xid(std::uint32_t card, std::uint32_t code, std::int32_t pid);
+  void xid(std::uint32_t card, std::uint32_t code, std::int32_t pid) REQUIRES(mutex_);
   /// Brings the card back, as after a reset. Contexts that died stay dead.
-  void restore(std::uint32_t card);
+  void restore(std::uint32_t card) REQUIRES(mutex_);
   /// Like restore().
   ///   errors  kBusy: a process has a context on the card
-  Status reset(std::uint32_t card);
+  Status reset(std::uint32_t card) REQUIRES(mutex_);
 
   /// Runs all cards up to `now` (timeline.cc).
-  void advance(std::uint64_t now);
+  void advance(std::uint64_t now) REQUIRES(mutex_);
   /// When the timeline must be advanced again; ~0 when nothing is pending (wake.cc). `awaited`: true when a client
   /// waits for the command that is due then, false when only a long backlog must be advanced.
-  [[nodiscard]] std::uint64_t next_wake(std::uint64_t now, bool* awaited = nullptr) const;
+  [[nodiscard]] std::uint64_t next_wake(std::uint64_t now, bool* awaited = nullptr) const REQUIRES(mutex_);
   /// True when a client appended or acknowledged something that `advance` has not processed.
-  [[nodiscard]] bool anything_new() const;
+  [[nodiscard]] bool anything_new() const REQUIRES(mutex_);
 
   [[nodiscard]] const Machine& machine() const { return machine_; }
   [[nodiscard]] std::uint64_t boot_ns() const { return boot_ns_; }
-  [[nodiscard]] const Engine& engine(std::uint32_t card) const { return engines_[card]; }
-  [[nodiscard]] const std::unordered_map<int, std::unique_ptr<Client>>& clients() const {
+  [[nodiscard]] const Engine& engine(std::uint32_t card) const REQUIRES(mutex_) { return engines_[card]; }
+  [[nodiscard]] const std::unordered_map<int, std::unique_ptr<Client>>& clients() const REQUIRES(mutex_) {
     return clients_;
   }
-  [[nodiscard]] const std::deque<std::shared_ptr<Account>>& accounts() const { return accounts_; }
+  [[nodiscard]] const std::deque<std::shared_ptr<Account>>& accounts() const REQUIRES(mutex_) { return accounts_; }
   using Groups = std::map<std::pair<std::string, std::uint32_t>, std::unique_ptr<Group>>;
-  [[nodiscard]] const Groups& groups() const { return groups_; }
+  [[nodiscard]] const Groups& groups() const REQUIRES(mutex_) { return groups_; }
 
  private:
   friend class Timeline;
-  Group* group_of(const std::string& cgroup, std::uint32_t card);
-  void drop_stream(Stream* stream);
-  void kill_contexts(Client& client, std::uint32_t card, Fault fault);
-  void forget_dead(std::uint64_t now);
-  void charge(Account& account, const Allocation& allocation, std::int64_t sign);
-  void let_go(Client& client, std::uint64_t handle, const Allocation& allocation);
+  Group* group_of(const std::string& cgroup, std::uint32_t card) REQUIRES(mutex_);
+  void drop_stream(Stream* stream) REQUIRES(mutex_);
+  void kill_contexts(Client& client, std::uint32_t card, Fault fault) REQUIRES(mutex_);
+  void forget_dead(std::uint64_t now) REQUIRES(mutex_);
+  void charge(Account& account, const Allocation& allocation, std::int64_t sign) REQUIRES(mutex_);
+  void let_go(Client& client, std::uint64_t handle, const Allocation& allocation) REQUIRES(mutex_);
 
-  pthread_mutex_t mutex_;
-  Machine machine_;
-  std::uint64_t boot_ns_;
-  std::uint64_t time_;  // the time up to which the timeline has run
-  std::uint64_t next_client_ = 1;
-  Engine engines_[kMaxCards];
-  std::unordered_map<int, std::unique_ptr<Client>> clients_;  // by socket
-  std::deque<std::shared_ptr<Account>> accounts_;             // of living and recently dead processes
-  Groups groups_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Shared>> shared_;  // by token
-  std::size_t forget_at_ = 256;  // the number of accounts at which old ones are dropped
+  const Machine machine_;
+  const std::uint64_t boot_ns_;
+  mutable InheritingMutex mutex_;
+  std::uint64_t time_ GUARDED_BY(mutex_);  // the time up to which the timeline has run
+  std::uint64_t next_client_ GUARDED_BY(mutex_) = 1;
+  Engine engines_[kMaxCards] GUARDED_BY(mutex_);
+  std::unordered_map<int, std::unique_ptr<Client>> clients_ GUARDED_BY(mutex_);  // by socket
+  std::deque<std::shared_ptr<Account>> accounts_ GUARDED_BY(mutex_);  // of living and recently dead processes
+  Groups groups_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, std::shared_ptr<Shared>> shared_ GUARDED_BY(mutex_);  // by token
+  std::size_t forget_at_ GUARDED_BY(mutex_) = 256;  // the number of accounts at which old ones are dropped
 };
 
 /// CLOCK_MONOTONIC in nanoseconds.

@@ -15,8 +15,8 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <thread>
 
+#include "base/thread.h"
 #include "sim/daemon/device_nodes.h"
 #include "sim/daemon/kernel.h"
 #include "sim/daemon/server.h"
@@ -170,7 +170,7 @@ int serve(const Options& options, const Machine& machine) {
   }
   const int stop_fd = stop_signals();
   std::atomic<bool> stop{false};
-  std::thread cards([&] { play_cards(kernel, bell, stop); });
+  Thread cards("simd-cards", [&] { play_cards(kernel, bell, stop); });
   if (options.ready_fd >= 0) {
     if (write(options.ready_fd, "r", 1) != 1) std::perror("carve-simd: --ready-fd");
     close(options.ready_fd);

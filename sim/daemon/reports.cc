@@ -50,7 +50,7 @@ void copy_text(char (&to)[N], const std::string& from) {
   to[n] = '\0';
 }
 
-std::uint32_t contexts_on(const Kernel& kernel, std::uint32_t card) {
+std::uint32_t contexts_on(const Kernel& kernel, std::uint32_t card) REQUIRES(kernel.mutex()) {
   std::uint32_t n = 0;
   for (const auto& [socket, client] : kernel.clients()) n += client->accounts[card]->contexts;
   return n;

@@ -25,13 +25,13 @@ class Server {
   void drop(int socket);
   void drop_all(const std::vector<int>& sockets);
   void hello(int socket, const Request& request);
-  void dispatch(Client& client, const Request& request);
-  void inject(Client& client, const Request& request, std::uint64_t now);
-  Status injected(const Request& request);
+  void dispatch(Client& client, const Request& request) REQUIRES(kernel_.mutex());
+  void inject(Client& client, const Request& request, std::uint64_t now) REQUIRES(kernel_.mutex());
+  Status injected(const Request& request) REQUIRES(kernel_.mutex());
   [[nodiscard]] bool parked(int socket);
   void unpark();
-  void tell_watchers(const EventRecord& event);
-  void query(Client& client, const Request& request, std::uint64_t now);
+  void tell_watchers(const EventRecord& event) REQUIRES(kernel_.mutex());
+  void query(Client& client, const Request& request, std::uint64_t now) REQUIRES(kernel_.mutex());
 
   Kernel& kernel_;
   std::string profile_;

@@ -20,7 +20,7 @@ class Timeline {
  public:
   Timeline(Kernel& kernel, std::uint64_t now) : k_(kernel), now_(now) {}
 
-  void play() {
+  void play() REQUIRES(k_.mutex_) {
     collect();
     for (bool present = false;;) {
       settle();
@@ -39,7 +39,7 @@ class Timeline {
   }
 
  private:
-  void collect() {
+  void collect() REQUIRES(k_.mutex_) {
     for (std::uint32_t c = 0; c < k_.machine_.count; ++c) {
       auto& streams = k_.engines_[c].streams;
       for (std::size_t i = 0; i < streams.size();) {
@@ -57,11 +57,11 @@ class Timeline {
     }
   }
 
-  [[nodiscard]] bool arrived(const Stream& s) const {
+  [[nodiscard]] bool arrived(const Stream& s) const REQUIRES(k_.mutex_) {
     return s.pending() && std::min(s.front().submit_ns, now_) <= k_.time_;
   }
 
-  void complete(Stream& s) {
+  void complete(Stream& s) REQUIRES(k_.mutex_) {
     StreamCell& cell = *s.cell;
     ++s.head;
     s.started = false;
@@ -75,7 +75,7 @@ class Timeline {
   }
 
   /// Completes commands that take no time (marks, waits, host functions) until nothing changes any more.
-  void settle() {
+  void settle() REQUIRES(k_.mutex_) {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::uint32_t c = 0; c < k_.machine_.count; ++c)
@@ -84,7 +84,7 @@ class Timeline {
     }
   }
 
-  bool settle_front(Stream& s) {
+  bool settle_front(Stream& s) REQUIRES(k_.mutex_) {
     const Command& command = s.front();
     switch (command.kind) {
       case CommandKind::kCompute:
@@ -108,7 +108,7 @@ class Timeline {
     return true;
   }
 
-  [[nodiscard]] bool ready(const Stream& s, CommandKind kind) const {
+  [[nodiscard]] bool ready(const Stream& s, CommandKind kind) const REQUIRES(k_.mutex_) {
     return arrived(s) && s.front().kind == kind;
   }
 
@@ -118,7 +118,7 @@ class Timeline {
     s.remaining_ns = s.duration(s.head);
   }
 
-  void assign(Engine& e) {
+  void assign(Engine& e) REQUIRES(k_.mutex_) {
     assign_copy(e);
     if (e.switching) {
       if (k_.time_ < e.switch_end) return;
@@ -156,7 +156,7 @@ class Timeline {
     return a.front().submit_ns < b.front().submit_ns;
   }
 
-  void load_context(Engine& e, Client* client) {
+  void load_context(Engine& e, Client* client) REQUIRES(k_.mutex_) {
     const bool cold = e.current == nullptr;  // no context was loaded: there is nothing to save
     e.current = client;
     const std::uint64_t cost = cold ? 0 : std::uint64_t{k_.machine_.model->switch_us} * 1000;
@@ -166,7 +166,7 @@ class Timeline {
     if (cost == 0) assign(e);
   }
 
-  void assign_copy(Engine& e) {
+  void assign_copy(Engine& e) REQUIRES(k_.mutex_) {
     if (e.copying != nullptr && e.copying->started) return;
     e.copying = nullptr;
     for (Stream* s : e.streams)
@@ -180,7 +180,7 @@ class Timeline {
     return std::uint64_t{k_.machine_.model->slice_us} * 1000;
   }
 
-  [[nodiscard]] std::uint64_t next_event() const {
+  [[nodiscard]] std::uint64_t next_event() const REQUIRES(k_.mutex_) {
     std::uint64_t next = ~0ULL;
     for (std::uint32_t c = 0; c < k_.machine_.count; ++c) {
       const Engine& e = k_.engines_[c];
@@ -199,7 +199,7 @@ class Timeline {
     return next;
   }
 
-  void run_until(std::uint64_t until) {
+  void run_until(std::uint64_t until) REQUIRES(k_.mutex_) {
     const std::uint64_t dt = until - k_.time_;
     for (std::uint32_t c = 0; c < k_.machine_.count; ++c) {
       Engine& e = k_.engines_[c];
@@ -224,7 +224,7 @@ class Timeline {
     k_.time_ = until;
   }
 
-  void finish_due() {
+  void finish_due() REQUIRES(k_.mutex_) {
     for (std::uint32_t c = 0; c < k_.machine_.count; ++c) {
       Engine& e = k_.engines_[c];
       if (!e.switching && e.running != nullptr && e.running->remaining_ns == 0) {
@@ -244,7 +244,8 @@ class Timeline {
   const std::uint64_t now_;
 };
 
-void Kernel::advance(std::uint64_t now) {
+// Not analysed: the compiler does not see that the Timeline's kernel is this one, whose lock the caller holds.
+void Kernel::advance(std::uint64_t now) NO_THREAD_SAFETY_ANALYSIS {
   if (now > time_) Timeline(*this, now).play();
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstring>
-#include <mutex>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "sim/model/driver_version.h"
 #include "sim/nvml/session.h"
 
@@ -15,17 +15,17 @@ namespace carve::sim::nvml {
 
 /// The process's library state; library.cc owns it.
 struct Library {
-  std::mutex mutex;
-  unsigned users = 0;  ///< nvmlInit calls without a matching nvmlShutdown
-  std::unique_ptr<Session> session;
-  int owner_pid = 0;  ///< after a fork the child opens its own connection
-  Card handles[kMaxCards];
-  unsigned visible = 0;
+  Mutex mutex;
+  unsigned users GUARDED_BY(mutex) = 0;  ///< nvmlInit calls without a matching nvmlShutdown
+  std::unique_ptr<Session> session GUARDED_BY(mutex);
+  int owner_pid GUARDED_BY(mutex) = 0;  ///< after a fork the child opens its own connection
+  Card handles[kMaxCards] GUARDED_BY(mutex);
+  unsigned visible GUARDED_BY(mutex) = 0;
 };
 Library& library();
 
-/// The session, opened again in a child of fork. Call with the lock held.
-Return live_session(Library& lib, Session** out);
+/// The session, opened again in a child of fork.
+Return live_session(Library& lib, Session** out) REQUIRES(lib.mutex);
 
 /// Everything that a query about one card needs.
 struct Here {
@@ -40,7 +40,7 @@ struct Here {
 template <class F>
 Return on_library(F f) {
   Library& lib = library();
-  std::lock_guard lock(lib.mutex);
+  const MutexLock lock(lib.mutex);
   if (lib.users == 0) return kUninitialized;
   Session* session = nullptr;
   if (Return r = live_session(lib, &session); r != kSuccess) return r;
@@ -51,7 +51,7 @@ Return on_library(F f) {
 template <class F>
 Return on_card(Device device, F f) {
   Library& lib = library();
-  std::lock_guard lock(lib.mutex);
+  const MutexLock lock(lib.mutex);
   if (lib.users == 0) return kUninitialized;
   Session* session = nullptr;
   if (Return r = live_session(lib, &session); r != kSuccess) return r;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "base/mutex.h"
 #include "sim/nvml/call.h"
 #include "sim/protocol/client.h"
 
@@ -31,9 +32,9 @@ struct EventSet {
 };
 
 struct Events {
-  std::mutex mutex;
+  Mutex mutex;
   // Shared with the threads that wait: freeing a set wakes them safely.
-  std::map<EventSet*, std::shared_ptr<EventSet>> sets;
+  std::map<EventSet*, std::shared_ptr<EventSet>> sets GUARDED_BY(mutex);
 };
 Events& events() {
   static Events* all = new Events;  // like the library: outlives static destructors
@@ -41,7 +42,7 @@ Events& events() {
 }
 
 std::shared_ptr<EventSet> find_set(EventSet* set) {
-  const std::lock_guard lock(events().mutex);
+  const MutexLock lock(events().mutex);
   const auto found = events().sets.find(set);
   return found == events().sets.end() ? nullptr : found->second;
 }
@@ -49,12 +50,12 @@ std::shared_ptr<EventSet> find_set(EventSet* set) {
 /// The handle of the card when this set is registered for its XIDs; otherwise nullptr.
 Device wanting(const EventSet& set, std::uint32_t minor) {
   {
-    const std::lock_guard lock(events().mutex);
+    const MutexLock lock(events().mutex);
     const auto found = set.wanted.find(minor);
     if (found == set.wanted.end() || (found->second & kXidType) == 0) return nullptr;
   }
   Library& lib = library();
-  const std::lock_guard lock(lib.mutex);
+  const MutexLock lock(lib.mutex);
   for (unsigned i = 0; i < lib.visible; ++i)
     if (lib.handles[i].minor == minor) return &lib.handles[i];
   return nullptr;
@@ -198,7 +199,7 @@ CARVE_NVML_EXPORT Return nvmlEventSetCreate(EventSet** out) {
   if (set->connection.open(ClientKind::kQuery) != Status::kOk) return kDriverNotLoaded;
   if (set->connection.watch_events() != Status::kOk) return kUnknown;
   *out = set.get();
-  std::lock_guard lock(events().mutex);
+  const MutexLock lock(events().mutex);
   events().sets.emplace(set.get(), set);
   return kSuccess;
 }
@@ -211,7 +212,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceRegisterEvents(Device device, unsigned long l
                                                   EventSet* handle) {
   return on_card(device, [&](const Here& h) -> Return {
     if ((types & ~kEventTypes) != 0) return kNotSupported;
-    std::lock_guard lock(events().mutex);
+    const MutexLock lock(events().mutex);
     const auto found = events().sets.find(handle);
     if (found == events().sets.end()) return kInvalidArgument;
     found->second->wanted[h.card.minor] |= types;
@@ -228,7 +229,7 @@ CARVE_NVML_EXPORT Return nvmlEventSetWait_v2(EventSet* set, EventData* out, unsi
 
 CARVE_NVML_EXPORT Return nvmlEventSetFree(EventSet* handle) {
   if (Return r = initialised(); r != kSuccess) return r;
-  std::lock_guard lock(events().mutex);
+  const MutexLock lock(events().mutex);
   const auto found = events().sets.find(handle);
   if (found == events().sets.end()) return kInvalidArgument;
   const std::shared_ptr<EventSet> set = found->second;

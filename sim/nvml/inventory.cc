@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/mutex.h"
 #include "sim/nvml/call.h"
 
 namespace carve::sim::nvml {
@@ -26,7 +27,7 @@ constexpr std::uint32_t kBusPcie = 2;
 
 Return handle_if(Device* out, auto matches) {
   Library& lib = library();
-  std::lock_guard lock(lib.mutex);
+  const MutexLock lock(lib.mutex);
   if (lib.users == 0) return kUninitialized;
   if (out == nullptr) return kInvalidArgument;
   Session* session = nullptr;

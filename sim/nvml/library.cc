@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "base/mutex.h"
 #include "sim/nvml/call.h"
 
 namespace carve::sim::nvml {
@@ -16,7 +17,7 @@ Library& library() {
 
 namespace {
 
-Return connect(Library& lib) {
+Return connect(Library& lib) REQUIRES(lib.mutex) {
   if (Return r = Session::open(&lib.session); r != kSuccess) return r;
   lib.owner_pid = getpid();
   lib.visible = 0;
@@ -28,7 +29,7 @@ Return init(unsigned flags) {
   constexpr unsigned kNoGpus = 1, kNoAttach = 2;
   if ((flags & ~(kNoGpus | kNoAttach)) != 0) return kInvalidArgument;
   Library& lib = library();
-  std::lock_guard lock(lib.mutex);
+  const MutexLock lock(lib.mutex);
   if (lib.users == 0) {
     if (Return r = connect(lib); r != kSuccess) return r;
   }
@@ -63,7 +64,7 @@ CARVE_NVML_EXPORT Return nvmlInitWithFlags(unsigned flags) { return init(flags);
 
 CARVE_NVML_EXPORT Return nvmlShutdown() {
   Library& lib = library();
-  std::lock_guard lock(lib.mutex);
+  const MutexLock lock(lib.mutex);
   if (lib.users == 0) return kUninitialized;
   if (--lib.users == 0) {
     lib.session.reset();

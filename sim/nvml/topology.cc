@@ -27,6 +27,7 @@ unsigned pcie_level(const Machine& machine, std::uint32_t a, std::uint32_t b) {
 template <class F>
 Return on_pair(Device a, Device b, F f) {
   return on_card(a, [&](const Here& h) -> Return {
+    h.lib.mutex.assert_held();
     for (unsigned i = 0; i < h.lib.visible; ++i) {
       if (b == &h.lib.handles[i]) return f(h, h.lib.handles[i]);
     }
@@ -97,6 +98,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetTopologyCommonAncestor(Device a, Device b,
 CARVE_NVML_EXPORT Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigned level,
                                                           unsigned* count, Device* out) {
   return on_card(device, [&](const Here& h) -> Return {
+    h.lib.mutex.assert_held();
     if (count == nullptr || level > kSystem || level % 10 != 0) return kInvalidArgument;
     const unsigned capacity = out == nullptr ? 0 : *count;
     unsigned found = 0;
@@ -114,6 +116,7 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigne
 CARVE_NVML_EXPORT Return nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* count, Device* out) {
   Library& lib = library();
   return on_library([&](Session& session) -> Return {
+    lib.mutex.assert_held();
     if (count == nullptr) return kInvalidArgument;
     const unsigned capacity = out == nullptr ? 0 : *count;
     unsigned found = 0;

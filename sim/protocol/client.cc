@@ -25,7 +25,7 @@ void* map_shared(int fd, std::size_t bytes) {
 }  // namespace
 
 Status Connection::open(ClientKind kind, const char* path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (fd_ >= 0) return Status::kOk;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return Status::kGone;
@@ -67,7 +67,7 @@ Status Connection::hello(ClientKind kind) {
 }
 
 void Connection::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
   // The mappings stay: another thread may be in a launch while the process exits.
@@ -91,7 +91,7 @@ Status Connection::inject(std::uint32_t card, Injection what, std::uint64_t argu
 }
 
 Status Connection::next_event(EventRecord* out) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (fd_ < 0) return Status::kGone;
   unsigned char packet[sizeof(Reply) + sizeof(EventRecord)];
   const ssize_t n = recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
@@ -103,7 +103,7 @@ Status Connection::next_event(EventRecord* out) {
 
 Status Connection::exchange(const Request& request, std::uint64_t* out,
                             std::vector<unsigned char>* records) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (fd_ < 0) return Status::kGone;
   ssize_t sent;
   do {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "sim/protocol/channel.h"
 #include "sim/protocol/messages.h"
 
@@ -60,7 +60,7 @@ class Connection {
   Status exchange(const Request& request, std::uint64_t* out, std::vector<unsigned char>* records);
   Status receive(std::uint64_t* out, std::vector<unsigned char>* records, int* fds);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   int fd_ = -1;
   MachineRecord machine_ = {};
   Channel* channel_ = nullptr;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <set>
 #include <stop_token>
+
+#include "base/mutex.h"
 
 namespace carve {
 
@@ -48,10 +48,10 @@ class ManualClock final : public Clock {
   void wait_for_sleepers(int count);
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable_any moved_;
-  Duration passed_ = std::chrono::seconds(1);
-  std::multiset<Time> deadlines_;  // of the sleeping threads
+  mutable Mutex mutex_;
+  StopCondition moved_;
+  Duration passed_ GUARDED_BY(mutex_) = std::chrono::seconds(1);
+  std::multiset<Time> deadlines_ GUARDED_BY(mutex_);  // of the sleeping threads
 };
 
 }  // namespace carve

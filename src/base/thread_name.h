@@ -3,8 +3,22 @@
 #include <pthread.h>
 
 #include <array>
+#include <cstddef>
 
 namespace carve {
+
+/// The name of a thread as a constant: a string literal of at most 15 characters, which is what the kernel keeps.
+class ThreadName {
+ public:
+  template <std::size_t kSize>
+  explicit constexpr ThreadName(const char (&literal)[kSize]) : text_(&literal[0]) {
+    static_assert(kSize > 1 && kSize <= 16, "a thread's name has 1 to 15 characters");
+  }
+  [[nodiscard]] constexpr const char* text() const { return text_; }
+
+ private:
+  const char* text_;
+};
 
 /// Names the calling thread in `top -H`, in profiles and in bench/cluster; at most 15 characters.
 inline void name_thread(const char* name) { ::pthread_setname_np(::pthread_self(), name); }

@@ -8,9 +8,9 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "abi/page.h"
 #include "adapter/api/server.h"
@@ -33,6 +33,7 @@
 #include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
 #include "adapter/kubelet/runtime_asked.h"
+#include "base/thread.h"
 #include "base/unix_address.h"
 #include "cmd/agent_port.h"
 #include "cmd/arbiter_main.h"
@@ -42,8 +43,10 @@
 #include "cmd/keep_agent.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
+#include "cmd/start_again.h"
 #include "cmd/stop_signals.h"
 #include "cmd/take_over.h"
+#include "port/kept_agent.h"
 
 // carve agent: wires the parts of the agent and runs them until SIGTERM.
 namespace carve::cmd {
@@ -102,6 +105,7 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.driver_mounts = options.driver_mounts;
   config.access = options.access;
   config.slices_for_root = options.slices_for_root;
+  config.trusted_holders = options.trusted_holders;
   config.on_memory = options.on_memory;
   config.on_compute = options.on_compute;
   config.version = std::string(kVersion) + " " + kCommit;
@@ -263,21 +267,15 @@ ConfigWatch watch_configuration(const HostOptions& options, const NodeOptions& n
 }
 
 /// Makes this process the keeper of an agent that serves the device plugin. The agent is its child, with the same
-/// arguments.
-int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock& clock, Log& log) {
-  const auto words = read_text("/proc/self/cmdline");
-  if (!words) return report(words.error());
-  std::vector<std::string> args;
-  for (std::size_t at = 0; at < words->size();) {
-    const auto end = std::min(words->find('\0', at), words->size());
-    args.push_back(words->substr(at, end - at));
-    at = end + 1;
-  }
-  args.erase(args.begin());  // the program's name
-  ChildAgent agent(own_path(), args);
+/// arguments. `stays`: whether the node still serves slots after a change of settings.
+int keep_own_agent(const DoorOptions& options, const std::function<bool()>& stays, const sigset_t& stop,
+                   const Clock& clock, Log& log) {
+  const auto args = own_arguments();
+  if (!args) return report(args.error());
+  ChildAgent agent(own_path(), *args);
   const Fd told_to_stop(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!told_to_stop) return report(errno_error(errno, "signalfd"));
-  const auto code = keep_agent(options, agent, told_to_stop.get(), clock, log);
+  const auto code = keep_agent(options, agent, stays, told_to_stop.get(), clock, log);
   return code ? *code : report(code.error());
 }
 
@@ -320,9 +318,8 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
   return doors;
 }
 
-}  // namespace
-
-int run_agent(const HostOptions& given, const NodeOptions& node) {
+/// Runs the agent once. Returns its exit code; kSettingsChanged: its settings changed.
+int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
   raise_file_limit();  // the agent needs a pidfd per process to notice its end
@@ -333,21 +330,27 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   if (!node.name.empty() && node.kept_by < 0) {
     DoorOptions wanted;
     if (auto applied = apply_cluster(node, &wanted, log); !applied) return report(applied.error());
-    if (wanted.slots) return keep_own_agent(wanted, stop_signals, clock, log);
+    const auto stays = [&node, &log] {
+      DoorOptions now;
+      return apply_cluster(node, &now, log) && now.slots;
+    };
+    if (wanted.slots) return keep_own_agent(wanted, stays, stop_signals, clock, log);
   }
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
   ConfigWatch agreed(node.cluster_config, can_start_with, clock, log);  // before they are read
-  const std::jthread looking_at_agreed([&](const std::stop_token& stop) { agreed.run({}, stop); });
+  const Thread watching_cluster_config("cluster-config", [&](const std::stop_token& stop) { agreed.run({}, stop); });
   auto configured = watch_configuration(given, node, clock, log);
-  const std::jthread looking([&](const std::stop_token& stop) { configured.run({}, stop); });
+  const Thread watching_config("agent-config", [&](const std::stop_token& stop) { configured.run({}, stop); });
+  const auto changed = [&] { return agreed.changed() || configured.changed(); };
   auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();
+  if (node_agent) (*doors)->options.starts_again = changed;
   std::unique_ptr<TakeOver> early;
   auto file = open_journal(options, node_agent ? &(*doors)->options : nullptr, stop_signals, log, &early);
   if (!file) return report(file.error());
-  if (!file->has_value()) return kExitOk;
+  if (!file->has_value()) return changed() ? kSettingsChanged : kExitOk;
   JournalOnDisk journal(std::move(**file));
   // Only now: until the journal is open, these folders belong to the previous agent.
   if (auto made = make_folders_for(options, !node_agent); !made) return report(made.error());
@@ -363,12 +366,22 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   const auto card_files = open_card_files(options, config, node_agent, log);
   if (!card_files) return report(card_files.error());
   const std::string library = config.library_folder;
-  Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
-                                 cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
-                                 clock, log, [library](const std::string& driver_version) {
-                                   return mountns::LibraryStore::make_links(library, driver_version);
-                                 },
-                                 &containers, &known_cards, card_files->get()});
+  const auto make_links = [library](const std::string& driver_version) {
+    return mountns::LibraryStore::make_links(library, driver_version);
+  };
+  Agent agent(config, AgentWorld{.gpu = gpu,
+                                 .pages = *pages,
+                                 .cgroups = cgroups ? cgroups->get() : nullptr,
+                                 .cgroup_error = cgroups ? std::string() : cgroups.error().what,
+                                 .journal = journal,
+                                 .devices = devices,
+                                 .processes = processes,
+                                 .clock = clock,
+                                 .log = log,
+                                 .prepare_links = make_links,
+                                 .containers = &containers,
+                                 .known_cards = &known_cards,
+                                 .card_files = card_files->get()});
   const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) {
     Error error = restored.error();
@@ -382,10 +395,10 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   log.info("agent serves", {{"socket", options.agent_socket()}});
   int exit_code = kExitOk;
   {
-    const std::jthread serving([&](const std::stop_token& stop) { (*server)->run(stop); });
-    const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
-    const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
-    const std::jthread judging([&](const std::stop_token& stop) { agent.run_health(stop); });
+    const Thread serving("agent-socket", [&](const std::stop_token& stop) { (*server)->run(stop); });
+    const Thread reaping("reaper", [&](const std::stop_token& stop) { agent.run_reaper(stop); });
+    const Thread watching("second-line", [&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
+    const Thread judging("card-health", [&](const std::stop_token& stop) { agent.run_health(stop); });
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
       auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);
@@ -393,9 +406,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
       if (opened) port = std::move(*opened);
     }
     std::atomic<bool> failed = false;
-    std::jthread kubelet;
+    Thread kubelet;
     if (*doors) {
-      kubelet = std::jthread([&](const std::stop_token& stop) {
+      kubelet = Thread("kubelet", [&](const std::stop_token& stop) {
         doors::WaitingDra* waiting = early ? &early->door() : nullptr;
         auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, waiting);
         if (!served) {
@@ -405,9 +418,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
         }
       });
     }
-    std::jthread handover;
+    Thread handover;
     if (early) {
-      handover = std::jthread([&](const std::stop_token& stop) {
+      handover = Thread("handover", [&](const std::stop_token& stop) {
         clock.sleep_for(kHandover, stop);
         early->close();  // the WaitingDra stays: run_doors() uses it
       });
@@ -415,11 +428,19 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     int signal = 0;
     ::sigwait(&stop_signals, &signal);
     log.info("agent stops", {{"signal", signal}});
-    exit_code = failed ? kExitFailed : kExitOk;
+    exit_code = failed ? kExitFailed : changed() ? kSettingsChanged : kExitOk;
   }
   ::unlink((options.runtime_dir + "/mask").c_str());
   if (node_agent && cgroups && *cgroups) (*cgroups)->remove_root();  // so that an uninstall leaves no folder
   return exit_code;
+}
+
+}  // namespace
+
+int run_agent(const HostOptions& given, const NodeOptions& node) {
+  const int code = run_agent_once(given, node);
+  // The keeper starts its child again.
+  return code == kSettingsChanged && node.kept_by < 0 ? start_again() : code;
 }
 
 }  // namespace carve::cmd

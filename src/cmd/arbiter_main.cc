@@ -1,13 +1,15 @@
 #include "cmd/arbiter_main.h"
 #include "cmd/stop_signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
-#include <thread>
 
 #include "adapter/arbiter/arbiter_client.h"
 #include "adapter/cgroup/cgroup2.h"
 #include "app/arbiter/arbiter.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace carve::cmd {
 
@@ -18,12 +20,6 @@ std::unique_ptr<Pages> make_pages(const HostOptions& options) {
 int run_arbiter(const HostOptions& options, const std::string& trace) {
   const sigset_t stop_signals = block_stop_signals();
   Log log;
-  std::stop_source stop;
-  std::thread([stop, stop_signals]() mutable {
-    int signal = 0;
-    ::sigwait(&stop_signals, &signal);
-    stop.request_stop();
-  }).detach();  // ends with the process
   arbiter::Options arbiter;
   arbiter.runtime_folder = options.runtime_dir;
   arbiter.trace_path = trace;
@@ -35,7 +31,15 @@ int run_arbiter(const HostOptions& options, const std::string& trace) {
       log.warn("slices cannot have cgroups of their own", {{"error", spelled.error().what}});
     }
   }
-  const auto ran = arbiter::run(arbiter, log, stop.get_token());
+  Result<void> ran;
+  {
+    const Thread serving("arbiter", [&](const std::stop_token& stop) {
+      ran = arbiter::run(arbiter, log, stop);
+      ::kill(::getpid(), SIGTERM);  // ends the wait below if it was not a signal that ended run()
+    });
+    int signal = 0;
+    ::sigwait(&stop_signals, &signal);
+  }
   return ran ? kExitOk : report(ran.error());
 }
 

@@ -35,7 +35,7 @@ TEST_F(ClusterConfigFile, SetsWhatControlAndAgentsShare) {
   EXPECT_TRUE(config->gpushare_http);
   EXPECT_EQ(config->policy, "spread");
   EXPECT_EQ(config->scheduler, "");
-  EXPECT_EQ(config->visible, control::VisibleDevices::kRefuse);
+  EXPECT_EQ(config->visible, codec::VisibleDevices::kRefuse);
   EXPECT_THAT(config->totals(), Not(Contains("nvidia.com/gpu")));
 }
 
@@ -44,7 +44,7 @@ TEST_F(ClusterConfigFile, IsTheDefaultWhenItIsEmpty) {
   ASSERT_TRUE(config);
   EXPECT_EQ(config->doors, "slots");
   EXPECT_FALSE(config->gpushare_http) << "a port without authentication must be enabled explicitly";
-  EXPECT_EQ(config->visible, control::VisibleDevices::kVoid);
+  EXPECT_EQ(config->visible, codec::VisibleDevices::kVoid);
   EXPECT_THAT(config->totals(), Contains("nvidia.com/gpu"));
 }
 

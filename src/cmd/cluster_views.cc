@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapter/api/messages.h"
@@ -13,11 +15,12 @@
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/top.h"
 #include "app/cli/doctor.h"
-#include "app/control/policy_watcher.h"
+#include "app/control/state/policy_watcher.h"
 #include "codec/cluster/notes.h"
 #include "codec/host/findings.h"
 #include "codec/kubeconfig/kubeconfig.h"
 #include "cmd/cluster_config.h"
+#include "cmd/config.h"
 #include "cmd/document.h"
 #include "cmd/live.h"
 #include "cmd/options.h"
@@ -25,6 +28,9 @@
 // The views of a whole cluster: `carve inspect --cluster`, `carve explain` and others, also as `kubectl carve …`.
 namespace carve::cmd {
 namespace {
+
+/// The log of a command for a person: its answer says everything, and log lines are JSON for programs.
+void drop_line(std::string_view) {}
 
 std::string space_of(const ClusterOptions& options) { return options.carve.empty() ? "carve-system" : options.carve; }
 
@@ -102,7 +108,7 @@ PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, cons
 template <class Use>
 int with_cluster(const ClusterOptions& options, const Use& use) {
   SystemClock clock;
-  Log log;
+  Log log(drop_line);
   auto api = api_of(options, clock, log);
   if (!api) return report(api.error());
   const std::string space = space_of(options);
@@ -147,7 +153,7 @@ int inspect_cluster(const ClusterOptions& options) {
 
 int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
   SystemClock clock;
-  Log log;
+  Log log(drop_line);
   auto api = api_of(options, clock, log);
   if (!api) return report(api.error());
   return show_live(how, [&]() -> Result<std::string> {
@@ -157,10 +163,58 @@ int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
   });
 }
 
+namespace {
+
+/// The settings without the lines that name users and groups, which exist on the nodes and not here. Keeps the numbers
+/// of the lines.
+std::string without_users(const std::string& text) {
+  std::string kept;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    const auto first = text.find_first_not_of(" \t", at);
+    const bool users =
+        first != std::string::npos && (text.compare(first, 5, "allow") == 0 || text.compare(first, 4, "deny") == 0);
+    if (!users) kept += text.substr(at, end - at);
+    kept += '\n';
+    at = end + 1;
+  }
+  return kept;
+}
+
+/// The ConfigMaps of this installation that the processes refuse. One that does not exist, or that the caller may not
+/// read, is not wrong.
+std::vector<cli::WrongSettings> wrong_settings(KubeApi& api, const std::string& space) {
+  std::vector<cli::WrongSettings> wrong;
+  const auto check = [&](const std::string& name, const char* key, const auto& parse) {
+    const auto object = api.get(map_in(space, name));
+    if (!object) return;
+    const auto text = codec::config_map_value(*object, key);
+    if (text.empty()) return;
+    if (const auto error = parse(text); !error.empty()) wrong.push_back({space + "/" + name, error});
+  };
+  check("carve-agent", "carve.conf", [](const std::string& text) {
+    HostOptions host;
+    const auto read = parse_config(without_users(text), "carve.conf", {}, &host);
+    return read ? std::string() : read.error().what;
+  });
+  check("carve-cluster", "cluster.conf", [](const std::string& text) {
+    const auto read = parse_cluster_config(text, "cluster.conf");
+    return read ? std::string() : read.error().what;
+  });
+  check(control::PolicyWatcher::kConfigMap, control::PolicyWatcher::kKey, [](const std::string& text) {
+    const auto read = control::placement_rules_from(text, kPolicies[0]);
+    return read ? std::string() : read.error().what;
+  });
+  return wrong;
+}
+
+}  // namespace
+
 int doctor_cluster(const ClusterOptions& options) {
   return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig& config) {
-    const auto facts = cli::look_at_cluster(access, config.scheduler);
+    auto facts = cli::look_at_cluster(access, config.scheduler);
     if (!facts) return report(facts.error());
+    facts->settings = wrong_settings(access.api, access.space);
     const auto findings = cli::diagnose_cluster(*facts);
     const auto text = is_document(options.output) ? document(codec::to_json(findings), options.output)
                                                   : Result<std::string>(cli::render_findings(findings, std::nullopt));

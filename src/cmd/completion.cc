@@ -1,5 +1,7 @@
 #include "cmd/completion.h"
 
+#include <set>
+
 namespace carve::cmd {
 namespace {
 
@@ -11,7 +13,9 @@ _carve() {
     case "$word" in
       --) return 0 ;;
       -*) ;;
-      up|down|run|slice|inspect|top|explain|doctor|version|completion|create|delete|list|agent|arbiter|control)
+      )";
+
+constexpr char kMiddle[] = R"()
         path="${path:+$path }$word" ;;
     esac
   done
@@ -23,13 +27,24 @@ constexpr char kTail[] = R"(  esac
 complete -o default -F _carve carve
 )";
 
+/// The name of every command and sub-command, as a pattern of `case`: "create|run|slice".
+std::string names_of(const std::vector<CompletionNode>& nodes) {
+  std::set<std::string> names;
+  for (const auto& node : nodes) {
+    if (!node.path.empty()) names.insert(node.path.substr(node.path.rfind(' ') + 1));
+  }
+  std::string pattern;
+  for (const auto& name : names) pattern += (pattern.empty() ? "" : "|") + name;
+  return pattern;
+}
+
 }  // namespace
 
 std::string completion_script(const std::string& shell, const std::vector<CompletionNode>& nodes) {
   if (shell != "bash" && shell != "zsh") return {};
   std::string script;
   if (shell == "zsh") script += "autoload -U +X bashcompinit && bashcompinit\n";
-  script += kHead;
+  script += kHead + names_of(nodes) + kMiddle;
   for (const auto& node : nodes) {
     script += "    \"" + node.path + "\") COMPREPLY=($(compgen -W \"";
     for (std::size_t i = 0; i < node.words.size(); ++i) script += (i == 0 ? "" : " ") + node.words[i];

@@ -11,7 +11,8 @@ struct CompletionNode {
   std::vector<std::string> words;  // sub-commands and flags
 };
 
-/// The completion script for "bash" or "zsh"; empty for other shells.
+/// The completion script for "bash" or "zsh"; empty for other shells. After a command it completes the words of the
+/// node with that path, and only of the nodes that are given here.
 [[nodiscard]] std::string completion_script(const std::string& shell,
                                             const std::vector<CompletionNode>& nodes);
 

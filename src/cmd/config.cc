@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "adapter/process/text_file.h"
-#include "cmd/config_lines.h"
+#include "codec/settings/setting_lines.h"
 #include "codec/quantity.h"
 
 // The configuration file: lines of `key = value`. # begins a comment. The keys are the flags' names. `allow`, `deny`
@@ -88,6 +88,22 @@ Result<BreachAction> breach_action(const std::string& key, const std::string& va
                                           (key == "on-compute-breach" ? "throttle, escalate, " : "") + "report");
 }
 
+/// "/usr/bin/one, /usr/bin/two".
+Result<std::vector<std::string>> program_paths(const std::string& text) {
+  std::vector<std::string> paths;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::istringstream words(part);
+    std::string path;
+    std::string more;
+    words >> path;
+    if (path.empty() || path[0] != '/' || words >> more)
+      return fail(Code::kInvalidArgument, "\"" + part + "\" is not the absolute path of a program");
+    paths.push_back(path);
+  }
+  return paths;
+}
+
 Result<bool> on_or_off(const std::string& value) {
   if (value == "on" || value == "off") return value == "on";
   return fail(Code::kInvalidArgument, "\"" + value + "\"; legal are on and off");
@@ -124,6 +140,8 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
     if (!flag_wins) o->own_devices = on;
   } else if (key == "own-devices-group") {
     if (!flag_wins) o->own_devices_group = value;
+  } else if (key == "trusted-holders") {
+    CARVE_TRY(o->trusted_holders, program_paths(value));
   } else if (key == "on-memory-breach") {
     CARVE_TRY(o->on_memory, breach_action(key, value));
   } else if (key == "on-compute-breach") {
@@ -132,7 +150,8 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
                 "cgroup-root, host-root, driver-mount, driver-libraries, health-policy, "
-                "own-devices, own-devices-group, slices-for-root, allow, deny, on-memory-breach, on-compute-breach");
+                "own-devices, own-devices-group, slices-for-root, allow, deny, trusted-holders, on-memory-breach, "
+                "on-compute-breach");
   }
   return {};
 }
@@ -141,7 +160,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
 
 Result<void> parse_config(const std::string& text, const std::string& source,
                           const std::vector<std::string>& set_by_flag, HostOptions* options) {
-  return each_setting(text, source, [&](const std::string& key, const std::string& value) {
+  return codec::each_setting(text, source, [&](const std::string& key, const std::string& value) {
     const bool flag_wins = std::find(set_by_flag.begin(), set_by_flag.end(), key) != set_by_flag.end();
     return apply_line(key, value, flag_wins, options);
   });

@@ -38,7 +38,7 @@ bool ConfigWatch::ends_for(const std::optional<std::string>& text, const Tell& t
     if (tell) tell(good.error());
     return false;
   }
-  log_.warn("the settings changed; this process ends, to be restarted with them", {{"file", path_}});
+  log_.warn("the settings changed; this process starts again with them", {{"file", path_}});
   return true;
 }
 
@@ -51,6 +51,7 @@ void ConfigWatch::run(const Tell& tell, const std::stop_token& stop) {
     if (text == last_) continue;
     last_ = text;
     if (!ends_for(text, tell)) continue;
+    changed_ = true;
     ::kill(::getpid(), SIGTERM);
     return;
   }

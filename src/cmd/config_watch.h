@@ -13,8 +13,9 @@
 namespace carve::cmd {
 
 /// Ends this process in order (SIGTERM to itself) when a settings file appears, disappears or differs from its content
-/// at the start. The process's supervisor then restarts it with the new settings. A mounted ConfigMap may appear after
-/// its pod has started, and changes while the pod runs.
+/// at the start. The process then starts again with the new settings (start_again.h): if its container ended, the
+/// kubelet would wait longer before each start. A mounted ConfigMap may appear after its pod has started, and changes
+/// while the pod runs.
 ///
 /// Settings with which the process cannot start change nothing: it reports them and keeps the settings that it has.
 /// Otherwise all processes that mount the file would end, and none could start again.
@@ -34,6 +35,8 @@ class ConfigWatch {
   void run(const Tell& tell, const std::stop_token& stop);
   /// Whether this process could start with the settings that it read last. Safe from any thread.
   [[nodiscard]] bool good() const { return good_; }
+  /// Whether this watch has ended the process. Safe from any thread.
+  [[nodiscard]] bool changed() const { return changed_; }
 
  private:
   /// Whether this text ends the process.
@@ -46,6 +49,7 @@ class ConfigWatch {
   std::optional<std::string> first_;  // the text at the start of the process
   std::optional<std::string> last_;   // the text at the last check
   std::atomic<bool> good_ = true;
+  std::atomic<bool> changed_ = false;
 };
 
 }  // namespace carve::cmd

@@ -57,8 +57,10 @@ TEST_F(ConfigWatched, EndsTheProcessWhenTheFileAppears) {
   {
     const auto looking = watching(watch);
     EXPECT_FALSE(told());
+    EXPECT_FALSE(watch.changed());
     write("doors = slots\n");
     EXPECT_TRUE(told());
+    EXPECT_TRUE(watch.changed());
   }
   EXPECT_THAT(logged_, HasSubstr("the settings changed"));
 }

@@ -30,6 +30,7 @@ struct HostOptions {
   std::string health_policy;               // file: what XIDs mean; empty: the built-in table
   bool own_devices = false;                // the cards' device files belong to Carve while it is up
   std::string own_devices_group;           // members can open them outside slices; empty: only root can
+  std::vector<std::string> trusted_holders;  // programs of root or system accounts that may hold cards outside slices
   BreachAction on_memory = BreachAction::kKill;
   BreachAction on_compute = BreachAction::kEscalate;
 

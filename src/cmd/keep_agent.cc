@@ -8,12 +8,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "adapter/kubelet/kubelet_server.h"
 #include "app/keeper/keeper.h"
 #include "base/bell.h"
+#include "base/thread.h"
 
 namespace carve::cmd {
 namespace {
@@ -21,18 +22,18 @@ namespace {
 /// The device plugin as the kubelet sees it, from the first agent that serves until the end of the last one.
 struct Served {
   std::unique_ptr<kubelet::KubeletServer> server;
-  std::jthread serving;
+  Thread serving;
 
   Result<void> open(const DoorOptions& options, SlotCalls& calls, Log& log) {
     kubelet::KubeletServer::Doors doors;
     doors.slots = &calls;
     doors.slot_socket = slot_socket(options);
     CARVE_TRY(server, kubelet::KubeletServer::open(doors, log));
-    serving = std::jthread([this](const std::stop_token& stop) { server->run(stop); });
+    serving = Thread("kubelet", [this](const std::stop_token& stop) { server->run(stop); });
     return {};
   }
   void close() {
-    serving = std::jthread();  // the socket first: no new calls
+    serving = Thread();  // the socket first: no new calls
     server.reset();
   }
 };
@@ -45,7 +46,8 @@ bool told(int fd) {
 
 }  // namespace
 
-Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, const Clock& clock, Log& log) {
+Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, std::function<bool()> stays, int stop,
+                       const Clock& clock, Log& log) {
   CARVE_TRY(const auto wake, Bell::make());
   Served served;
   keeper::KeptDoor door({clock,
@@ -53,9 +55,9 @@ Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, c
                            if (served.server) served.server->changed();
                          },
                          [&wake] { wake.ring(); }});
-  keeper::Keeper keeping({agent, door, clock, log, [&] { return served.open(options, door, log); },
-                          [&served] { served.close(); },
-                          [&served] { return served.server && served.server->seen().slots_registered; }});
+  keeper::Keeper keeping(
+      {agent, door, clock, log, [&] { return served.open(options, door, log); }, [&served] { served.close(); },
+       [&served] { return served.server && served.server->seen().slots_registered; }, std::move(stays)});
   for (;;) {
     const auto wait = keeping.step();
     if (const auto code = keeping.over()) return *code;

@@ -251,6 +251,7 @@ void server_commands(CLI::App& app, Everything& all) {
       "= "
       "escalate    # the default: freeze, revoke, kill; or throttle (freeze only), kill (immediately), report\n"
       "  own-devices = on                # only slices open the cards\n"
+      "  trusted-holders = /usr/bin/x    # root's programs that hold cards outside slices and are never suspects\n"
       "  slices-for-root = 16            # of the 128 of each card");
   auto* down = app.add_subcommand("down", "stop Carve on this machine and remove what it created");
   host_flags(down, &all.down.host, false);
@@ -414,11 +415,11 @@ void view_commands(CLI::App& app, Everything& all) {
 void collect(const CLI::App* app, const std::string& path, std::vector<CompletionNode>* nodes) {
   CompletionNode node{path, {}};
   for (const auto* sub : app->get_subcommands(nullptr)) {
-    if (path.empty() &&
-        (sub->get_name() == "agent" || sub->get_name() == "arbiter" || sub->get_name() == "control" ||
-         sub->get_name() == "keep-files" || sub->get_name() == "nvml-worker"))
-      continue;
-    node.words.push_back(sub->get_name());
+    // Commands that other programs start are not suggested, but their flags are completed.
+    const bool service = path.empty() && (sub->get_name() == "agent" || sub->get_name() == "arbiter" ||
+                                          sub->get_name() == "control" || sub->get_name() == "keep-files" ||
+                                          sub->get_name() == "nvml-worker");
+    if (!service) node.words.push_back(sub->get_name());
     collect(sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), nodes);
   }
   for (const auto* option : app->get_options()) {

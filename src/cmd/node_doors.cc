@@ -4,12 +4,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "adapter/kubelet/kept_slots.h"
 #include "adapter/kubelet/kubelet_server.h"
 #include "adapter/kubelet/pod_resources.h"
 #include "adapter/kubelet/runtime_asked.h"
+#include "app/doors/claims_left.h"
 #include "app/doors/device_names.h"
 #include "app/doors/dra_door.h"
 #include "app/doors/slice_publisher.h"
@@ -17,19 +17,23 @@
 #include "app/doors/slot_door.h"
 #include "app/node/departure.h"
 #include "app/node/node_report.h"
+#include "cmd/left_claims.h"
 
 namespace carve::cmd {
 namespace {
 
+kubelet::DraSocketOptions dra_sockets(const DoorOptions& options) {
+  const std::string driver(doors::kDriver);
+  return {driver, options.kubelet_dir + "/plugins/" + driver, options.kubelet_dir + "/plugins_registry",
+          options.unique.empty() ? "agent" : options.unique};
+}
+
 kubelet::KubeletServer::Doors sockets_of(const DoorOptions& options, doors::DraDoor* dra,
                                          doors::SlotDoor* slots) {
   kubelet::KubeletServer::Doors doors;
-  const std::string driver(doors::kDriver);
   if (options.dra) {
     doors.dra = dra;
-    doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver,
-                         options.kubelet_dir + "/plugins_registry",
-                         options.unique.empty() ? "agent" : options.unique};
+    doors.dra_sockets = dra_sockets(options);
   }
   if (options.slots && options.kept_by < 0) {
     doors.slots = slots;
@@ -76,10 +80,11 @@ void send_health_changes(const doors::DraDoor& dra, kubelet::KubeletServer& serv
 }
 
 void serve_dra(doors::SlicePublisher& publisher, const doors::DraDoor& dra, kubelet::KubeletServer& server,
-               Clock& clock, std::vector<std::jthread>* threads) {
-  threads->emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
-  threads->emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
-  threads->emplace_back([&](const std::stop_token& end) { send_health_changes(dra, server, clock, end); });
+               Clock& clock, std::vector<Thread>* threads) {
+  threads->emplace_back("watch-slices", [&](const std::stop_token& end) { publisher.run_watch(end); });
+  threads->emplace_back("publish-slices", [&](const std::stop_token& end) { publisher.run_writer(clock, end); });
+  threads->emplace_back("send-health",
+                        [&](const std::stop_token& end) { send_health_changes(dra, server, clock, end); });
 }
 
 /// Whether the kubelet knows of free healthy slots (at the start only slots in use are healthy), or there are none for
@@ -107,6 +112,11 @@ void finish_starts(const DoorOptions& options, const doors::SlotDoor& slots, nod
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - begun).count();
   log.info("this agent ends", {{"said", report.said_leaving()}, {"ms", ms}});
   for (const auto& one : left) log.warn("this agent ends before a pod has started", {{"what", one}});
+}
+
+bool holds_pods(const NodeSlices& slices) {
+  const auto held = slices.held();
+  return std::any_of(held.begin(), held.end(), [](const Slice& one) { return one.owner.kind == OwnerKind::kPod; });
 }
 
 /// Where the kubelet's calls arrive: the agent's own sockets and, for the device plugin, the socket to the keeper if
@@ -157,18 +167,25 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
        [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options),
        options.wakes_pods, plugins, [&serves] { return serves && serves(); }, options.crashes});
   const auto shut = [&report] { return report.shut(); };
-  doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
+  doors::FullCards full;
+  doors::DraDoor dra(options.node,
+                     {slices, api, notices, clock, log,
+                      [&] { return options.dra ? report.shut() : std::string(doors::kNoNewClaims); }, &full});
+  doors::ClaimsLeft claims_left(options.node, slices, pods, api);
   doors::SlotCards slot_cards;
   constexpr Clock::Duration kPodsWithin = std::chrono::seconds(30);  // then cards are offered without the pods' use
   const auto begun = clock.now();
   const auto by_slots = [&] {
-    const bool known = pods.synced();
-    const bool awaited = options.slots && !known && clock.now() - begun < kPodsWithin;
-    return doors::SlotUse{slot_cards.step(doors::cards_of_slots(slices.held(), pods.all()), clock.now()), known,
-                          awaited};
+    const auto held = slices.held();
+    doors::SlotUse use;
+    use.full = full.cards(held, slices.cards(), clock.now());
+    if (options.shares_cards) return use;
+    use.known = pods.synced();
+    use.awaited = options.slots && !use.known && clock.now() - begun < kPodsWithin;
+    use.cards = slot_cards.step(doors::cards_of_slots(held, pods.all()), clock.now());
+    return use;
   };
-  doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut,
-                                  options.shares_cards ? nullptr : std::function<doors::SlotUse()>(by_slots));
+  doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut, by_slots);
   if (options.dra) cards = &publisher;
   const auto list_changed = [&in] {
     if (in != nullptr) in->slots_changed();
@@ -176,40 +193,51 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   report.ask_runtime();
   doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, list_changed, shut,
                              {options.gpushare_unit, true}});
-  if (options.slots) slot_door.restore();
+  // Pods that got slots while doors contained slots: their slices end here, too.
+  const bool ends_slots = options.slots || holds_pods(slices);
+  if (ends_slots) slot_door.restore();
   const auto settled = [&] { return offers_slots(slot_door, slices, report.shut()); };
   KubeletEndpoints endpoints;
   CARVE_TRY_VOID(endpoints.open(options, &dra, &slot_door, settled, log));
   in = &endpoints;
   serves = [&] { return !options.slots || (endpoints.slots_listened_to() && settled()); };
 
+  bool again = false;  // this agent ends only to be started again
   // These threads stop last: the server's destructor waits for calls that the DRA driver and the device plugin answer,
   // and the keeper is notified only after both have stopped.
-  std::optional<std::jthread> line;
-  if (endpoints.kept) line.emplace([&](const std::stop_token& end) { endpoints.kept->run(end); });
-  std::optional<std::jthread> sockets;
-  if (endpoints.server) sockets.emplace([&](const std::stop_token& end) { endpoints.server->run(end); });
+  std::optional<Thread> line;
+  if (endpoints.kept) line.emplace("keeper-line", [&](const std::stop_token& end) { endpoints.kept->run(end); });
+  std::optional<Thread> sockets;
+  if (endpoints.server) sockets.emplace("sockets", [&](const std::stop_token& end) { endpoints.server->run(end); });
   {
-    const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
-    std::vector<std::jthread> threads;
-    threads.emplace_back([&](const std::stop_token& end) { report.run_node_watch(end); });
-    threads.emplace_back([&](const std::stop_token& end) { report.run_gpu_watch(end); });
-    threads.emplace_back([&](const std::stop_token& end) { report.run(end); });
+    const Thread telling("events", [&](const std::stop_token& end) { notices.run(end); });
+    std::vector<Thread> threads;
+    threads.emplace_back("watch-node", [&](const std::stop_token& end) { report.run_node_watch(end); });
+    threads.emplace_back("watch-gpus", [&](const std::stop_token& end) { report.run_gpu_watch(end); });
+    threads.emplace_back("node-report", [&](const std::stop_token& end) { report.run(end); });
     const auto pods_changed = [&] {
       slot_door.poke();
       if (options.slots && !options.shares_cards) publisher.poke();
     };
-    threads.emplace_back([&](const std::stop_token& end) { pods.run(pods_changed, end); });
-    if (options.dra) serve_dra(publisher, dra, *endpoints.server, clock, &threads);
-    if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
+    threads.emplace_back("node-pods", [&](const std::stop_token& end) { pods.run(pods_changed, end); });
+    if (options.dra) {
+      serve_dra(publisher, dra, *endpoints.server, clock, &threads);
+    } else {
+      threads.emplace_back("left-claims", [&](const std::stop_token& end) {
+        serve_left_claims(claims_left, dra, dra_sockets(options), clock, log, end);
+      });
+    }
+    if (ends_slots) threads.emplace_back("slots", [&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }
-    finish_starts(options, slot_door, report, clock, log);
+    again = options.starts_again && options.starts_again();
+    if (again && endpoints.kept) endpoints.kept->mute();
+    if (!again) finish_starts(options, slot_door, report, clock, log);
     if (early != nullptr) early->give_up();
     sockets.reset();  // no new calls; waiting calls are answered when `threads` stop, just below
   }
-  if (endpoints.kept) endpoints.kept->leave();
+  if (endpoints.kept && !again) endpoints.kept->leave();
   return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ struct DoorOptions {
   // Descriptor of the socket to the keeper (keep_agent.h), which carries the device plugin's calls. -1: the agent has
   // its own socket for them.
   int kept_by = -1;
+  // After a stop signal: whether this agent starts again at once, because its settings changed. Then it ends as if
+  // killed: pods that were bound here wait for the next agent. Unset: it does not.
+  std::function<bool()> starts_again = {};
   std::uint64_t crashes = 0;  // agents of this keeper that crashed before this one
 };
 

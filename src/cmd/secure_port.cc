@@ -15,7 +15,7 @@ SecurePort::SecurePort(http::ServerOptions options, const control::Routes& route
 void SecurePort::serve_with(const tls::Serving& serving) {
   const http::Identity identity{serving.pair.certificate, serving.pair.key, serving.authorities,
                                 tls::CertificateNames{}.service};  // kube-scheduler uses this name (scheduler.yaml)
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopped_) return;
   if (server_) {
     if (auto done = server_->renew(identity); !done)
@@ -36,14 +36,14 @@ void SecurePort::serve_with(const tls::Serving& serving) {
 }
 
 void SecurePort::drain() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (server_) server_->drain();
 }
 
 void SecurePort::stop(std::chrono::milliseconds grace) {
   http::Server* server = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
     server = server_.get();
   }
@@ -51,12 +51,12 @@ void SecurePort::stop(std::chrono::milliseconds grace) {
 }
 
 bool SecurePort::open() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return server_ != nullptr && !stopped_;
 }
 
 http::ServerCounts SecurePort::counts() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return server_ ? server_->counts() : http::ServerCounts{};
 }
 

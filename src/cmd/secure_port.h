@@ -3,12 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 
 #include "adapter/http/server.h"
 #include "adapter/tls/certificates.h"
-#include "app/control/routes.h"
+#include "app/control/api/routes.h"
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace carve::cmd {
 
@@ -35,9 +35,9 @@ class SecurePort {
   http::ServerOptions options_;
   const control::Routes& routes_;
   Log& log_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<http::Server> server_;
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  std::unique_ptr<http::Server> server_ GUARDED_BY(mutex_);
+  bool stopped_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> failed_ = false;
 };
 

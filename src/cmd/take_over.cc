@@ -13,12 +13,13 @@ Result<std::unique_ptr<TakeOver>> TakeOver::open(const DoorOptions& options, Log
   doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver, options.kubelet_dir + "/plugins_registry",
                        (options.unique.empty() ? "agent" : options.unique) + "-next"};
   CARVE_TRY(made->server_, kubelet::KubeletServer::open(doors, log));
-  made->serving_ = std::jthread([server = made->server_.get()](const std::stop_token& stop) { server->run(stop); });
+  made->serving_ =
+      Thread("dra-early", [server = made->server_.get()](const std::stop_token& stop) { server->run(stop); });
   return made;
 }
 
 void TakeOver::close() {
-  serving_ = std::jthread();  // the sockets first: no new calls
+  serving_ = Thread();  // the sockets first: no new calls
   server_.reset();
 }
 

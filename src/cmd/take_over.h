@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <thread>
 
 #include "adapter/kubelet/kubelet_server.h"
 #include "app/doors/waiting_dra.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/thread.h"
 #include "cmd/node_doors.h"
 
 namespace carve::cmd {
@@ -28,7 +28,7 @@ class TakeOver {
   TakeOver() = default;
   doors::WaitingDra door_;
   std::unique_ptr<kubelet::KubeletServer> server_;
-  std::jthread serving_;
+  Thread serving_;
 };
 
 }  // namespace carve::cmd

@@ -79,13 +79,16 @@ struct SliceCardView {
   Bytes announced;  // from the pages
   CoreShare compute;
   double delivered_percent = 0;  // GPU time of the last second, from the pages
+  std::uint32_t rescues = 0;     // leases out of turn, since the arbiter started or the slice was created
 };
 
 struct SliceView {
   std::string id;
   std::string kind;  // run, device; on Kubernetes: pod, claim
   std::string name;
-  std::string state;  // starting, running, ending, or the action of the watchdog; ", card unhealthy" may follow
+  // starting, running, ending, or the action of the watchdog; idle: of an init container of which no process uses the
+  // card (not yet, or not any more). ", card unhealthy" may follow.
+  std::string state;
   std::uint32_t uid = 0;
   bool whole = false;
   ShareClass share = ShareClass::kBurst;
@@ -111,7 +114,7 @@ struct CardView {
 /// An event that an administrator should know of. Lists have the newest event last.
 struct EventView {
   std::int64_t unix_ms = 0;
-  std::string kind;  // breach-unregistered, breach-memory, breach-compute, worker-hanging, arbiter-away, …
+  std::string kind;  // breach-unregistered, breach-memory, breach-compute, rescues-repeat, arbiter-away, …
   std::string slice;
   std::string text;
 };

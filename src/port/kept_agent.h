@@ -9,6 +9,10 @@
 
 namespace carve {
 
+/// The exit code of an agent that ends only to be started again at once, because its settings changed. Its slices and
+/// the kubelet's calls wait for the next agent, as after a crash.
+inline constexpr int kSettingsChanged = 75;
+
 /// How a process ended.
 struct ProcessEnd {
   int code = 0;    // for exit(); 0 when a signal ended the process

@@ -7,7 +7,7 @@
 
 namespace carve {
 
-/// The node's journal. One writer, not thread-safe.
+/// The node's journal. Not thread-safe: one call at a time (app/agent/journal_queue.h).
 class NodeJournal {
  public:
   virtual ~NodeJournal() = default;

@@ -57,8 +57,10 @@ struct ProgramError {
   friend bool operator==(const ProgramError&, const ProgramError&) = default;
 };
 
-/// What the kubelet's two doors need from the node: one prepare() for both doors. Safe from any thread. All of it works
-/// from the journal alone while the driver is away.
+/// What the kubelet's two doors need from the node: one prepare() for both doors. Safe from any thread. Calls for one
+/// owner run one after the other, in the order of arrival. Calls for different owners do not wait for each other's
+/// steps; they share the journal's syncs and the arbiter's connection. All of it works from the journal alone while the
+/// driver is away.
 class NodeSlices {
  public:
   virtual ~NodeSlices() = default;

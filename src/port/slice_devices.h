@@ -26,7 +26,8 @@ struct SliceDevice {
   std::map<std::string, std::string> environment = {};  // what its dialect promises, in addition to Carve's own
 };
 
-/// The CDI files by which container runtimes find a slice as a device.
+/// The CDI files by which container runtimes find a slice as a device. Safe from any thread: calls for different slices
+/// run at the same time, calls for one slice do not.
 class SliceDevices {
  public:
   virtual ~SliceDevices() = default;

@@ -1,4 +1,5 @@
-// carve-attack NAME --bytes N --hold-ms N --busy N --processes N: one attack on the library, tried from inside a slice.
+// carve-attack NAME --bytes N --step N --hold-ms N --busy N --processes N: one attack on the library, tried from inside
+// a slice.
 //
 // Prints one line of JSON: what it held and the answer it got. The runner decides from the simulated driver's account
 // whether that means "held" or "caught" (attack_table.py). Exit status 0 when the attack was carried out, regardless of
@@ -14,7 +15,8 @@
 namespace {
 
 int usage() {
-  std::fprintf(stderr, "usage: carve-attack NAME [--bytes N] [--hold-ms N] [--busy PERCENT] [--processes N]\nnames:");
+  std::fprintf(stderr, "usage: carve-attack NAME [--bytes N] [--step N] [--hold-ms N] [--busy PERCENT] "
+                       "[--processes N]\nnames:");
   for (const auto& row : carve::attacks::attacks()) std::fprintf(stderr, " %s", row.name);
   std::fprintf(stderr, "\n");
   return 2;
@@ -28,6 +30,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return usage();
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--bytes") == 0) options.bytes = std::strtoull(argv[i + 1], nullptr, 10);
+    else if (std::strcmp(argv[i], "--step") == 0) options.step = std::strtoull(argv[i + 1], nullptr, 10);
     else if (std::strcmp(argv[i], "--hold-ms") == 0) options.hold_ms = std::strtoull(argv[i + 1], nullptr, 10);
     else if (std::strcmp(argv[i], "--busy") == 0) options.busy = static_cast<unsigned>(std::atoi(argv[i + 1]));
     else if (std::strcmp(argv[i], "--processes") == 0)

@@ -36,6 +36,9 @@ int precondition_missing(const char* name, const std::string& why);
 /// The account pages that the library mapped into this process.
 std::vector<abi::AccountPage*> mapped_accounts();
 
+/// The descriptors that the slice's socket returns to any process inside: grant, account, grant, account, …
+std::vector<int> ask_for_pages();
+
 // Attacks that have their own files.
 int module_globals(const Options&);
 int module_globals_room(const Options&);
@@ -52,5 +55,19 @@ int pages_noise(const Options&);
 int pages_lied(const Options&);
 int grant_written(const Options&);
 int stopped_in_lease(const Options&);
+int many_processes(const Options&);
+int open_capture(const Options&);
+int work_hangs(const Options&);
+int changing_block(const Options&);
+int racing_capture(const Options&);
+int other_card(const Options&);
+int second_hello(const Options&);
+int detached_context(const Options&);
+int imported_handles(const Options&);
+int destroyed_pool(const Options&);
+int childs_inheritance(const Options&);
+int destroyed_contexts(const Options&);
+int exec_again(const Options&);
+int after_exec(const Options&);
 
 }  // namespace carve::attacks

@@ -3,12 +3,15 @@
 slice), or caught in N ms (it had more, the node saw it and acted). The result is read only from the simulated driver's
 account. During each attack a neighbour computes in its own slice; its share must not suffer.
 
-attack_table.py --bin <build>/bin. Exit code 77: skipped, with the reason; 1: a result was neither.
+attack_table.py --bin <build>/bin [--only NAME]... Exit code 77: skipped, with the reason; 1: a result was neither.
+attack_table.py --promises prints the table of SECURITY.md: each attack with the result that this test requires.
 """
 import glob
 import json
 import os
 import re
+import select
+import signal
 import sys
 import time
 
@@ -33,10 +36,48 @@ ATTACKS = {
     "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
     "grant-written": "held", "stopped-in-lease": "either",
     "registered-compute": "either", "compute-lied": "either",
+    "many-processes": "held", "open-capture": "held", "work-hangs": "held", "changing-block": "held",
+    "racing-capture": "held", "second-hello": "held", "detached-context": "held", "imported-handles": "held",
+    "destroyed-pool": "held", "childs-inheritance": "held", "destroyed-contexts": "held", "exec-again": "held",
+    "other-card": "held",
 }
 # Of these: card time without leases, by two processes in a slice of 10. The judgement uses the time from the first kernel
 # to the event, and the neighbour's share from then on.
 COMPUTE_ATTACKS = ("registered-compute", "compute-lied")
+# Card time by ordinary calls. The judgement uses the neighbour's share from the attack's first kernel to its end.
+SHARE_ATTACKS = ("many-processes", "open-capture", "work-hangs", "changing-block")
+SHARE_HOLD_MS = 5000
+HANGING_SLICES = 8  # of work-hangs: offline, besteffort
+# In a slice of both cards of a machine that has two.
+TWO_CARDS = ("other-card",)
+# What each row does. SECURITY.md has the same words (promises()).
+WORDS = {
+    "plain": "allocates more than the slice", "cleared-environment": "the same, with an empty environment",
+    "rtld-next": "finds the driver by `RTLD_NEXT`", "rtld-deepbind": "loads the driver with `RTLD_DEEPBIND`",
+    "dlmopen": "loads the driver into a namespace of its own", "get-proc-address": "finds functions by `cuGetProcAddress`",
+    "versioned-name": "loads the driver by its versioned name", "fork": "two processes, each within the limit",
+    "exec-child": "a child that calls exec", "setuid-child": "a setuid program as another user",
+    "driver-file-after": "the driver's own file, after the library", "driver-file-before": "the driver's own file, first",
+    "own-copy": "a copy of the driver's file", "static-client": "the driver's protocol, without a library",
+    "registered-memory": "a hello, then memory from the driver's own file",
+    "module-globals": "global variables of a module", "no-context-memory": "memory without a context, past the library",
+    "many-globals": "ten processes, each with the globals of a module",
+    "pages-truncated": "resizes the account page", "pages-locked": "locks the account page",
+    "pages-noise": "writes random values to the account page", "pages-lied": "writes 0 to its account",
+    "grant-written": "writes the grant page", "stopped-in-lease": "stops itself while it has a lease",
+    "registered-compute": "a hello, then kernels from the driver's own file",
+    "compute-lied": "the same, with false values in its account",
+    "many-processes": "16 processes with kernels of 20 ms", "open-capture": "kernels while a capture is open",
+    "work-hangs": "8 offline slices whose work never ends",
+    "changing-block": "one function and grid, with blocks of 1 and then 1024 threads",
+    "racing-capture": "captures that begin and end during allocations",
+    "second-hello": "a second hello, whose pages are unmapped", "detached-context": "detaches one of two users of a context",
+    "imported-handles": "imports memory of processes that end", "destroyed-pool": "destroys a pool with pending frees",
+    "childs-inheritance": "memory of a dead parent that a child keeps",
+    "destroyed-contexts": "destroys contexts in use; nothing may stay charged",
+    "exec-again": "exec; the next program must have the whole slice",
+    "other-card": "allocates on card 1 while card 0 is current",
+}
 COMPUTE_MS = 1500  # SECURITY.md: 0.2 s of the card beyond the allowed amount and 10 points, and 0.7 s
 
 
@@ -46,6 +87,21 @@ def claims(texts):
     return [(name, *(int(number) if number else None for number in found))
             for name, text in texts.items()
             for found in re.findall(r"(\d+) attacks\b(?:: (\d+) held, (\d+) caught)?", text)]
+
+
+def promise(name):
+    """The result that the test requires, in words."""
+    if name in COMPUTE_ATTACKS:
+        return f"caught within {COMPUTE_MS / 1000:g} s"
+    if name == "work-hangs":
+        return "held, and an event `rescues-repeat`"
+    return "held" if ATTACKS[name] == "held" else f"held, or caught within {SECOND:g} s"
+
+
+def promises():
+    """The table of SECURITY.md, a line of Markdown per row."""
+    return (["| attack | what it does | result |", "| --- | --- | --- |"] +
+            [f"| `{name}` | {WORDS[name]} | {promise(name)} |" for name in ATTACKS])
 
 
 def documents():
@@ -87,24 +143,29 @@ class Table:
     def command_of(self, name):
         if name == "static-client":
             return [self.m.program("carve-attack-static"), str(TRIED), str(HOLD_MS)]
-        return [self.m.program("carve-attack"), name, "--bytes", str(TRIED), "--hold-ms", str(HOLD_MS)]
+        hold = SHARE_HOLD_MS if name in SHARE_ATTACKS else HOLD_MS
+        return [self.m.program("carve-attack"), name, "--bytes", str(TRIED), "--hold-ms", str(hold)]
 
     def run(self, name):
         """→ (verdict, most bytes held at any time, ms over the limit, share of the neighbour)"""
         before = {p["pid"] for p in self.account()}
         since = time.monotonic_ns()
-        process = self.m.start("run", "--memory", "2Gi", "--cores", "30", "--share", "burst", "--", *self.command_of(name))
+        cards = ["--cards", "2"] if name in TWO_CARDS else []
+        process = self.m.start("run", *cards, "--memory", "2Gi", "--cores", "30", "--share", "burst", "--",
+                               *self.command_of(name))
         most, first_over, last_over = 0, None, None
         stopped_at = None
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
-            rows = [p for p in self.account() if p["pid"] not in before and p["alive"]]
-            held = sum(p["explicit_bytes"] + p["module_bytes"] for p in rows)  # the globals of modules count as well
+            # Also what the driver keeps of a process that has ended. The globals of modules count as well.
+            rows = [p for p in self.account() if p["pid"] not in before]
+            held = max((sum(p["explicit_bytes"] + p["module_bytes"] for p in rows if p["card"] == card)
+                        for card in {p["card"] for p in rows}), default=0)
             most = max(most, held)
             if held > LIMIT:
                 first_over = first_over or time.monotonic()
                 last_over = time.monotonic()
-            if name == "stopped-in-lease" and stopped_at is None and any(state_of(p["pid"]) == "T" for p in rows):
+            if name == "stopped-in-lease" and stopped_at is None and any(state_of(p["pid"]) == "T" for p in rows if p["alive"]):
                 stopped_at = time.monotonic()
             if stopped_at is not None and time.monotonic() - stopped_at > 2.5:
                 process.kill()  # a process that only stopped need not be killed: the neighbour counts
@@ -121,6 +182,9 @@ class Table:
             return "missing: " + out.strip() + err.strip(), most, 0, None
         over = 0 if first_over is None else (last_over - first_over) * 1000
         verdict = "held" if first_over is None else f"caught in {over:.0f} ms"
+        lost = sum(int(number) for number in re.findall(r'"note":"lost (\d+)"', out))
+        if lost > 0:
+            verdict = f"lost {lost // MIB} MiB"  # of its own slice
         if first_over is None and '"attack"' not in out and name != "static-client":
             verdict = "held (ended: %s)" % (err.strip().split("\n")[-1] or process.returncode)
         return verdict, most, over, self.neighbour_share(since, end)
@@ -142,6 +206,35 @@ class Table:
         process.wait(timeout=30)
         over = event["unix_ms"] - began["began_ms"]
         return f"caught in {over:.0f} ms", 0, over, self.neighbour_share(since, time.monotonic_ns())
+
+    def run_share(self, name):
+        """→ (verdict, 0, 0, share of the neighbour from the first kernel of the attack to its end)"""
+        if name == "work-hangs":
+            flags, count = ["--memory", "1Gi", "--share", "besteffort", "--priority", "offline"], HANGING_SLICES
+        else:
+            flags, count = ["--memory", "2Gi", "--cores", "30", "--share", "burst"], 1
+        known = len(self.m.view()["events"])
+        # Slices of a lower class get their first work in flight only while the neighbour leaves the card idle.
+        os.kill(self.neighbour_pid, signal.SIGSTOP)
+        try:
+            processes = [self.m.start("run", *flags, "--", *self.command_of(name)) for _ in range(count)]
+            for process in processes:
+                line = process.stdout.readline() if select.select([process.stdout], [], [], 20)[0] else ""
+                if '"began_ns"' not in line:
+                    process.kill()
+                    return "missing: " + line.strip() + process.stderr.read().strip(), 0, 0, None
+        finally:
+            os.kill(self.neighbour_pid, signal.SIGCONT)
+        since, wall = time.monotonic_ns(), time.time() * 1000
+        for process in processes:
+            process.wait(timeout=60)
+        share = self.neighbour_share(since, time.monotonic_ns())
+        if name != "work-hangs":
+            return "held", 0, 0, share
+        events = [e for e in self.m.view()["events"][known:] if e["kind"] == "rescues-repeat"]
+        if not events:
+            return "NOT SEEN", 0, 0, share
+        return f"held, seen in {max(0, events[0]['unix_ms'] - wall):.0f} ms", 0, 0, share
 
     def forget_offences(self):
         self.m.kill_agent()
@@ -180,15 +273,23 @@ class Table:
             return "NEIGHBOUR HURT"
         return "ok"
 
-    def print(self):
+    def run_any(self, name):
+        if name in COMPUTE_ATTACKS:
+            return self.run_compute(name)
+        return self.run_share(name) if name in SHARE_ATTACKS else self.run(name)
+
+    def print_head(self):
         print(f"slice: {LIMIT // MIB} MiB, tried: {TRIED // MIB} MiB; neighbour: 50 of 100 beside 30; "
               "all figures from the simulated driver")
         print(f"{'attack':<22}{'outcome':<26}{'most held, MiB':>16}{'neighbour got, %':>20}  judgement")
-        for name, wanted in ATTACKS.items():
+
+    def print(self, names):
+        for name in names:
+            wanted = ATTACKS[name]
             if name in COMPUTE_ATTACKS:
-                self.forget_offences()
+                self.forget_offences()  # restarts the agent, so before its process ID is read
             before = self.node()
-            verdict, most, over, share = self.run_compute(name) if name in COMPUTE_ATTACKS else self.run(name)
+            verdict, most, over, share = self.run_any(name)
             judgement = self.judge(name, wanted, verdict, over, share)
             if judgement == "ok" and not self.node_is_well(before):
                 judgement = "NODE HURT"
@@ -199,6 +300,8 @@ class Table:
             if self.neighbour.poll() is not None:
                 self.problems.append(f"{name}: the neighbour ended")
                 self.start_neighbour()
+
+    def check_documents(self):
         held, caught = self.verdicts["held"], self.verdicts["caught"]
         for name, attacks, says_held, says_caught in claims(documents()):
             if attacks != len(ATTACKS) or (says_held is not None and (says_held, says_caught) != (held, caught)):
@@ -213,23 +316,38 @@ def state_of(pid):
         return "?"
 
 
-def main():
-    if os.geteuid() != 0 or cgroup2_mount() is None:
-        print("SKIPPED: needs root and a cgroup2 mount")
-        return 77
-    enter_private_namespace()
-    machine = Machine(sys.argv[sys.argv.index("--bin") + 1], "t4x1")
-    table = Table(machine)
+def on_machine(profile, table, names):
+    machine = table.m = Machine(sys.argv[sys.argv.index("--bin") + 1], profile)
     try:
         machine.up()
         table.start_neighbour()
-        table.print()
+        table.print(names)
     except BaseException:
         print(machine.logs()[-6000:])
         raise
     finally:
         machine.close()
-    print(f"attacks: {len(ATTACKS)} tried: {table.verdicts['held']} held, {table.verdicts['caught']} caught; "
+
+
+def main():
+    if "--promises" in sys.argv:
+        print("\n".join(promises()))
+        return 0
+    if os.geteuid() != 0 or cgroup2_mount() is None:
+        print("SKIPPED: needs root and a cgroup2 mount")
+        return 77
+    enter_private_namespace()
+    only = [value for flag, value in zip(sys.argv, sys.argv[1:]) if flag == "--only"]
+    names = [name for name in ATTACKS if not only or name in only]
+    table = Table(None)
+    table.print_head()
+    for profile, some in (("t4x1", [name for name in names if name not in TWO_CARDS]),
+                          ("t4x2", [name for name in names if name in TWO_CARDS])):
+        if some:
+            on_machine(profile, table, some)
+    if not only:
+        table.check_documents()
+    print(f"attacks: {len(names)} tried: {table.verdicts['held']} held, {table.verdicts['caught']} caught; "
           f"{len(table.problems)} problems")
     for problem in table.problems:
         print("  " + problem)

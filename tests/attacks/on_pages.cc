@@ -24,7 +24,28 @@ namespace {
 
 Find usual_driver() { return in_handle(dlopen("libcuda.so.1", RTLD_NOW)); }
 
-/// The descriptors that the slice's socket returns to any process inside: grant, account, grant, account, …
+// Allocates memory while `spoil` is called repeatedly on every account page that this process holds.
+template <class Spoil>
+int while_spoiling(const char* name, const Options& o, Spoil spoil) {
+  const Find find = usual_driver();
+  take_memory(find, o.step, o.step);  // the library is initialised now, and its pages are mapped
+  const auto pages = mapped_accounts();
+  if (pages.empty()) return precondition_missing(name, "no account page is mapped in this process");
+  std::atomic<bool> stop = false;
+  std::thread spoiler([&] {
+    while (!stop) {
+      for (abi::AccountPage* page : pages) spoil(*page);
+    }
+  });
+  const Taken taken = take_memory(find, o.bytes, o.step);
+  report_and_hold(name, taken, o);
+  stop = true;
+  spoiler.join();
+  return 0;
+}
+
+}  // namespace
+
 std::vector<int> ask_for_pages() {
   std::vector<int> fds;
   DIR* listing = opendir(abi::kSlicesFolder);
@@ -59,28 +80,6 @@ std::vector<int> ask_for_pages() {
   if (listing) closedir(listing);
   return fds;
 }
-
-// Allocates memory while `spoil` is called repeatedly on every account page that this process holds.
-template <class Spoil>
-int while_spoiling(const char* name, const Options& o, Spoil spoil) {
-  const Find find = usual_driver();
-  take_memory(find, o.step, o.step);  // the library is initialised now, and its pages are mapped
-  const auto pages = mapped_accounts();
-  if (pages.empty()) return precondition_missing(name, "no account page is mapped in this process");
-  std::atomic<bool> stop = false;
-  std::thread spoiler([&] {
-    while (!stop) {
-      for (abi::AccountPage* page : pages) spoil(*page);
-    }
-  });
-  const Taken taken = take_memory(find, o.bytes, o.step);
-  report_and_hold(name, taken, o);
-  stop = true;
-  spoiler.join();
-  return 0;
-}
-
-}  // namespace
 
 std::vector<abi::AccountPage*> mapped_accounts() {
   std::vector<abi::AccountPage*> pages;

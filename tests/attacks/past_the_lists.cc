@@ -18,8 +18,10 @@ constexpr std::uint64_t kGlobals = 250ULL << 20;
 }  // namespace
 
 /// Uses cuMemCreate of the driver's own file. It needs no context, and NVML lists only processes with a context.
+/// Outside slices the driver's file is the one that the loader finds.
 int no_context_memory(const Options& o) {
-  void* const driver = dlopen(kPrivateFile, RTLD_NOW);
+  void* driver = dlopen(kPrivateFile, RTLD_NOW);
+  if (!driver) driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (!driver) return precondition_missing("no-context-memory", dlerror());
   return report_and_hold("no-context-memory", take_without_context(in_handle(driver), o.bytes, o.step), o);
 }

@@ -199,6 +199,20 @@ constexpr Attack kAttacks[] = {
     {"pages-lied", pages_lied},
     {"grant-written", grant_written},
     {"stopped-in-lease", stopped_in_lease},
+    {"many-processes", many_processes},
+    {"open-capture", open_capture},
+    {"work-hangs", work_hangs},
+    {"changing-block", changing_block},
+    {"racing-capture", racing_capture},
+    {"other-card", other_card},
+    {"second-hello", second_hello},
+    {"detached-context", detached_context},
+    {"imported-handles", imported_handles},
+    {"destroyed-pool", destroyed_pool},
+    {"childs-inheritance", childs_inheritance},
+    {"destroyed-contexts", destroyed_contexts},
+    {"exec-again", exec_again},
+    {"after-exec", after_exec},
 };
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "tests/isolation/driver_calls.h"
 #include "tests/isolation/paths.h"
 #include "tests/isolation/slice_fixture.h"
+#include "tests/isolation/turns.h"
 
 namespace carve::isolation {
 namespace {
@@ -64,6 +65,40 @@ int work_with_pauses(CUdeviceptr memory, CUstream stream) {
   return call("cuStreamSynchronize", stream) == 0 ? 0 : 16;
 }
 
+/// Two threads allocate in turns: the process asks for stock entries, and when the arbiter has set them aside, its
+/// threads take entries, leave a stock there, exceed it, and a large request takes the stock away.
+int work_of_two_threads() {
+  constexpr std::size_t kBlocks = 20;
+  CUdeviceptr blocks[2][kBlocks] = {};
+  const auto pair = [](int) {
+    CUdeviceptr block = 0;
+    return call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) == 0 && call("cuMemFree_v2", block) == 0 ? 0 : 17;
+  };
+  const auto many = [&](int thread) {
+    for (CUdeviceptr& block : blocks[thread]) {
+      if (call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0) return 18;
+    }
+    for (const CUdeviceptr block : blocks[thread]) {
+      if (call("cuMemFree_v2", block) != 0) return 19;
+    }
+    return 0;
+  };
+  if (const int problem = in_turns(2, 40, pair); problem != 0) return problem;
+  if (const int problem = in_turns(2, 1, many); problem != 0) return problem;
+  CUdeviceptr all = 0;
+  const std::size_t left = free_memory();
+  if (call("cuMemAlloc_v2", &all, left) != 0 || call("cuMemFree_v2", all) != 0) return 20;
+  return left == kRoom ? 0 : 21;
+}
+
+/// As the first process of the slice with several threads: waits until the arbiter has set stock entries aside.
+int ask_for_stock() {
+  if (start_driver() != 0) return 1;
+  const int problem = work_of_two_threads();
+  usleep(700'000);
+  return problem;
+}
+
 /// Uses everything that touches shared memory: contexts, all paths to memory, refusals, launches, waits.
 int work() {
   if (start_driver() != 0) return 1;
@@ -74,6 +109,7 @@ int work() {
   }
   CUdeviceptr small = 0;
   if (call("cuMemAlloc_v2", &small, std::size_t{100}) != 0 || call("cuMemFree_v2", small) != 0) return 4;
+  if (const int problem = work_of_two_threads(); problem != 0) return problem;
   CUstream stream = nullptr;
   if (call("cuStreamCreate", &stream, 0U) != 0) return 5;
   if (call("cuMemAlloc_v2", &small, kLong) != 0) return 6;
@@ -178,6 +214,7 @@ TEST_F(KillPoints, ADeathAtAnyStoreLeavesNothingBehind) {
   const std::string idle = site_of("lease/gate.cc", "busy.store_seq_cst(0)");
   ASSERT_NE(idle, "");
   setenv("CARVE_KILL_PAUSE", idle.c_str(), 1);
+  ASSERT_EQ(in_child(ask_for_stock), 0);
   setenv("CARVE_KILL_LIST", kList, 1);
   ASSERT_EQ(in_child(work), 0);
   unsetenv("CARVE_KILL_LIST");

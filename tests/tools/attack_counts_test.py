@@ -25,6 +25,13 @@ class Counts(unittest.TestCase):
                                      "c": "1 attacks"})
         self.assertEqual(found, [("b", 20, 16, 4), ("b", 7, None, None), ("c", 1, None, None)])
 
+    def test_security_md_states_what_the_table_requires_of_each_attack(self):
+        self.assertEqual(set(attack_table.WORDS), set(attack_table.ATTACKS))
+        lines = attack_table.documents()["SECURITY.md"].splitlines()
+        first = lines.index(attack_table.promises()[0])
+        last = lines.index("", first)
+        self.assertEqual(lines[first:last], attack_table.promises(), "print it by attack_table.py --promises")
+
     def test_harm_to_the_node_is_noticed(self):
         class Node:
             """Two living processes (both this one), and the arbiter's state as the agent reports it."""

@@ -16,6 +16,8 @@ CLEAN = {
     "abi/page.h": "#pragma once\n// the simulated driver is named in a comment only\n",
 }
 
+INCLUDED = ("src/adapter/x/c.h", "src/app/control/api/routes.h", "src/app/agent/agent.h")
+
 PLANTED = {
     "core includes an adapter": ("src/core/bad.cc", '#include "adapter/x/c.h"\n'),
     "app includes an adapter": ("src/app/bad.cc", '#include "adapter/x/c.h"\n'),
@@ -27,6 +29,8 @@ PLANTED = {
     "a branch on simulated": ("src/adapter/nvml/bad.cc", "bool f() { return is_simulated(); }\n"),
     "a branch on simulated in cmd": ("src/cmd/run.cc", "bool f() { return is_simulated(); }\n"),
     "simulated in preload": ("preload/bad.cc", 'const char* p = "/run/nvidia-sim";\n'),
+    "control's state includes its api": ("src/app/control/state/bad.cc", '#include "app/control/api/routes.h"\n'),
+    "control's api includes the agent": ("src/app/control/api/bad.cc", '#include "app/agent/agent.h"\n'),
     "a header of 201 lines": ("src/core/long.h", "#pragma once\n" * 201),
 }
 
@@ -35,7 +39,7 @@ class CheckLayers(unittest.TestCase):
     def run_on(self, extra):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            files = dict(CLEAN, **{"src/adapter/x/c.h": "#pragma once\n"}, **dict([extra] if extra else []))
+            files = dict(CLEAN, **{name: "#pragma once\n" for name in INCLUDED}, **dict([extra] if extra else []))
             for name, text in files.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)

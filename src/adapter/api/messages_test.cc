@@ -94,7 +94,7 @@ TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   SliceView slice;
   slice.id = "run-1";
   slice.share = ShareClass::kFixed;
-  slice.cards.push_back({"GPU-1", Bytes::gib(4), Bytes(), Bytes(), CoreShare(30), 29.5});
+  slice.cards.push_back({"GPU-1", Bytes::gib(4), Bytes(), Bytes(), CoreShare(30), 29.5, 7});
   slice.processes.push_back({13, "train", "GPU-1", Bytes::max(), 29, true});
   view.slices.push_back(slice);
   view.events.push_back({1'700'000'000'000, "breach-memory", "run-1", "killed"});
@@ -103,6 +103,7 @@ TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   ASSERT_TRUE(back) << back.error().what;
   EXPECT_EQ(encode_reply(Result<AgentView>(*back)), bytes);
   EXPECT_EQ(back->slices[0].processes[0].memory, Bytes::max());
+  EXPECT_EQ(back->slices[0].cards[0].rescues, 7U);
   EXPECT_EQ(back->state_folder + back->device_folder, "/srv/carve/srv/cdi");
   EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
 }

@@ -82,13 +82,14 @@ void Server::accept_one(const std::stop_token& stop) {
   }
   auto& connection = connections_.emplace_back();
   connection.fd = std::move(fd);
-  connection.thread = std::thread([this, &connection, peer = *caller, stop] { serve(connection, peer, stop); });
+  connection.thread =
+      Thread("api-caller", [this, &connection, peer = *caller, stop] { serve(connection, peer, stop); });
 }
 
 bool Server::admit(const Caller& caller) {
   const int limit = limits_.connections - (caller.uid == 0 ? 0 : limits_.kept_for_root);
   if (static_cast<int>(connections_.size()) >= limit) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   int& mine = per_user_[caller.uid];
   if (caller.uid != 0 && mine >= limits_.per_user) return false;
   ++mine;
@@ -126,7 +127,7 @@ void Server::serve(Connection& connection, const Caller& caller, const std::stop
     last = std::chrono::steady_clock::now();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (--per_user_[caller.uid] == 0) per_user_.erase(caller.uid);
   }
   ::shutdown(fd, SHUT_RDWR);

@@ -6,14 +6,14 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
-#include <thread>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/result.h"
+#include "base/thread.h"
 #include "port/agent_api.h"
 
 namespace carve::api {
@@ -42,7 +42,7 @@ class Server {
   struct Connection {
     Fd fd;
     std::atomic<bool> done{false};
-    std::thread thread;
+    Thread thread;
   };
   Server(std::string path, Fd listener, AgentApi& api, Log& log, const ServerLimits& limits);
   void accept_one(const std::stop_token& stop);
@@ -57,8 +57,8 @@ class Server {
   AgentApi& api_;
   Log& log_;
   ServerLimits limits_;
-  std::mutex mutex_;
-  std::map<std::uint32_t, int> per_user_;
+  Mutex mutex_;
+  std::map<std::uint32_t, int> per_user_ GUARDED_BY(mutex_);
   // Used by the accepting thread only.
   std::list<Connection> connections_;
   std::uint64_t refused_ = 0;  // refusals since the last log line about them

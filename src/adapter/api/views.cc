@@ -32,7 +32,8 @@ json::value value_of(const SliceView& s) {
                                  {"used_bytes", c.used.count()},
                                  {"announced_bytes", c.announced.count()},
                                  {"compute", c.compute.hundredths()},
-                                 {"delivered_percent", c.delivered_percent}});
+                                 {"delivered_percent", c.delivered_percent},
+                                 {"rescues", c.rescues}});
   }
   return json::object{{"id", s.id},
                       {"kind", s.kind},
@@ -109,6 +110,8 @@ Result<SliceView> slice_from(const json::value& value) {
     view.announced = c.bytes("announced_bytes");
     view.compute = CoreShare(static_cast<std::uint32_t>(c.number("compute", 0, 100)));
     view.delivered_percent = c.real("delivered_percent");
+    // An agent of an earlier version does not send it.
+    if (c.has("rescues")) view.rescues = static_cast<std::uint32_t>(c.number("rescues", 0, UINT32_MAX));
     CARVE_TRY_VOID(c.finish(Fields::Unknown::kIgnored));
     s.cards.push_back(std::move(view));
   }

@@ -74,7 +74,7 @@ Result<abi::ControlRequest> request_for(const PageOrder& order) {
 
 Result<void> ArbiterClient::put(const PageOrder& order) {
   CARVE_TRY(const abi::ControlRequest request, request_for(order));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Fd> received;
   auto asked = ask_connected(request, &received);
   // An arbiter from before launch gates existed reads `gated` as part of card_count.
@@ -92,7 +92,7 @@ Result<void> ArbiterClient::put(const PageOrder& order) {
 }
 
 Result<void> ArbiterClient::drop(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Erased first: an arbiter that restarts in between must not receive the slice that is to be dropped.
   kept_.erase(id);
   CARVE_TRY_VOID(ask_connected(request_for(abi::ControlOp::kDrop, id), nullptr));
@@ -100,7 +100,7 @@ Result<void> ArbiterClient::drop(const std::string& id) {
 }
 
 Result<std::vector<PageSlice>> ArbiterClient::list() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<PageSlice> slices;
   std::string after;
   for (;;) {
@@ -129,7 +129,7 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
 }
 
 Result<void> ArbiterClient::set_overhead(const std::string& id, std::uint32_t card_index, Bytes overhead) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   abi::ControlRequest request = request_for(abi::ControlOp::kSetOverhead, id);
   request.card_index = card_index;
   request.overhead_bytes = overhead.count();

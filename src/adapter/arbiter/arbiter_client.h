@@ -1,12 +1,12 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "abi/control.h"
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "port/pages.h"
 
 namespace carve {
@@ -28,17 +28,18 @@ class ArbiterClient final : public Pages {
     abi::ControlRequest order;
     std::vector<Fd> fds;  // account pages in card order, then the listening socket
   };
-  Result<void> connect_if_needed();
-  Result<void> adopt_all();
+  Result<void> connect_if_needed() REQUIRES(mutex_);
+  Result<void> adopt_all() REQUIRES(mutex_);
   Result<abi::ControlReply> ask(const abi::ControlRequest& request, const std::vector<Fd>& fds,
-                                std::vector<Fd>* received);
-  Result<abi::ControlReply> receive(std::vector<Fd>* received);
-  Result<abi::ControlReply> ask_connected(const abi::ControlRequest& request, std::vector<Fd>* received);
+                                std::vector<Fd>* received) REQUIRES(mutex_);
+  Result<abi::ControlReply> receive(std::vector<Fd>* received) REQUIRES(mutex_);
+  Result<abi::ControlReply> ask_connected(const abi::ControlRequest& request, std::vector<Fd>* received)
+      REQUIRES(mutex_);
 
-  std::mutex mutex_;  // one call at a time; each has a deadline of 2 s
-  std::string path_;
-  Fd socket_;
-  std::map<std::string, Kept> kept_;
+  const std::string path_;
+  Mutex mutex_;  // held during a call, so that there is one at a time; each has a deadline of 2 s
+  Fd socket_ GUARDED_BY(mutex_);
+  std::map<std::string, Kept> kept_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve

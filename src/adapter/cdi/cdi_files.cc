@@ -198,7 +198,7 @@ cdi::DriverInstallation CdiFiles::installed(const SliceDevice& device) {
   // The installation of a driver changes its folder; the key therefore contains the folder's inode and mtime.
   const std::string key = file + " " + device.driver_version + " " + std::to_string(folder.st_ino) + " " +
                           std::to_string(folder.st_mtim.tv_sec) + "." + std::to_string(folder.st_mtim.tv_nsec);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (key != seen_key_) {
     seen_ = cdi::find_driver_files(device.driver, device.driver_version, options_.host_root);
     seen_key_ = key;

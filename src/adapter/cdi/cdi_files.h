@@ -1,11 +1,11 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "adapter/cdi/driver_files.h"
+#include "base/mutex.h"
 #include "port/slice_devices.h"
 
 namespace carve {
@@ -46,9 +46,9 @@ class CdiFiles final : public SliceDevices {
   cdi::DriverInstallation installed(const SliceDevice& device);
 
   CdiOptions options_;
-  std::mutex mutex_;
-  cdi::DriverInstallation seen_;
-  std::string seen_key_;  // identifies the driver that `seen_` belongs to
+  Mutex mutex_;
+  cdi::DriverInstallation seen_ GUARDED_BY(mutex_);
+  std::string seen_key_ GUARDED_BY(mutex_);  // identifies the driver that `seen_` belongs to
 };
 
 }  // namespace carve

@@ -8,7 +8,7 @@ namespace carve::http {
 namespace {
 
 constexpr std::size_t kMostIdle = 4;
-constexpr std::size_t kLargestAnswer = 1 << 20;
+constexpr std::size_t kLargestAnswer = 4 << 20;  // a refusal of each of 5,000 nodes is about 0.5 MiB
 
 Result<kube::Credentials> credentials_of(const PeerAccess& access, const std::string& address) {
   const auto colon = address.rfind(':');
@@ -29,7 +29,7 @@ PeerClient::PeerClient() = default;
 PeerClient::~PeerClient() = default;
 
 std::unique_ptr<kube::Channel> PeerClient::take(const std::string& address, const std::string& certificate) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(idle_, [&](const Idle& one) {
     return one.address != address || one.certificate != certificate || !one.channel->is_quiet();
   });
@@ -51,7 +51,7 @@ Result<std::string> PeerClient::post(const PeerAccess& access, const std::string
   CARVE_TRY(auto answer, channel->exchange({"POST", path, "application/json", std::move(body), ""}, false,
                                            kLargestAnswer, patience));
   if (answer.keep_alive) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.size() < kMostIdle) idle_.push_back({address, access.certificate, std::move(channel)});
   }
   if (answer.status != 200)

@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace carve::kube {
@@ -43,8 +43,8 @@ class PeerClient {
   };
   std::unique_ptr<kube::Channel> take(const std::string& address, const std::string& certificate);
 
-  std::mutex mutex_;
-  std::vector<Idle> idle_;
+  Mutex mutex_;
+  std::vector<Idle> idle_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::http

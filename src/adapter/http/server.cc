@@ -14,14 +14,13 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <charconv>
-#include <condition_variable>
 #include <deque>
 #include <list>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "adapter/http/session.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "base/thread_name.h"
 
 namespace carve::http {
@@ -76,7 +75,7 @@ constexpr std::chrono::milliseconds kNoDescriptors{100};  // until accept() is r
 struct Loop {
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> open = asio::make_work_guard(io);
-  std::jthread thread;
+  Thread thread;
 };
 
 }  // namespace
@@ -90,7 +89,7 @@ struct Server::Impl {
 
   asio::awaitable<void> accept();
   void serve(tcp::socket socket);
-  bool make_room();
+  bool make_room() REQUIRES(mutex);
   void leave(std::list<std::shared_ptr<Session>>::iterator place);
   void end_all(bool busy_too);
   void drain_all();
@@ -101,12 +100,12 @@ struct Server::Impl {
   tcp::acceptor acceptor;
   std::size_t next = 0;  // the loop of the next connection
   std::uint16_t port = 0;
-  mutable std::mutex mutex;
-  std::condition_variable left;
-  std::list<std::shared_ptr<Session>> sessions;
-  std::shared_ptr<TlsContext> context;
-  ServerCounts counts;
-  bool stopped = false;
+  mutable Mutex mutex;
+  Condition left;
+  std::list<std::shared_ptr<Session>> sessions GUARDED_BY(mutex);
+  std::shared_ptr<TlsContext> context GUARDED_BY(mutex);
+  ServerCounts counts GUARDED_BY(mutex);
+  bool stopped GUARDED_BY(mutex) = false;
 };
 
 asio::awaitable<void> Server::Impl::accept() {
@@ -145,7 +144,7 @@ bool Server::Impl::make_room() {
 }
 
 void Server::Impl::serve(tcp::socket socket) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   ++counts.accepted;
   // Connections that were asked to end still count, so that a flood opens at most twice the limit.
   if (sessions.size() >= 2 * common.limits.connections ||
@@ -160,20 +159,20 @@ void Server::Impl::serve(tcp::socket socket) {
 }
 
 void Server::Impl::leave(std::list<std::shared_ptr<Session>>::iterator place) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   sessions.erase(place);
   left.notify_all();
 }
 
 void Server::Impl::end_all(bool busy_too) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   for (const auto& session : sessions) {
     asio::post(session->executor(), [session, busy_too] { session->end(busy_too); });
   }
 }
 
 void Server::Impl::drain_all() {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   for (const auto& session : sessions) {
     asio::post(session->executor(), [session] { session->drain(); });
   }
@@ -187,14 +186,15 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, HttpH
     impl = std::make_unique<Impl>(options, std::move(handler), log);
   }
   if (options.identity) {
-    CARVE_TRY(impl->context, make_context(*options.identity));
+    CARVE_TRY(auto context, make_context(*options.identity));
+    const MutexLock lock(impl->mutex);
+    impl->context = std::move(context);
   }
   CARVE_TRY_VOID(listen_on(impl->acceptor, where, options.listen));
   error_code wrong;
   impl->port = impl->acceptor.local_endpoint(wrong).port();
   asio::co_spawn(impl->acceptor.get_executor(), impl->accept(), asio::detached);
-  const NamesThreads answering("http");
-  for (auto& loop : impl->loops) loop.thread = std::jthread([&loop] { loop.io.run(); });
+  for (auto& loop : impl->loops) loop.thread = Thread("http", [&loop] { loop.io.run(); });
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -206,7 +206,7 @@ std::uint16_t Server::port() const { return impl_->port; }
 
 Result<void> Server::renew(const Identity& identity) {
   CARVE_TRY(auto context, make_context(identity));
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   if (!impl_->context) return fail(Code::kFailedPrecondition, "this port speaks plain HTTP");
   impl_->context = std::move(context);
   return {};
@@ -219,7 +219,7 @@ void Server::drain() {
 
 void Server::stop(std::chrono::milliseconds grace) {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     if (std::exchange(impl_->stopped, true)) return;
   }
   impl_->common.stopping = true;
@@ -229,8 +229,10 @@ void Server::stop(std::chrono::milliseconds grace) {
   });
   impl_->end_all(false);
   {
-    std::unique_lock lock(impl_->mutex);
-    impl_->left.wait_for(lock, grace, [this] { return impl_->sessions.empty(); });
+    const auto end = std::chrono::steady_clock::now() + grace;
+    MutexLock lock(impl_->mutex);
+    while (!impl_->sessions.empty() && impl_->left.wait_until(lock, end) == std::cv_status::no_timeout) {
+    }
   }
   impl_->end_all(true);
   impl_->common.waiting.join();
@@ -239,7 +241,7 @@ void Server::stop(std::chrono::milliseconds grace) {
 }
 
 ServerCounts Server::counts() const {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   auto counts = impl_->counts;
   counts.open = impl_->sessions.size();
   for (const auto& one : impl_->sessions) counts.idle += one->busy() ? 0 : 1;

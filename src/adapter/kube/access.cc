@@ -175,7 +175,7 @@ Result<Credentials> Access::from_files() {
 }
 
 Result<Credentials> Access::current() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto now = clock_.now();
   if (have_ && now < due_ && !plugin_.is_due()) return held_;
   auto found = read();
@@ -196,12 +196,12 @@ void Access::doubt_locked() {
 }
 
 void Access::doubt() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   doubt_locked();
 }
 
 void Access::refuse(const std::string& token) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (token != held_.token) return;
   doubt_locked();
   plugin_.refuse();

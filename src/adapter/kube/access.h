@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "adapter/kube/exec_credential.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "codec/kubeconfig/kubeconfig.h"
 
@@ -58,19 +58,19 @@ class Access {
   void refuse(const std::string& token);
 
  private:
-  Result<Credentials> read();
-  Result<Credentials> from_files();
-  void doubt_locked();
+  Result<Credentials> read() REQUIRES(mutex_);
+  Result<Credentials> from_files() REQUIRES(mutex_);
+  void doubt_locked() REQUIRES(mutex_);
 
   const std::vector<std::string> kubeconfigs_;
   const Clock& clock_;
-  std::mutex mutex_;
-  Credentials held_;
-  KeptCredential plugin_;
-  bool plugin_failed_ = false;
-  bool have_ = false;
-  Clock::Time read_at_{};
-  Clock::Time due_{};
+  Mutex mutex_;
+  Credentials held_ GUARDED_BY(mutex_);
+  KeptCredential plugin_ GUARDED_BY(mutex_);
+  bool plugin_failed_ GUARDED_BY(mutex_) = false;
+  bool have_ GUARDED_BY(mutex_) = false;
+  Clock::Time read_at_ GUARDED_BY(mutex_){};
+  Clock::Time due_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace carve::kube

@@ -78,7 +78,7 @@ Result<void> Caller::check() {
 }
 
 Result<std::shared_ptr<TlsIdentity>> Caller::identity(const Credentials& credentials) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (identity_ && identity_of_ == credentials.generation) return identity_;
   auto made = make_identity(credentials);
   // The files may be half-written: keep the working identity until they are read again.
@@ -90,7 +90,7 @@ Result<std::shared_ptr<TlsIdentity>> Caller::identity(const Credentials& credent
 }
 
 std::unique_ptr<Channel> Caller::take_idle(std::uint64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto oldest = clock_.now() - kIdle;
   std::erase_if(idle_, [&](const Idle& one) { return one.generation != generation || one.since < oldest; });
   while (!idle_.empty()) {
@@ -102,7 +102,7 @@ std::unique_ptr<Channel> Caller::take_idle(std::uint64_t generation) {
 }
 
 void Caller::keep_idle(std::unique_ptr<Channel> channel, std::uint64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (idle_.size() >= limits_.idle) idle_.erase(idle_.begin());
   idle_.push_back({std::move(channel), generation, clock_.now()});
 }
@@ -110,7 +110,7 @@ void Caller::keep_idle(std::unique_ptr<Channel> channel, std::uint64_t generatio
 Result<void> Caller::pace(const Patience& patience) {
   Clock::Time due;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto now = clock_.now();
     const Clock::Duration step = std::chrono::nanoseconds(std::chrono::seconds(1)) / std::max(limits_.per_second, 1U);
     next_ = std::max(next_, now - limits_.saved_up * step) + step;

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -12,6 +11,7 @@
 #include "adapter/kube/channel.h"
 #include "adapter/kube/kube_client.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace carve::kube {
@@ -51,11 +51,11 @@ class Caller {
   Access access_;
   Clock& clock_;
   const Limits limits_;
-  std::mutex mutex_;
-  std::vector<Idle> idle_;
-  std::shared_ptr<TlsIdentity> identity_;
-  std::uint64_t identity_of_ = 0;
-  Clock::Time next_{};  // for the rate limit: when the next request would be due without a burst
+  Mutex mutex_;
+  std::vector<Idle> idle_ GUARDED_BY(mutex_);
+  std::shared_ptr<TlsIdentity> identity_ GUARDED_BY(mutex_);
+  std::uint64_t identity_of_ GUARDED_BY(mutex_) = 0;
+  Clock::Time next_ GUARDED_BY(mutex_){};  // for the rate limit: when the next request would be due without a burst
 };
 
 }  // namespace carve::kube

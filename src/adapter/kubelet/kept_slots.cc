@@ -40,6 +40,7 @@ KeptSlots::~KeptSlots() { local_.stop(); }
 void KeptSlots::changed() { wake_.ring(); }
 
 void KeptSlots::say(const codec::AgentWord& word) {
+  if (muted_) return;
   const auto sent = send_packet(line_.get(), codec::encode(word), kPatience);
   if (!sent) world_.log.error("a packet could not be sent to the keeper", {{"error", sent.error().what}});
 }
@@ -78,7 +79,7 @@ void KeptSlots::hear(const std::string& packet) {
         } else if constexpr (std::is_same_v<Word, codec::TellListening>) {
           listening_ = asked.listening;
         } else {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           closed_ = true;
           closed_changed_.notify_all();
         }
@@ -99,7 +100,7 @@ void KeptSlots::run(const std::stop_token& stop) {
     while ((got = receive_packet(line_.get(), &packet)) == Received::kPacket) hear(packet);
     if (got != Received::kEnd) continue;
     world_.log.error("the keeper has ended");
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     closed_changed_.notify_all();
     return;
@@ -108,9 +109,11 @@ void KeptSlots::run(const std::stop_token& stop) {
 
 void KeptSlots::leave() {
   say(codec::SayLeft{});
-  std::unique_lock lock(mutex_);
-  if (!closed_changed_.wait_for(lock, kClosedWithin, [this] { return closed_; }))
-    world_.log.warn("the keeper did not close the kubelet's door in time");
+  const auto end = std::chrono::steady_clock::now() + kClosedWithin;
+  MutexLock lock(mutex_);
+  while (!closed_ && closed_changed_.wait_until(lock, end) == std::cv_status::no_timeout) {
+  }
+  if (!closed_) world_.log.warn("the keeper did not close the kubelet's door in time");
 }
 
 }  // namespace carve::kubelet

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -12,6 +10,7 @@
 #include "base/bell.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "codec/keeper/words.h"
 #include "port/kubelet.h"
@@ -43,6 +42,9 @@ class KeptSlots {
   /// Call it, while run() runs, when this agent ends in order: the keeper then closes the door. Returns when the door
   /// is closed, after 3 s at the latest.
   void leave();
+  /// Sends nothing more to the keeper. Call it when this agent ends to be started again at once: the calls that it has
+  /// not answered wait for the next agent, as after a crash. Any thread.
+  void mute() { muted_ = true; }
 
  private:
   KeptSlots(Fd line, Bell wake, World world);
@@ -53,11 +55,12 @@ class KeptSlots {
   Fd line_;
   Bell wake_;
   World world_;
-  Workers local_{1};  // for Allocate: one call at a time, which may wait for the disk
+  Workers local_{ThreadName("slot-allocate"), 1};  // for Allocate: one call at a time, which may wait for the disk
   std::atomic<bool> listening_ = false;
-  std::mutex mutex_;
-  std::condition_variable closed_changed_;
-  bool closed_ = false;
+  std::atomic<bool> muted_ = false;
+  Mutex mutex_;
+  Condition closed_changed_;
+  bool closed_ GUARDED_BY(mutex_) = false;
 
   // Used by the thread of run() only.
   codec::SayList said_;

@@ -15,6 +15,7 @@
 #include "adapter/kubelet/unix_listener.h"
 #include "adapter/process/text_file.h"
 #include "base/bell.h"
+#include "base/mutex.h"
 
 namespace carve::kubelet {
 namespace {
@@ -55,8 +56,8 @@ struct KubeletServer::Impl {
   Doors doors;
   Log& log;
   Bell wake;
-  Workers local{1};      // for Allocate: the kubelet sends one call at a time
-  Workers registrar{1};  // during Register the kubelet connects back to this server
+  Workers local{ThreadName("slot-allocate"), 1};      // for Allocate: the kubelet sends one call at a time
+  Workers registrar{ThreadName("slot-register"), 1};  // during Register the kubelet connects back to this server
   DraWorkers dra_workers;
   std::unique_ptr<SlotService> slots;
   std::unique_ptr<DraV1> dra_v1;
@@ -79,14 +80,14 @@ struct KubeletServer::Impl {
   // The kubelet refused the registration. Its plugin watcher retries only when the socket is re-created.
   std::atomic<bool> refused{false};
   std::atomic<std::uint64_t> registered_at{0};  // identity of the kubelet.sock at which the plugin is registered
-  mutable std::mutex mutex;
-  Seen seen;
+  mutable Mutex mutex;
+  Seen seen GUARDED_BY(mutex);
 };
 
 void KubeletServer::Impl::note_error(const std::string& text) {
   bool fresh = false;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     fresh = seen.error != text;
     seen.error = text;
   }
@@ -166,7 +167,7 @@ void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
     }
     if (error.empty()) {
       registered_at = kubelet;
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       ++seen.slot_registrations;
       seen.error.clear();
     } else {
@@ -254,12 +255,12 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
     impl->registration = std::make_unique<RegistrationService>(
         doors.dra_sockets.driver, impl->plugin_path(),
         [&self] {
-          const std::lock_guard lock(self.mutex);
+          const MutexLock lock(self.mutex);
           self.seen.dra_registered = false;
         },
         [&self](bool registered, const std::string& error) {
           {
-            const std::lock_guard lock(self.mutex);
+            const MutexLock lock(self.mutex);
             self.seen.dra_registered = registered;
           }
           self.note_error(registered ? "" : "the kubelet refuses the registration: " + error);
@@ -303,7 +304,7 @@ void KubeletServer::changed() {
 }
 
 KubeletServer::Seen KubeletServer::seen() const {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   Seen copy = impl_->seen;
   copy.slots_registered = impl_->registered_at != 0 && impl_->slots && impl_->slots->lists().any();
   return copy;

@@ -4,10 +4,10 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <mutex>
 
 #include "adapter/kubelet/unix_listener.h"
 #include "adapter/process/text_file.h"
+#include "base/mutex.h"
 #include "codec/kubelet/checkpoint.h"
 #include "proto/device_plugin_v1beta1.pb.h"
 #include "proto/pod_resources_v1.grpc.pb.h"
@@ -24,11 +24,11 @@ constexpr std::size_t kMaxCheckpoint = 64U << 20U;
 struct KubeletAsked::Impl {
   std::string socket;
   std::string checkpoint_path;
-  std::mutex mutex;
-  std::uint64_t connected_to = 0;
-  std::shared_ptr<grpc::Channel> channel;
+  Mutex mutex;
+  std::uint64_t connected_to GUARDED_BY(mutex) = 0;
+  std::shared_ptr<grpc::Channel> channel GUARDED_BY(mutex);
 
-  Result<void> connect() {
+  Result<void> connect() REQUIRES(mutex) {
     const auto identity = file_identity(socket);
     if (channel && identity == connected_to) return {};
     CARVE_TRY(Fd fd, connect_unix(socket));
@@ -51,7 +51,7 @@ KubeletAsked::KubeletAsked(const std::string& root, const std::string& device_pl
 KubeletAsked::~KubeletAsked() = default;
 
 Result<std::vector<SlotHolder>> KubeletAsked::holders(const std::string& resource) {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   v1::ListPodResourcesResponse answer;
   grpc::Status status;
   // A connection that the kubelet has closed meanwhile fails at its first use: retry once with a new one.

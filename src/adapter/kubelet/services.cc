@@ -123,7 +123,7 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
   void begin() { poke(); }
   void poke() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (finished_) return;
       if (writing_) {
         again_ = true;
@@ -135,7 +135,7 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
   }
   void end() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (std::exchange(finished_, true)) return;
     }
     this->Finish(grpc::Status::OK);
@@ -143,7 +143,7 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
   void OnWriteDone(bool ok) override {
     bool next = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       writing_ = false;
       if (ok && !finished_ && again_) {
         again_ = false;
@@ -156,7 +156,7 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
   void OnCancel() override { end(); }
   void OnDone() override {
     {
-      const std::lock_guard lock(owner_.mutex_);
+      const MutexLock lock(owner_.mutex_);
       owner_.streams_.erase(this);
     }
     delete this;
@@ -165,17 +165,17 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
  private:
   void write() {
     Message made = owner_.make_();  // calls the application, so mutex_ is not held
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (finished_) return;  // finished meanwhile: gRPC forbids a write after Finish()
     message_ = std::move(made);
     this->StartWrite(&message_);
   }
   LatestStreams& owner_;
-  std::mutex mutex_;
-  Message message_;
-  bool writing_ = false;
-  bool again_ = false;
-  bool finished_ = false;
+  Mutex mutex_;
+  Message message_ GUARDED_BY(mutex_);
+  bool writing_ GUARDED_BY(mutex_) = false;
+  bool again_ GUARDED_BY(mutex_) = false;
+  bool finished_ GUARDED_BY(mutex_) = false;
 };
 
 template <class Message>
@@ -183,7 +183,7 @@ grpc::ServerWriteReactor<Message>* LatestStreams<Message>::open() {
   auto* stream = new Stream(*this);  // owned by gRPC until OnDone
   bool closed = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     streams_.insert(stream);
     closed = closed_;
     // Under the lock, because OnDone, which deletes this stream, takes it too.
@@ -194,20 +194,20 @@ grpc::ServerWriteReactor<Message>* LatestStreams<Message>::open() {
 
 template <class Message>
 void LatestStreams<Message>::changed() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto* stream : streams_) stream->poke();
 }
 
 template <class Message>
 void LatestStreams<Message>::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
   for (auto* stream : streams_) stream->end();
 }
 
 template <class Message>
 bool LatestStreams<Message>::any() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !streams_.empty();
 }
 

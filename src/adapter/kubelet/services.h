@@ -3,11 +3,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "adapter/kubelet/workers.h"
+#include "base/mutex.h"
 #include "port/kubelet.h"
 #include "proto/device_plugin_v1beta1.grpc.pb.h"
 #include "proto/dra_health_v1alpha1.grpc.pb.h"
@@ -34,9 +34,9 @@ class LatestStreams {
  private:
   class Stream;
   std::function<Message()> make_;
-  mutable std::mutex mutex_;
-  std::set<Stream*> streams_;
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  std::set<Stream*> streams_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 class SlotService final : public v1beta1::DevicePlugin::CallbackService {
@@ -66,8 +66,8 @@ namespace dra_v1beta1 = k8s::io::kubelet::pkg::apis::dra::v1beta1;
 
 /// Prepare may wait for the API server. Unprepare never does, and has its own thread.
 struct DraWorkers {
-  Workers prepare{4};
-  Workers unprepare{1};
+  Workers prepare{ThreadName("dra-prepare"), 4};
+  Workers unprepare{ThreadName("dra-unprepare"), 1};
 };
 
 class DraV1 final : public dra_v1::DRAPlugin::CallbackService {

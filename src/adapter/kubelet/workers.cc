@@ -4,13 +4,13 @@
 
 namespace carve::kubelet {
 
-Workers::Workers(unsigned threads) {
-  for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+Workers::Workers(ThreadName name, unsigned threads) {
+  for (unsigned i = 0; i < threads; ++i) threads_.emplace_back(name, [this] { run(); });
 }
 
 bool Workers::post(std::function<void()> job) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return false;
     jobs_.push_back(std::move(job));
   }
@@ -20,21 +20,19 @@ bool Workers::post(std::function<void()> job) {
 
 void Workers::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  for (auto& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
+  for (auto& thread : threads_) thread.join();
 }
 
 void Workers::run() {
   for (;;) {
     std::function<void()> job;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      MutexLock lock(mutex_);
+      while (!stopping_ && jobs_.empty()) changed_.wait(lock);
       if (jobs_.empty()) return;
       job = std::move(jobs_.front());
       jobs_.pop_front();

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <vector>
+
+#include "base/mutex.h"
+#include "base/thread.h"
 
 namespace carve::kubelet {
 
@@ -13,7 +13,7 @@ namespace carve::kubelet {
 /// order of post(). stop() runs the queued jobs and then joins the threads.
 class Workers {
  public:
-  explicit Workers(unsigned threads);
+  Workers(ThreadName name, unsigned threads);
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -23,11 +23,11 @@ class Workers {
 
  private:
   void run();
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  bool stopping_ = false;
-  std::vector<std::thread> threads_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::function<void()>> jobs_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::vector<Thread> threads_;
 };
 
 }  // namespace carve::kubelet

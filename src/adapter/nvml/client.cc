@@ -70,13 +70,13 @@ NvmlClient::~NvmlClient() {
 }
 
 std::string NvmlClient::reason() const {
-  const std::lock_guard lock(reason_mutex_);
+  const MutexLock lock(reason_mutex_);
   return reason_;
 }
 
 void NvmlClient::set_state(GpuState state, const std::string& why) {
   {
-    const std::lock_guard lock(reason_mutex_);
+    const MutexLock lock(reason_mutex_);
     reason_ = why;
   }
   const GpuState before = state_.exchange(state);
@@ -117,7 +117,7 @@ std::vector<GpuEvent> NvmlClient::wait_events(std::chrono::milliseconds timeout)
 }
 
 void NvmlClient::renew() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!socket_) return;
   socket_.reset();  // the worker ends when its socket is closed
   if (!wait_gone(worker_, std::chrono::milliseconds(100))) send_signal(worker_, SIGKILL);
@@ -202,7 +202,7 @@ Result<std::vector<char>> NvmlClient::ask(std::uint32_t op, std::uint32_t card,
 }
 
 Result<GpuInventory> NvmlClient::inventory() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return inventory_locked();
 }
 
@@ -277,7 +277,7 @@ Result<GpuUsage> NvmlClient::usage_of(std::size_t card) {
 }
 
 Result<std::vector<GpuUsage>> NvmlClient::usage() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!socket_ || generation_ == 0) {
     CARVE_TRY(const auto fresh, inventory_locked());
     static_cast<void>(fresh);

@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "adapter/process/spawn.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/gpu.h"
 
 namespace carve {
@@ -42,31 +42,32 @@ class NvmlClient final : public Gpu {
   [[nodiscard]] pid_t worker_pid() const { return worker_pid_.load(); }
 
  private:
-  Result<std::vector<char>> ask(std::uint32_t op, std::uint32_t card, std::chrono::milliseconds deadline);
-  Result<GpuInventory> inventory_locked();
-  Result<GpuUsage> usage_of(std::size_t card);
-  Result<void> start();
-  void drop(GpuState state, const std::string& why);
-  void set_state(GpuState state, const std::string& why);
+  Result<std::vector<char>> ask(std::uint32_t op, std::uint32_t card, std::chrono::milliseconds deadline)
+      REQUIRES(mutex_);
+  Result<GpuInventory> inventory_locked() REQUIRES(mutex_);
+  Result<GpuUsage> usage_of(std::size_t card) REQUIRES(mutex_);
+  Result<void> start() REQUIRES(mutex_);
+  void drop(GpuState state, const std::string& why) REQUIRES(mutex_);
+  void set_state(GpuState state, const std::string& why) EXCLUDES(reason_mutex_);
 
   NvmlWorkerOptions options_;
   const Clock& clock_;
   Log& log_;
-  std::mutex mutex_;  // one call at a time
-  Child worker_;
-  Fd socket_;
+  Mutex mutex_;  // held during a call, so that there is one at a time
+  Child worker_ GUARDED_BY(mutex_);
+  Fd socket_ GUARDED_BY(mutex_);
   // One socket pair for all workers, so that events that a worker sent before it died are not lost.
   Fd events_;
   Fd workers_events_;
-  std::uint32_t sequence_ = 0;
-  std::uint64_t generation_ = 0;
-  std::vector<CardId> cards_;
-  std::chrono::milliseconds back_off_;
-  Clock::Time not_before_{};
+  std::uint32_t sequence_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
+  std::vector<CardId> cards_ GUARDED_BY(mutex_);
+  std::chrono::milliseconds back_off_ GUARDED_BY(mutex_);
+  Clock::Time not_before_ GUARDED_BY(mutex_){};
   std::atomic<GpuState> state_{GpuState::kStarting};
   std::atomic<pid_t> worker_pid_{0};
-  mutable std::mutex reason_mutex_;
-  std::string reason_;
+  mutable Mutex reason_mutex_;
+  std::string reason_ GUARDED_BY(reason_mutex_);
 };
 
 }  // namespace carve

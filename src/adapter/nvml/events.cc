@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 namespace carve::nvml {
 namespace {
@@ -39,20 +38,18 @@ void EventWatch::register_cards(const std::vector<Device>& devices, std::vector<
     const bool watched = register_card(devices[i]);
     (*cards)[i].watched = watched ? 1 : 0;
     any = any || watched;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto& uuid = (*cards)[i].uuid;
     if (watched) uuids_[devices[i]] = std::string(uuid, ::strnlen(uuid, sizeof(uuid)));
   }
-  if (!any || runs_) return;
-  runs_ = true;
-  std::thread([this] { run(); }).detach();
+  if (any && !thread_.running()) thread_ = Thread("nvml-events", [this] { run(); });
 }
 
 void EventWatch::send_event(const EventData& event) {
   WireEvent wire;
   wire.xid = static_cast<std::uint32_t>(event.data);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = uuids_.find(event.device);
     if (found == uuids_.end()) return;
     std::snprintf(wire.uuid, sizeof(wire.uuid), "%s", found->second.c_str());

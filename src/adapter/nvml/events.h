@@ -1,16 +1,18 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "adapter/nvml/inventory.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 
 namespace carve::nvml {
 
 /// The worker's second thread: waits for the driver's critical errors (XIDs) and sends them to the agent immediately.
-/// It makes no other NVML calls, so that a slow call does not delay events. It ends only with the process.
+/// It makes no other NVML calls, so that a slow call does not delay events. It ends only with the process, because no
+/// call ends a wait of the driver: do not destroy this object.
 class EventWatch {
  public:
   /// in  socket_fd: receives the WireEvents; sending blocks while the agent does not read, and the driver queues events
@@ -32,9 +34,9 @@ class EventWatch {
   const Library& library_;
   int fd_;
   EventSet set_ = nullptr;
-  bool runs_ = false;
-  std::mutex mutex_;
-  std::map<Device, std::string> uuids_;
+  Mutex mutex_;
+  std::map<Device, std::string> uuids_ GUARDED_BY(mutex_);
+  Thread thread_;
 };
 
 }  // namespace carve::nvml

@@ -1,12 +1,17 @@
 #include "adapter/process/proc_fs.h"
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <sstream>
 
 #include "abi/hello.h"
@@ -16,6 +21,7 @@
 namespace carve {
 namespace {
 constexpr std::size_t kLongestMounts = 4U << 20U;
+constexpr std::size_t kLongestStatus = 64U << 10U;
 constexpr std::string_view kDeleted = "//deleted";
 }  // namespace
 
@@ -63,28 +69,94 @@ bool is_slices_node(const std::string& path, int minor) {
 
 }  // namespace
 
+namespace {
+
+constexpr unsigned kNvidiaMajor = 195;  // of the kernel's list of allocated devices; a tenant may give it any name
+
+/// An open descriptor of a process.
+struct OpenFile {
+  int number = -1;
+  std::string path;                  // as the process sees it
+  std::optional<dev_t> device = {};  // of a character device
+};
+
+/// Calls `visit` for each descriptor of the process until it returns true. Returns whether it did.
+bool any_open_file(const std::filesystem::path& process, const std::function<bool(const OpenFile&)>& visit) {
+  std::error_code unreadable;
+  for (std::filesystem::directory_iterator at(process / "fd", unreadable), end; !unreadable && at != end;
+       at.increment(unreadable)) {
+    OpenFile file;
+    file.number = std::atoi(at->path().filename().c_str());
+    struct stat status = {};
+    if (::stat(at->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode)) file.device = status.st_rdev;
+    std::error_code gone;
+    file.path = std::filesystem::read_symlink(at->path(), gone).string();
+    if (visit(file)) return true;
+  }
+  return false;
+}
+
+std::filesystem::path folder_of(std::int32_t pid) { return "/proc/" + std::to_string(pid); }
+
+bool is_of_nvidia(const OpenFile& file) {
+  return (file.device && major(*file.device) == kNvidiaMajor) || file.path.rfind("/dev/nvidia", 0) == 0 ||
+         file.path.rfind("/dev/carve/", 0) == 0;
+}
+
+/// The largest of the four user IDs in the text of /proc/<pid>/status; nullopt: there are none.
+std::optional<std::uint32_t> largest_uid(const std::string& status) {
+  const auto begin = status.find("\nUid:");
+  if (begin == std::string::npos) return std::nullopt;
+  std::istringstream fields(status.substr(begin + 5));
+  std::uint32_t most = 0;
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t uid = 0;
+    if (!(fields >> uid)) return std::nullopt;
+    most = std::max(most, uid);
+  }
+  return most;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> ProcFs::holders_of_card(int minor) const {
-  constexpr unsigned kNvidiaMajor = 195;  // of the kernel's list of allocated devices; a tenant may give it any name
   const std::string name = "/dev/nvidia" + std::to_string(minor);
+  const dev_t device = makedev(kNvidiaMajor, static_cast<unsigned>(minor));
   std::vector<std::int32_t> pids;
   std::error_code ignored;
   for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::int32_t pid = std::atoi(process.path().filename().c_str());
     if (pid <= 0) continue;
-    std::error_code unreadable;
-    for (std::filesystem::directory_iterator at(process.path() / "fd", unreadable), end; !unreadable && at != end;
-         at.increment(unreadable)) {
-      std::error_code gone;
-      struct stat status = {};
-      const bool same_device = ::stat(at->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
-                               status.st_rdev == makedev(kNvidiaMajor, static_cast<unsigned>(minor));
-      const std::string target = same_device ? name : std::filesystem::read_symlink(at->path(), gone).string();
-      if (target != name && !is_slices_node(target, minor)) continue;
-      pids.push_back(pid);
-      break;
-    }
+    const bool holds = any_open_file(process.path(), [&](const OpenFile& file) {
+      return file.device == device || file.path == name || is_slices_node(file.path, minor);
+    });
+    if (holds) pids.push_back(pid);
   }
   return pids;
+}
+
+DeviceUser ProcFs::device_user(std::int32_t pid) const {
+  const auto status = read_text((folder_of(pid) / "status").string(), kLongestStatus);
+  const auto uid = status ? largest_uid(*status) : std::nullopt;
+  if (!uid) return {std::numeric_limits<std::uint32_t>::max(), true, "?"};
+  DeviceUser user;
+  user.uid = *uid;
+  user.computes = any_open_file(folder_of(pid), [](const OpenFile& file) { return file.path == "/dev/nvidia-uvm"; });
+  std::error_code gone;
+  user.program = std::filesystem::read_symlink(folder_of(pid) / "exe", gone).string();
+  if (user.program.empty()) user.program = "?";
+  return user;
+}
+
+bool ProcFs::only_inherited(std::int32_t pid, std::int32_t from) const {
+  constexpr int kSameFile = 0;  // KCMP_FILE of linux/kcmp.h
+  bool any = false;
+  const bool own = any_open_file(folder_of(pid), [&](const OpenFile& file) {
+    if (!is_of_nvidia(file)) return false;
+    any = true;
+    return ::syscall(SYS_kcmp, pid, from, kSameFile, file.number, file.number) != 0;
+  });
+  return any && !own;
 }
 
 Result<bool> ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) {

@@ -12,6 +12,8 @@ class ProcFs final : public Processes {
   [[nodiscard]] std::string command(std::int32_t pid) const override;
   [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override;
   [[nodiscard]] std::vector<std::int32_t> holders_of_card(int minor) const override;
+  [[nodiscard]] DeviceUser device_user(std::int32_t pid) const override;
+  [[nodiscard]] bool only_inherited(std::int32_t pid, std::int32_t from) const override;
   Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) override;
 };
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
@@ -95,6 +96,47 @@ TEST(ProcFsTest, WhoHoldsACardsDeviceFileOpenIsFound) {
     EXPECT_EQ(mine(), 1);
   }
   EXPECT_EQ(mine(), 0);
+  ::unlink(kNode);
+}
+
+TEST(ProcFsTest, UserProgramAndCudaOfAHolderAreRead) {
+  const DeviceUser self = ProcFs().device_user(::getpid());
+  EXPECT_EQ(self.uid, ::geteuid());
+  EXPECT_NE(self.program.find("adapter"), std::string::npos) << self.program;
+  const DeviceUser gone = ProcFs().device_user(0);
+  EXPECT_EQ(gone.uid, std::numeric_limits<std::uint32_t>::max());
+  EXPECT_TRUE(gone.computes) << "no proof of innocence";
+}
+
+/// The fork of a process that has the file open, and the same fork after it opened the file itself.
+TEST(ProcFsTest, AForkWithoutFilesOfItsOwnIsTold) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to make a device node";
+  constexpr char kNode[] = "/dev/nvidia62";
+  ASSERT_EQ(::mknod(kNode, S_IFCHR | 0600, makedev(1, 3)), 0);
+  {
+    const Fd held(::open(kNode, O_RDWR | O_CLOEXEC));
+    int go[2];
+    int done[2];
+    ASSERT_EQ(::pipe(go) | ::pipe(done), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      char byte = 0;
+      if (::read(go[0], &byte, 1) != 1) ::_exit(1);
+      static_cast<void>(::open(kNode, O_RDWR));
+      if (::write(done[1], "y", 1) != 1 || ::read(go[0], &byte, 1) < 0) ::_exit(1);
+      ::_exit(0);
+    }
+    EXPECT_TRUE(ProcFs().only_inherited(child, ::getpid()));
+    EXPECT_FALSE(ProcFs().only_inherited(child, 1)) << "another process";
+    char byte = 'g';
+    ASSERT_EQ(::write(go[1], &byte, 1), 1);
+    ASSERT_EQ(::read(done[0], &byte, 1), 1);
+    EXPECT_FALSE(ProcFs().only_inherited(child, ::getpid()));
+    ASSERT_EQ(::write(go[1], &byte, 1), 1);
+    ::waitpid(child, nullptr, 0);
+    for (const int fd : {go[0], go[1], done[0], done[1]}) ::close(fd);
+  }
+  EXPECT_FALSE(ProcFs().only_inherited(::getpid(), ::getpid())) << "it has no such file";
   ::unlink(kNode);
 }
 

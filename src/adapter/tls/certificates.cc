@@ -1,8 +1,9 @@
 #include "adapter/tls/certificates.h"
 
 #include <iterator>
-#include <thread>
 #include <utility>
+
+#include "base/thread.h"
 
 namespace carve::tls {
 namespace {
@@ -88,7 +89,7 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
   Serving serving{kept.serving, authorities, facts.life};
   bool other = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     other = serving.pair != serving_.pair || serving.authorities != serving_.authorities;
     serving_ = serving;
   }
@@ -109,7 +110,7 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
   };
   CARVE_TRY(const auto client, settle(names_.client_secret, renew_clients));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     client_ = {pair_in(client), authorities};
   }
   return updated;
@@ -122,7 +123,7 @@ void Certificates::follow(const std::string& collection, const std::string& name
   sink.change = [this](const KubeChange&) { wake(); };
   sink.trouble = [this](const Error&) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       watched_again_ = clock_.now() + kDeaf;
     }
     wake();
@@ -133,7 +134,7 @@ void Certificates::follow(const std::string& collection, const std::string& name
 void Certificates::wake() {
   std::stop_source sleeping(std::nostopstate);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     sleeping = awake_;
   }
   sleeping.request_stop();
@@ -141,14 +142,14 @@ void Certificates::wake() {
 
 /// The stop token of the sleep after the next step: a change during the step ends that sleep immediately.
 std::stop_token Certificates::arm() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   awake_ = std::stop_source();
   return awake_.get_token();
 }
 
 Clock::Duration Certificates::pause(bool done) const {
   if (!done) return kAgain;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (clock_.now() < watched_again_) return kUnwatched;
   return kEvery;
 }
@@ -160,11 +161,11 @@ void Certificates::run(const std::function<void(const Serving&)>& changed, const
       {secrets, names_.client_secret},
       {std::string(kWebhooks) + "mutatingwebhookconfigurations", names_.webhooks},
       {std::string(kWebhooks) + "validatingwebhookconfigurations", names_.webhooks}};
-  std::vector<std::jthread> watches;
+  std::vector<Thread> watches;
   watches.reserve(std::size(objects));
   for (const auto& object : objects)
-    watches.emplace_back(
-        [this, &object](const std::stop_token& end) { follow(object.first, object.second, end); });
+    watches.emplace_back("cert-watch",
+                         [this, &object](const std::stop_token& end) { follow(object.first, object.second, end); });
   const std::stop_callback stopping(stop, [this] { wake(); });
   std::string logged;
   for (auto woken = arm(); !stop.stop_requested(); woken = arm()) {
@@ -185,12 +186,12 @@ void Certificates::run(const std::function<void(const Serving&)>& changed, const
 }
 
 ClientPair Certificates::client() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return client_;
 }
 
 Clock::WallTime Certificates::good_until() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return serving_.life.until;
 }
 

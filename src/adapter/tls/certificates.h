@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "adapter/tls/secret.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "port/kube_api.h"
 
@@ -74,11 +74,11 @@ class Certificates {
   Log& log_;
   const CertificateNames names_;
   const Lives lives_;
-  mutable std::mutex mutex_;
-  Serving serving_;
-  ClientPair client_;
-  std::stop_source awake_;       // of the next sleep; stopped when an object has changed
-  Clock::Time watched_again_{};  // until then a watch may miss changes
+  mutable Mutex mutex_;
+  Serving serving_ GUARDED_BY(mutex_);
+  ClientPair client_ GUARDED_BY(mutex_);
+  std::stop_source awake_ GUARDED_BY(mutex_);       // of the next sleep; stopped when an object has changed
+  Clock::Time watched_again_ GUARDED_BY(mutex_){};  // until then a watch may miss changes
 };
 
 }  // namespace carve::tls

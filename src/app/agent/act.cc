@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "app/agent/agent.h"
+#include "app/agent/second_line.h"
 
-// The agent's actions after a breach: freeze, kill, or only report.
+// The actions after a breach: freeze, revoke, kill, or only report.
 namespace carve {
 
-void Agent::act(const Breach& breach) {
+void SecondLine::act(const Breach& breach) {
   const bool compute = breach.kind == BreachKind::kCompute;
   const BreachAction action = compute ? config_.on_compute : config_.on_memory;
   std::string done = "reported only";
@@ -16,17 +16,13 @@ void Agent::act(const Breach& breach) {
   } else if (action != BreachAction::kReport && breach.kind != BreachKind::kMemoryBrief && !breach.slice.empty()) {
     done = breach.ends_slice ? end_slice(breach) : end_processes(breach);
   }
-  {
-    const std::lock_guard lock(state_);
-    const auto found = slices_.find(breach.slice);
-    if (found != slices_.end())
-      found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
-  }
-  note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
+  store_.change(breach.slice,
+                [&](LiveSlice& slice) { slice.remark = std::string(to_string(breach.kind)) + ": " + done; });
+  events_.note(to_string(breach.kind), breach.slice, breach.text + ": " + done);
 }
 
 /// Freezes, revokes or ends the slice. Returns a text about the action.
-std::string Agent::slow(const Breach& breach, ComputeStep step) {
+std::string SecondLine::slow(const Breach& breach, ComputeStep step) {
   if (step == ComputeStep::kKill) return end_slice(breach);
   const bool frozen = throttle(breach);
   if (step == ComputeStep::kRevoke) return revoke(breach.slice) + (frozen ? ", throttled" : "");
@@ -34,11 +30,11 @@ std::string Agent::slow(const Breach& breach, ComputeStep step) {
 }
 
 /// Sends SIGKILL to the processes that the breach names, each only while it still belongs to the slice.
-std::string Agent::end_processes(const Breach& breach) {
+std::string SecondLine::end_processes(const Breach& breach) {
   bool any = false;
   std::string error;
   for (const auto pid : breach.pids) {
-    const auto killed = world_.processes.kill(pid, [&] { return is_still_of(breach.slice, pid); });
+    const auto killed = world_.processes.kill(pid, [&] { return processes_.is_still_of(breach.slice, pid); });
     if (!killed) error = killed.error().what;
     any = any || killed.value_or(false);
   }
@@ -48,97 +44,66 @@ std::string Agent::end_processes(const Breach& breach) {
 
 /// Removes the slice's pages: calls through the library get no lease and no memory any more. The pages are re-created
 /// when the offence is forgotten. Until then the slice keeps its entry in the ledger.
-std::string Agent::revoke(const std::string& id) {
-  {
-    const std::lock_guard lock(state_);
-    const auto found = slices_.find(id);
-    if (found == slices_.end()) return "gone before it was revoked";
-    found->second.revoked_until = world_.clock.now() + config_.bounds.offences.forgotten_after;
-    found->second.samples.clear();  // the figures of the removed pages no longer count
-  }
-  const auto dropped = world_.pages.drop(id);
+std::string SecondLine::revoke(const std::string& id) {
+  const bool there = store_.change(id, [&](LiveSlice& slice) {
+    slice.revoked_until = world_.clock.now() + config_.bounds.offences.forgotten_after;
+    slice.samples.clear();  // the figures of the removed pages no longer count
+  });
+  if (!there) return "gone before it was revoked";
+  const auto dropped = pages_.revoke(id);
   return dropped ? "revoked" : "could not be revoked: " + dropped.error().what;
 }
 
 /// Sends SIGKILL to the whole slice. If the slice has a cgroup of its own, the cgroup is killed, including processes
 /// that are forked meanwhile. Otherwise every process that was seen of the slice is killed.
-std::string Agent::end_slice(const Breach& breach) {
+std::string SecondLine::end_slice(const Breach& breach) {
   Breach all = breach;
-  bool own = false;
-  {
-    const std::lock_guard lock(state_);
-    const auto found = slices_.find(breach.slice);
-    if (found == slices_.end()) return "gone before it was ended";
-    own = !found->second.keep;
-    all.pids.insert(all.pids.end(), found->second.registered.begin(), found->second.registered.end());
-  }
-  if (own && world_.cgroups != nullptr && world_.cgroups->kill(breach.slice)) {
+  const auto slice = store_.find(breach.slice);
+  if (!slice) return "gone before it was ended";
+  all.pids.insert(all.pids.end(), slice->registered.begin(), slice->registered.end());
+  if (!slice->keep && world_.cgroups != nullptr && world_.cgroups->kill(breach.slice)) {
     world_.cgroups->wake();
     return "the slice was ended";
   }
   return end_processes(all);
 }
 
-/// True if the process that has this PID now is in the slice. Checked again, because the driver's list and the pages
-/// are seconds old and the PID may belong to another process now.
-bool Agent::is_still_of(const std::string& slice, std::int32_t pid) const {
-  if (world_.cgroups != nullptr && world_.cgroups->slice_of(pid) == slice) return true;
-  const auto seen = world_.processes.slices_seen_by(pid);
-  if (std::find(seen.begin(), seen.end(), slice) != seen.end()) return true;
-  if (const auto member = world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt) {
-    const std::lock_guard lock(state_);
-    const auto found = slices_.find(slice);
-    if (found == slices_.end()) return false;
-    const auto& pods = found->second.pods;
-    if (std::find(pods.begin(), pods.end(), member->pod) != pods.end()) return true;
-  }
-  const auto pages = world_.pages.list();  // the arbiter holds a pidfd of each process that sent a hello
-  for (const auto& one : pages ? *pages : std::vector<PageSlice>()) {
-    if (one.id != slice) continue;
-    return std::any_of(one.processes.begin(), one.processes.end(), [&](const auto& own) { return own.pid == pid; });
-  }
-  return false;
-}
-
 /// Freezes once per report (once a second), long enough to bring the mean of that second down to what is allowed.
 /// Freezes the slice's own cgroup, or the containers in which its processes were seen. False: nothing was frozen.
-bool Agent::throttle(const Breach& breach) {
+bool SecondLine::throttle(const Breach& breach) {
   const double rest = std::clamp(1.0 - breach.allowed / std::max(breach.seen, 1.0), 0.0, 0.9);
   Frozen frozen{
       world_.clock.now() + std::chrono::milliseconds(static_cast<std::int64_t>(rest * 1000)), {}};
-  bool own = false;  // the slice has a cgroup of its own
-  {
-    const std::lock_guard lock(state_);
-    const auto found = slices_.find(breach.slice);
-    own = found != slices_.end() && !found->second.keep;
-  }
+  const auto slice = store_.find(breach.slice);
+  const bool own = slice && !slice->keep;  // it has a cgroup of its own
   if (own) {
     if (world_.cgroups == nullptr || !world_.cgroups->freeze(breach.slice, true)) return false;
   } else {
     for (const auto pid : breach.pids) {
       const auto member =
           world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt;
-      if (!is_still_of(breach.slice, pid)) continue;
+      if (!processes_.is_still_of(breach.slice, pid)) continue;
       if (!member || member->group.empty() || frozen.groups.count(member->group) != 0) continue;
       if (world_.containers->freeze(member->group, true)) frozen.groups.insert(member->group);
     }
     if (frozen.groups.empty()) return false;
   }
-  const std::lock_guard lock(state_);
+  const MutexLock lock(mutex_);
   auto& there = frozen_[breach.slice];
   there.until = frozen.until;
   there.groups.merge(frozen.groups);
   return true;
 }
 
-void Agent::thaw() {
+void SecondLine::thaw() {
+  const auto living = store_.ids_of([](const LiveSlice&) { return true; });  // sorted
   std::map<std::string, Frozen> due;
   {
-    const std::lock_guard lock(state_);
+    const MutexLock lock(mutex_);
     for (auto at = frozen_.begin(); at != frozen_.end();) {
       const auto next = std::next(at);
-      if (world_.clock.now() >= at->second.until || slices_.count(at->first) == 0)
-        due.insert(frozen_.extract(at));
+      const bool ended = !std::binary_search(living.begin(), living.end(), at->first);
+      if (ended || world_.clock.now() >= at->second.until) due.insert(frozen_.extract(at));
       at = next;
     }
   }
@@ -149,13 +114,12 @@ void Agent::thaw() {
   }
 }
 
-/// An earlier agent may have died while it throttled.
-void Agent::thaw_containers() {
+void SecondLine::thaw_containers() {
   if (world_.containers == nullptr) return;
   const auto processes = world_.containers->processes();
   std::set<std::string> groups;
   for (const auto& process : processes ? *processes : std::vector<PodProcess>()) {
-    if (!process.group.empty() && !slices_of_process(process.pid).empty())
+    if (!process.group.empty() && !processes_.slices_of(process.pid).empty())
       groups.insert(process.group);
   }
   for (const auto& group : groups) static_cast<void>(world_.containers->freeze(group, false));

@@ -1,57 +1,61 @@
 #pragma once
 
-#include <condition_variable>
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
-#include <mutex>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "app/agent/agent_config.h"
 #include "app/agent/agent_world.h"
-#include "app/agent/card_watch.h"
-#include "app/agent/slice_table.h"
-#include "app/agent/unexplained.h"
-#include "app/agent/watchdog.h"
+#include "app/agent/arbiter_pages.h"
+#include "app/agent/card_file_guard.h"
+#include "app/agent/event_log.h"
+#include "app/agent/library_links.h"
+#include "app/agent/local_slices.h"
+#include "app/agent/node_cards.h"
+#include "app/agent/node_views.h"
+#include "app/agent/owner_turns.h"
+#include "app/agent/prepared_slices.h"
+#include "app/agent/process_slices.h"
+#include "app/agent/second_line.h"
+#include "app/agent/slice_lifecycle.h"
+#include "app/agent/slice_names.h"
+#include "app/agent/slice_store.h"
 #include "base/clock.h"
-#include "base/log.h"
-#include "core/ledger/ledger.h"
-#include "core/policy/policy.h"
 #include "port/agent_api.h"
 #include "port/node_slices.h"
-#include "port/pages.h"
 
 namespace carve {
 
-/// The only writer of the machine's ledger. Order of every change: journal (synced), cgroup, pages, answer. Order of
-/// every removal: pages, cgroup, ledger, journal. So the journal covers all that runs, regardless of the step at which
-/// a process dies, and restore() removes what does not run. Safe from any thread.
+/// The agent's ports, on top of its parts (README.md): each call goes to one part. The order of every change is in
+/// SliceLifecycle, the locks are in the parts. Safe from any thread.
 class Agent final : public AgentApi, public NodeSlices {
  public:
-  Agent(AgentConfig config, AgentWorld world);
+  Agent(AgentConfig config, AgentWorld world) : config_(std::move(config)), world_(std::move(world)) {}
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
 
   /// Called once, before serving: reads the cards, then compares the journal's slices with cgroups and arbiter. A
   /// driver or an arbiter that is away is not an error; watch() catches up later.
   ///   errors  kDataLoss: the journal's slices contradict each other
   Result<void> restore();
   Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
-                         const std::function<bool()>& gone) override;
-  Result<void> join(const Caller& caller, const std::string& slice) override;
-  Result<void> release(const Caller& caller, const std::string& slice, bool kill) override;
-  Result<AgentView> view(const Caller& caller) override;
-  // prepare.cc
-  Result<std::string> promise_device() override;
-  Result<Prepared> prepare(const PrepareRequest& request) override;
-  Result<void> unprepare(const Owner& owner) override;
-  [[nodiscard]] std::vector<Slice> held() const override;
-  [[nodiscard]] std::vector<HeldSlice> holdings() const override;
-  [[nodiscard]] NodeTroubles troubles() const override;
-  [[nodiscard]] std::vector<ProgramError> take_program_errors() override;
-  [[nodiscard]] GpuInventory cards() const override;
+                         const std::function<bool()>& gone) override {
+    return local_.allocate(caller, request, gone);
+  }
+  Result<void> join(const Caller& caller, const std::string& slice) override { return local_.join(caller, slice); }
+  Result<void> release(const Caller& caller, const std::string& slice, bool kill) override {
+    return local_.release(caller, slice, kill);
+  }
+  Result<AgentView> view(const Caller& caller) override { return views_.view(caller); }
+  Result<std::string> promise_device() override { return prepared_.promise_device(); }
+  Result<Prepared> prepare(const PrepareRequest& request) override { return prepared_.prepare(request); }
+  Result<void> unprepare(const Owner& owner) override { return prepared_.unprepare(owner); }
+  [[nodiscard]] std::vector<Slice> held() const override { return views_.held(); }
+  [[nodiscard]] std::vector<HeldSlice> holdings() const override { return views_.holdings(); }
+  [[nodiscard]] NodeTroubles troubles() const override { return views_.troubles(); }
+  [[nodiscard]] std::vector<ProgramError> take_program_errors() override { return cards_.take_program_errors(); }
+  [[nodiscard]] GpuInventory cards() const override { return cards_.offered(); }
 
   /// Ends slices with an empty cgroup. Cheap; called at every change of a cgroup and a few times a second.
   void reap();
@@ -59,121 +63,34 @@ class Agent final : public AgentApi, public NodeSlices {
   /// the driver's library does.
   void watch();
   /// Takes the driver's reports and its state, and updates the verdicts on all cards. Never waits for the driver.
-  void judge_cards(const std::vector<GpuEvent>& events);
-  /// The three loops. They run until `stop`.
+  void judge_cards(const std::vector<GpuEvent>& events) { cards_.judge(events); }
+  /// The three loops, each for one thread: the reaper, the watch and the health thread. They run until `stop`.
   void run_reaper(const std::stop_token& stop);
   void run_watch(Clock& clock, const std::stop_token& stop);
   void run_health(const std::stop_token& stop);
+  /// The callers that wait for a change of this owner to end. For tests and diagnosis.
+  [[nodiscard]] std::uint64_t waiting_for(const Owner& owner) const { return turns_.waiting(owner); }
 
  private:
-  [[nodiscard]] std::vector<std::string> ids_in_cgroups() const;  // of slices that end with their cgroup
-  // lifecycle.cc; under commit_
-  Result<Grant> try_allocate(const Caller& caller, const AllocateRequest& request);
-  Result<void> bring_up(LiveSlice& slice);
-  void take_down(LiveSlice& slice);
-  void finish(const std::string& id, const std::string& why);
-  [[nodiscard]] std::vector<JournalEvent> events_without(const LiveSlice& slice) const;
-  void retry_drops();
-  [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
-  [[nodiscard]] std::string slice_folder_of(const LiveSlice& slice) const;
-  [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
-  [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
-  [[nodiscard]] std::string new_id(bool keep);
-  [[nodiscard]] AgentView view_of_last_round() const;  // processes without their names
-  // prepare.cc; under commit_
-  Result<std::string> device_id_for(const PrepareRequest& request);
-  Result<Prepared> prepare_new(LiveSlice slice);
-  Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
-  [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
-  // other slices of its owner; under state_
-  [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;
-  Result<void> remember_pods(const std::string& id, const std::vector<std::string>& pods);
-  Result<std::string> next_device_id();
-  Result<void> set_names_aside();
-  std::optional<std::string> take_name();  // no lock needed
-  static std::string unwritten_name();
-  // card_files.cc
-  void close_card_files(), give_card_files(), withdraw_card_files();
-  // ending.cc; under commit_
-  Result<std::vector<PodProcess>> pod_processes() const;
-  Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,
-                                            const Result<std::vector<PodProcess>>& pods, bool part_only);
-  Result<void> note_ending(const Owner& owner, std::set<std::string>* ids);
-  Result<void> end_owner(const Owner& owner, const Result<std::vector<PodProcess>>& pods);
-  void end_ended();
-  void kill_left_behind(const Owner& owner, const std::vector<PodProcess>& pods);
-  // restore.cc
-  void publish_devices();
-  Result<void> adopt_inventory(), restore_records();
-  void make_links(const std::string& driver_version);
-  [[nodiscard]] std::string library_error() const;  // under state_
-  void reconcile_pages(const std::vector<PageSlice>& present);
-  // health.cc
-  bool apply_verdicts();  // true: a card is healthy again
-  void recall_cards(), remember_cards();
-  [[nodiscard]] GpuInventory with_missing(GpuInventory fresh);
-  // watch.cc
-  [[nodiscard]] std::vector<std::string> slices_of_process(std::int32_t pid, bool by_hellos = true) const;
-  void look_for_lost(), retry_links();
-  [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
-  std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
-  bool look_at_pages();  // true: the arbiter answered
-  [[nodiscard]] std::vector<Bytes> spare_of(const LiveSlice& slice) const;  // under state_
-  [[nodiscard]] Breach unexplained_breach(const CardId& card, Bytes bytes, const std::vector<WatchedSlice>& watched,
-                                          const std::vector<Sighting>& sightings);
-  void look_for_unexplained(const std::vector<GpuUsage>& usage, const std::vector<WatchedSlice>& watched,
-                            const std::vector<Sighting>& sightings);
-  // act.cc
-  void act(const Breach& breach), thaw(), thaw_containers();
-  bool throttle(const Breach& breach);
-  std::string end_processes(const Breach& breach), end_slice(const Breach& breach);
-  std::string slow(const Breach& breach, ComputeStep step), revoke(const std::string& id);
-  [[nodiscard]] bool is_still_of(const std::string& slice, std::int32_t pid) const;
-  void note_event(const std::string& kind, const std::string& slice, const std::string& text);
-  void note_gpu_state();
+  Result<void> restore_records();
 
-  AgentConfig config_;
-  AgentWorld world_;
-
-  std::mutex commit_;  // one change at a time, with its input and output; taken before state_
-  mutable std::mutex state_;  // everything below; never held across input or output
-  std::condition_variable freed_;
-  Ledger ledger_;
-  GpuInventory inventory_;
-  std::map<std::string, LiveSlice> slices_;
-  std::vector<GpuUsage> usage_;
-  std::vector<Sighting> sightings_;
-  std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
-  std::deque<EventView> events_;
-  std::deque<ProgramError> program_errors_;  // not taken yet
-  std::string journal_error_, arbiter_error_, card_files_error_;
-  std::string links_error_, links_of_;  // of the last attempt, and the driver version it was for; retried at intervals
-  Clock::Time links_tried_{};
-  Code arbiter_code_ = Code::kUnavailable;
-  std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
-  bool arbiter_ok_ = false, arbiter_asked_ = false;
-  Clock::Time arbiter_since_{};  // the arbiter has answered since then
-  GpuState gpu_state_seen_ = GpuState::kStarting;
-  std::uint32_t waiting_ = 0;
-  std::uint64_t next_number_ = 1;
-  std::mutex names_;                // of the next two; never held across input or output
-  // this and the next under commit_: claims whose pods have ended but still have processes
-  std::uint64_t next_promise_ = 0;
-  std::uint64_t promised_until_ = 0;
-  Clock::Time end_again_{};  // both under commit_: claims of ended pods that still have processes
-  std::map<Owner, Clock::Time> ending_since_;
-  std::uint32_t run_number_ = 0;
-  Watchdog watchdog_;
-  UnexplainedMemory unexplained_;
-  struct Frozen {
-    Clock::Time until;
-    std::set<std::string> groups;  // of containers; empty: the slice's own cgroup
-  };
-  std::map<std::string, Frozen> frozen_;  // by slice
-  // under commit_: pages that this agent requested; it keeps duplicates of their descriptors
-  std::set<std::string> put_;
-  CardBooks books_;
-  bool inventory_stale_ = true;  // used by the watch thread only
+  const AgentConfig config_;
+  const AgentWorld world_;
+  // In the order in which they use each other.
+  EventLog events_{world_.clock, world_.log};
+  OwnerTurns turns_;
+  SliceStore store_{world_.journal};
+  SliceNames names_{store_.journal()};
+  LibraryLinks links_{config_, world_};
+  CardFileGuard card_files_{world_.card_files, events_};
+  ArbiterPages pages_{world_.pages, world_.clock, events_};
+  NodeCards cards_{config_, world_, store_, links_, events_};
+  SliceLifecycle lifecycle_{config_, world_, store_, turns_, pages_, cards_};
+  ProcessSlices processes_{world_, store_, pages_};
+  LocalSlices local_{config_, world_, store_, turns_, lifecycle_, names_, cards_, links_};
+  PreparedSlices prepared_{config_, world_, store_, turns_, lifecycle_, names_, links_, processes_};
+  SecondLine second_line_{config_, world_, store_, lifecycle_, local_, pages_, cards_, processes_, events_};
+  NodeViews views_{config_, world_, {store_, cards_, pages_, second_line_, local_, links_, card_files_, events_}};
 };
 
 }  // namespace carve

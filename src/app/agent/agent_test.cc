@@ -196,7 +196,7 @@ TEST(Agent, ACgroupThatCannotBeReadIsNotTakenForEmpty) {
 TEST(Agent, RefusesWithTheNumbersAndChangesNothing) {
   Machine machine;
   auto agent = machine.start();
-  const auto before = machine.fate.step;
+  const int before = machine.fate.step;
   const auto refused = agent->allocate(root(), ask(200, 30), {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);

@@ -60,17 +60,4 @@ class CardWatch {
   Clock::Time driver_since_{};
 };
 
-/// What the agent keeps about its cards outside the ledger. Under Agent::state_ unless a field says otherwise.
-struct CardBooks {
-  explicit CardBooks(XidPolicy policy) : watch(std::move(policy)) {}
-  CardWatch watch;
-  bool driver_known = false;         // the inventory is from the driver, not remembered
-  std::set<CardId> from_other_boot;  // remembered, not seen in this boot
-  std::set<CardId> stand_ins;        // known only from a slice; not published
-  Clock::Time save_not_before{};
-  KnownCards saved;         // used by the health thread only
-  Clock::Time listed_at{};
-  Clock::Time renewed_at{};  // used by the watch thread only
-};
-
 }  // namespace carve

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "app/agent/slice_table.h"
+
 namespace carve {
 namespace {
 
@@ -34,6 +36,32 @@ TEST(Offences, ASliceOfAnUnknownUserIsNotRecorded) {
   Offences offences;
   offences.note("", Clock::Time(seconds(1)), {});
   EXPECT_EQ(offences.count("", Clock::Time(seconds(1)), {}), 0);
+}
+
+LiveSlice owned_by(OwnerKind kind, const std::string& uid, const std::string& name) {
+  LiveSlice slice;
+  slice.id = slice.holder.uid = uid;
+  slice.holder.kind = kind;
+  slice.uid = 1000;
+  slice.name = name;
+  return slice;
+}
+
+/// On Kubernetes all processes run as the node's users, so the user ID says nothing.
+TEST(Offences, AreCountedForTheNamespaceOfAPodOrClaim) {
+  EXPECT_EQ(offender_of(owned_by(OwnerKind::kPod, "uid-1", "ml/train-0/main")), "namespace ml");
+  EXPECT_EQ(offender_of(owned_by(OwnerKind::kPod, "uid-2", "ml/train-1/main")), "namespace ml") << "the next pod";
+  EXPECT_EQ(offender_of(owned_by(OwnerKind::kClaim, "uid-3", "ml/shared/gpu")), "namespace ml");
+  EXPECT_EQ(offender_of(owned_by(OwnerKind::kPod, "uid-4", "web/train-0/main")), "namespace web");
+  EXPECT_EQ(offender_of(owned_by(OwnerKind::kPod, "uid-5", "train")), "uid-5") << "no namespace is known";
+}
+
+/// The name of a local slice is its command line: it must not be mistaken for a namespace.
+TEST(Offences, AreCountedForTheUserOfALocalSlice) {
+  EXPECT_EQ(offender_of(owned_by(OwnerKind::kLocal, "run-1", "ml/train.py")), "user 1000");
+  LiveSlice other = owned_by(OwnerKind::kLocal, "run-2", "ml/train.py");
+  other.uid = 1001;
+  EXPECT_EQ(offender_of(other), "user 1001");
 }
 
 }  // namespace

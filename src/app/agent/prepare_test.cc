@@ -49,6 +49,23 @@ TEST(Prepare, APartBecomesASliceAndEndsWithItsOwner) {
   EXPECT_TRUE(agent->unprepare(kClaim));  // again: nothing to do
 }
 
+TEST(Prepare, AnInitContainerWithoutAProcessIsIdle) {
+  Machine machine;
+  auto agent = machine.start();
+  const Owner pod{OwnerKind::kPod, "u-1"};
+  PrepareRequest init = part(pod, "load");
+  init.slices.front().phase = Phase::kInit;
+  const auto prepared = agent->prepare(init);
+  ASSERT_TRUE(prepared) << prepared.error().what;
+  ASSERT_TRUE(agent->prepare(part(pod, "main")));
+  std::map<std::string, std::string> states;
+  for (const auto& slice : agent->view({})->slices) states[slice.id] = slice.state;
+  EXPECT_EQ(states.size(), 2U);
+  EXPECT_EQ(states[id_of(*prepared)], "idle");
+  states.erase(id_of(*prepared));
+  EXPECT_EQ(states.begin()->second, "running");
+}
+
 TEST(Prepare, WhatADialectPromisesStandsInTheFileAndOutlivesTheAgent) {
   Machine machine;
   auto agent = machine.start();

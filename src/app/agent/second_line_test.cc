@@ -1,6 +1,7 @@
 // The whole second line: what it observes of the machine, and what it does. In memory, with the test's own clock.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "app/agent/agent.h"
@@ -72,6 +73,85 @@ TEST_F(SecondLine, SeveralSuspectsAreNamedAndNotEnded) {
   EXPECT_NE(last_event().find("77 (" + one + "), 78 (" + two + ")"), std::string::npos) << last_event();
 }
 
+/// nvidia-persistenced, an exporter and Carve's own NVML process hold the file all the time.
+TEST_F(SecondLine, DaemonsOutsideSlicesDoNotShieldATaker) {
+  start(77, 1, 10);
+  start(78, 1, 10);
+  machine_.gpu.processes["GPU-0"] = {{78, Bytes::mib(500), 0}};
+  machine_.processes.holders[0] = {77, 78, 900, 901};
+  machine_.processes.users[900] = {120, false, "/usr/bin/nvidia-persistenced"};
+  machine_.processes.users[901] = {0, false, "/usr/bin/dcgm-exporter"};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  int rounds = 0;
+  for (; rounds < 4 && machine_.processes.killed.empty(); ++rounds) round();
+  EXPECT_LE(rounds, 3);
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+  EXPECT_NE(last_event().find("not suspected: 900 (in no slice: /usr/bin/nvidia-persistenced, uid 120)"),
+            std::string::npos)
+      << last_event();
+}
+
+/// A program outside slices takes the memory. A slice's process holds the file too and has no context yet.
+TEST_F(SecondLine, NoSliceIsEndedForMemoryOfAProgramOutside) {
+  const auto id = start(77, 1, 10);
+  machine_.processes.holders[0] = {77, 900};
+  machine_.processes.users[900] = {0, true, "/opt/bin/train"};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  for (int i = 0; i < 40; ++i) round();
+  EXPECT_TRUE(machine_.processes.killed.empty());
+  EXPECT_GE(events("breach-unexplained"), 9) << "once per second";
+  EXPECT_NE(last_event().find("900 (in no slice: /opt/bin/train, uid 0)"), std::string::npos) << last_event();
+}
+
+/// It arrives after the memory did, so it can neither be the holder nor shield it.
+TEST_F(SecondLine, ASliceThatStartsLaterIsNotSuspected) {
+  machine_.processes.holders[0] = {900};
+  machine_.processes.users[900] = {0, true, "/opt/bin/train"};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  for (int i = 0; i < 4; ++i) round();
+  start(77, 1, 10);
+  machine_.processes.holders[0] = {77};  // the program outside closed the file, and passed it on unseen
+  for (int i = 0; i < 40; ++i) round();
+  EXPECT_TRUE(machine_.processes.killed.empty());
+}
+
+/// The data loaders of a training job hold the job's open files. They never send a hello. The taker sent one.
+TEST_F(SecondLine, DataLoadersOfANeighbourAreNotSuspected) {
+  start(77, 1, 10);
+  const auto job = start(78, 1, 10);
+  machine_.cgroups.groups[job].insert(79);
+  machine_.processes.parents[79] = 78;
+  machine_.gpu.processes["GPU-0"] = {{78, Bytes::mib(500), 0}};
+  machine_.processes.holders[0] = {77, 78, 79};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+}
+
+/// The holder cannot be seen. The only visible one is ended, which frees nothing: no second slice is ended.
+TEST_F(SecondLine, AVerdictWithoutEffectIsReportedAndNotRepeated) {
+  const auto first = start(77, 1, 10);
+  const auto second = start(78, 1, 10);
+  machine_.processes.holders[0] = {77};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+  machine_.cgroups.groups[first].clear();
+  machine_.processes.holders[0] = {78};
+  machine_.gpu.used["GPU-0"] = Bytes::gib(14);  // it grows, so the other slice can be a holder
+  for (int i = 0; i < 40; ++i) round();
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+  const auto view = *agent_->view({});
+  EXPECT_TRUE(std::any_of(view.events.begin(), view.events.end(), [&](const auto& event) {
+    return event.slice == first && event.text.find("it did not hold them") != std::string::npos;
+  }));
+}
+
 TEST_F(SecondLine, WhatAnHonestProgramTakesBeforeItsContextIsExplainedByWhatItAnnounced) {
   const auto id = start(77, 4, 10);
   machine_.processes.holders[0] = {77};
@@ -97,15 +177,36 @@ TEST_F(SecondLine, ManyProcessesShareOneTolerance) {
   EXPECT_EQ(machine_.processes.killed, all);
 }
 
-/// The tolerance is taken from memory that is promised to no slice. On a card that is fully promised it is a quarter.
+/// A slice holds more than its limit, within its tolerance. What it holds is not promised to a second slice. Without
+/// the tolerance, the second slice would lack memory, or the first would be ended because of a neighbour.
 TEST_F(SecondLine, ToleranceIsTakenFromWhatNobodyWasPromised) {
   start(77, 4, 10);
   machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4) + Bytes::mib(200), 0}};
   for (int i = 0; i < 4; ++i) round();
   EXPECT_TRUE(machine_.processes.killed.empty());
-  ASSERT_FALSE(start(78, 136, 10).empty());
+  EXPECT_TRUE(start(78, 136, 10).empty()) << "the card is not free to the last byte";
+  EXPECT_FALSE(start(78, 135, 10).empty());
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_TRUE(machine_.processes.killed.empty());
+  machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4) + Bytes::mib(257), 0}};
   for (int i = 0; i < 4; ++i) round();
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+}
+
+/// On a card that is promised to the last byte there is no tolerance. A slice keeps a little of its own limit back
+/// instead, from its first process on.
+TEST_F(SecondLine, OnAFullCardASliceKeepsMemoryBackFromItsOwnLimit) {
+  const auto one = start(77, 4, 10);
+  EXPECT_EQ(machine_.pages.overheads[one + "/0"], Bytes());
+  const auto two = start(78, 136, 10);
+  EXPECT_EQ(machine_.pages.overheads[two + "/0"], Bytes::mib(64)) << "before its first process runs";
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(machine_.pages.overheads[one + "/0"], Bytes::mib(64));
+  EXPECT_EQ(machine_.pages.overheads[two + "/0"], Bytes::mib(64));
+  machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4), 0}, {78, Bytes::gib(136) + Bytes(1), 0}};
+  machine_.pages.announced[one] = Bytes::gib(4) - Bytes::mib(64);
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{78}) << "a byte of its neighbour's promise";
 }
 
 /// The memory is held again and again for less time than counts as a breach. Each time is reported and halves the time
@@ -134,6 +235,22 @@ TEST_F(SecondLine, ShortBreachesAreForgivenInTime) {
   }
   EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U);
   EXPECT_EQ(events("breach-memory-brief"), 20);
+}
+
+TEST_F(SecondLine, RepeatedRescuesOfASliceAreAnEventAndAreShown) {
+  const auto id = start(77, 1, 10);
+  const auto neighbour = start(78, 1, 10);
+  round();
+  for (std::uint32_t rescues = 1; rescues <= 20; ++rescues) {
+    machine_.pages.rescues[id] = rescues;
+    round();
+  }
+  ASSERT_EQ(events("rescues-repeat"), 1);
+  const AgentView view = *agent_->view({});
+  EXPECT_EQ(view.events.back().slice, id);
+  EXPECT_NE(last_event().find("got 3 leases out of turn on GPU-0"), std::string::npos) << last_event();
+  for (const auto& slice : view.slices) EXPECT_EQ(slice.cards[0].rescues, slice.id == id ? 20U : 0U) << slice.id;
+  EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U) << "reported only";
 }
 
 /// A slice of 10 that bypasses the library to compute, next to a neighbour of 70: each gets half of the card.

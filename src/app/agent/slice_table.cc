@@ -27,6 +27,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
   Sample sample{now, zeros, zeros, std::vector<std::optional<std::uint32_t>>(slices.size()),
                 std::vector<std::uint32_t>(slices.size())};
   announced.assign(slices.size(), Bytes());
+  rescues.assign(slices.size(), 0);
   for (const auto& card : pages.cards) {
     const auto index = card_index(card.card);
     if (!index) continue;
@@ -35,6 +36,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
     sample.granted_ms[*index] = card.granted_ms;
     sample.drained_ms[*index] = card.drained_ms;
     announced[*index] = card.announced;
+    rescues[*index] = card.rescues;
   }
   registered.clear();
   for (const auto& process : pages.processes) registered.push_back(process.pid);
@@ -142,7 +144,7 @@ void read_note(const std::string& text, LiveSlice* slice) {
       slice->holder = {*kind, owner.substr(slash + 1)};
       slice->part = word_of(head, "part");
     }
-    slice->ending = word_of(head, "ending") == "1";
+    slice->ending = slice->ending_noted = word_of(head, "ending") == "1";
     std::istringstream pods(word_of(head, "pods"));
     for (std::string pod; std::getline(pods, pod, ',');) slice->pods.push_back(pod);
     std::istringstream variables(word_of(head, "env"));

@@ -15,6 +15,7 @@
 namespace carve {
 
 inline constexpr char kPart[] = "main";  // the only part of a slice that this machine granted itself
+inline constexpr char kDevicePrefix[] = "carve.elasticgpu.io/slice=";  // of a slice's CDI name; its ID follows
 
 /// A slice as this agent knows it: its journal entry (record and note), and the latest figures of it. It is one part of
 /// one owner, on all its cards.
@@ -25,6 +26,7 @@ struct LiveSlice {
   bool keep = false;    // true: it lives until it is released or unprepared; false: until its cgroup is empty
   bool gated = false;   // its folder is inside a folder of root; never changes after the slice was created
   bool ending = false;  // unprepared: nothing more of it starts, and it ends with its last process
+  bool ending_noted = false;  // the journal says so
   std::vector<std::string> pods;  // UIDs of the pods that may hold it, as the kubelet names their cgroups; sorted
   std::uint32_t uid = 0;
   std::string name;
@@ -50,6 +52,7 @@ struct LiveSlice {
   };
   std::deque<Sample> samples;
   std::vector<Bytes> announced;          // per card
+  std::vector<std::uint32_t> rescues;    // per card: leases out of turn
   std::vector<std::int32_t> registered;  // host PIDs that said hello
   std::vector<std::int32_t> members;     // host PIDs in its cgroup
 

@@ -35,23 +35,32 @@ std::optional<UnexplainedMemory::Finding> UnexplainedMemory::look(const CardMemo
   if (beyond <= bounds_.tolerance) {
     one.since.reset();
     one.told.reset();
+    one.level = Bytes();
+    one.at_growth.clear();
+    one.accusations.over();
     return std::nullopt;
   }
+  Finding finding{beyond};
   if (!one.since) one.since = now;
-  if (now - *one.since < bounds_.lasting) return std::nullopt;
-  const bool report = !one.told || now - *one.told >= std::chrono::seconds(1);
-  if (report) one.told = now;
-  return Finding{beyond, report};
+  one.level = std::min(one.level, beyond);
+  finding.grew = beyond - one.level > bounds_.growth;
+  if (finding.grew) one.level = beyond;
+  finding.lasted = now - *one.since >= bounds_.lasting;
+  finding.report = finding.lasted && (!one.told || now - *one.told >= std::chrono::seconds(1));
+  if (finding.report) one.told = now;
+  return finding;
 }
 
-std::vector<CardHolder> suspects_among(const std::vector<CardHolder>& holders) {
-  std::vector<CardHolder> suspects;
-  std::copy_if(holders.begin(), holders.end(), std::back_inserter(suspects),
-               [](const CardHolder& holder) { return !holder.listed; });
-  const auto stranger = [](const CardHolder& holder) { return !holder.slice.empty() && !holder.registered; };
-  if (std::any_of(suspects.begin(), suspects.end(), stranger))
-    std::erase_if(suspects, [&](const CardHolder& holder) { return !stranger(holder); });
-  return suspects;
+Suspicion UnexplainedMemory::suspected(const CardId& card, const Finding& finding,
+                                       const std::vector<CardHolder>& holders, Clock::Time now) {
+  Case& one = cases_[card];
+  if (finding.grew) one.at_growth.merge(parties_at_growth(holders));
+  return suspicion_of(holders, one.at_growth, one.accusations.strict(now));
+}
+
+Accusations::Verdict UnexplainedMemory::judge(const CardId& card, const Finding& finding, const Suspicion& suspicion,
+                                              Clock::Time now) {
+  return cases_[card].accusations.judge(suspicion, finding.bytes, now);
 }
 
 }  // namespace carve

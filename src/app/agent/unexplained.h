@@ -4,8 +4,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "app/agent/suspects.h"
 #include "app/agent/watchdog.h"
 #include "base/clock.h"
 #include "core/model/card.h"
@@ -18,6 +20,8 @@ struct UnexplainedBounds {
   Bytes tolerance = Bytes::mib(256);
   /// The memory that a driver keeps for itself is learnt as the minimum of all unexplained figures, up to this bound.
   Bytes most_baseline = Bytes::mib(768);
+  /// Growth of the unexplained memory after which the holders of the device file are recorded again.
+  Bytes growth = Bytes::mib(64);
   /// A process that ends leaves NVML's list before its memory is free.
   Clock::Duration lasting = std::chrono::milliseconds(200);  // two rounds
 };
@@ -43,32 +47,32 @@ class UnexplainedMemory {
   explicit UnexplainedMemory(UnexplainedBounds bounds = {}) : bounds_(bounds) {}
   struct Finding {
     Bytes bytes;
-    bool report = false;  // for the first time, and then once per second
+    bool grew = false;    // since the last round for which this was true: see suspected()
+    bool lasted = false;  // it counts; until then a process that ends explains it
+    bool report = false;  // for the first time since it counts, and then once per second
   };
-  /// One round of one card; `now` grows. Returns the memory that nothing explains if it has lasted. Each round returns
-  /// it, because the suspects of one round may be ambiguous: a process that starts is not in the driver's list yet.
+  /// One round of one card; `now` grows. Returns the memory that nothing explains. Each round returns it, because the
+  /// suspects of one round may be ambiguous: a process that starts is not in the driver's list yet.
   std::optional<Finding> look(const CardMemory& seen, Clock::Time now);
+
+  /// The suspects, from the holders of the card's device file in the same round. Call it in each round with a finding
+  /// that grew or lasted: the holders at a growth are the only ones that can hold that memory.
+  Suspicion suspected(const CardId& card, const Finding& finding, const std::vector<CardHolder>& holders,
+                      Clock::Time now);
+  /// The verdict in a round whose finding lasted.
+  Accusations::Verdict judge(const CardId& card, const Finding& finding, const Suspicion& suspicion, Clock::Time now);
 
  private:
   struct Case {
     Bytes baseline = Bytes::max();
     std::optional<Clock::Time> since;
     std::optional<Clock::Time> told;
+    Bytes level;  // when it last grew
+    std::set<std::string> at_growth;
+    Accusations accusations;
   };
   UnexplainedBounds bounds_;
   std::map<CardId, Case> cases_;
 };
-
-/// A process that holds the card's device file open.
-struct CardHolder {
-  std::int32_t pid = 0;
-  std::string slice;       // empty: not in a slice
-  bool listed = false;     // NVML lists it on this card: its memory is explained
-  bool registered = false;  // sent a hello to the library's socket
-};
-
-/// The processes that may hold the unexplained memory: the holders that NVML does not list. If a slice has holders
-/// among them that never sent a hello, only those are returned. Empty: no such process is visible.
-[[nodiscard]] std::vector<CardHolder> suspects_among(const std::vector<CardHolder>& holders);
 
 }  // namespace carve

@@ -44,18 +44,20 @@ TEST(Unexplained, WhatTheDriverAlwaysKeepsIsLearntUpToABound) {
   EXPECT_FALSE(look(Bytes::mib(600)));
   EXPECT_FALSE(look(Bytes::mib(850)));
   EXPECT_FALSE(look(Bytes::mib(850))) << "within the tolerance";
-  EXPECT_FALSE(look(Bytes::mib(900)));
+  const auto first = look(Bytes::mib(900));
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->grew && !first->lasted && !first->report);
   const auto found = look(Bytes::mib(900));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->bytes, Bytes::mib(300));
-  EXPECT_TRUE(found->report);
+  EXPECT_TRUE(found->report && found->lasted && !found->grew);
   const auto again = look(Bytes::mib(900));
   ASSERT_TRUE(again) << "its suspects may be others in the next round";
   EXPECT_FALSE(again->report);
   EXPECT_TRUE(look(Bytes::mib(900))->report) << "once per second";
   UnexplainedMemory late;  // the memory was taken before the agent started
-  EXPECT_FALSE(late.look({kCard, Bytes::gib(12), Bytes()}, now));
-  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now + milliseconds(500)));
+  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now)->grew);
+  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now + milliseconds(500))->lasted);
 }
 
 TEST(Unexplained, WhatIsSeenForAMomentIsAnEndingProcess) {
@@ -63,18 +65,39 @@ TEST(Unexplained, WhatIsSeenForAMomentIsAnEndingProcess) {
   Clock::Time now{std::chrono::seconds(10)};
   for (int i = 0; i < 20; ++i) {
     now += milliseconds(250);
-    EXPECT_FALSE(memory.look({kCard, i % 2 == 0 ? Bytes() : Bytes::gib(3), Bytes()}, now)) << i;
+    const auto found = memory.look({kCard, i % 2 == 0 ? Bytes() : Bytes::gib(3), Bytes()}, now);
+    EXPECT_FALSE(found && found->lasted) << i;
   }
 }
 
-TEST(Suspects, AreHoldersThatNoListExplainsStrangersFirst) {
-  const std::vector<CardHolder> honest = {{1, "a", true, true}};
-  EXPECT_TRUE(suspects_among(honest).empty());
-  const auto both = suspects_among({{1, "a", true, true}, {2, "a", false, true}, {3, "b", false, true}});
-  EXPECT_EQ(both.size(), 2U);
-  const auto one = suspects_among({{2, "a", false, true}, {3, "b", false, false}, {4, "", false, false}});
-  ASSERT_EQ(one.size(), 1U);
-  EXPECT_EQ(one[0].pid, 3);
+/// Only the parties that held the file when the memory appeared can hold it. Growth in small steps counts too.
+TEST(Unexplained, EachGrowthAddsItsHoldersToTheSuspects) {
+  UnexplainedMemory memory;
+  Clock::Time now{std::chrono::seconds(10)};
+  const auto look = [&](Bytes used, const std::string& slice) {
+    now += milliseconds(250);
+    const auto found = memory.look({kCard, used, Bytes()}, now);
+    if (!found) return std::string("explained");
+    CardHolder holder;
+    holder.pid = 2;
+    holder.slice = slice;
+    const Suspicion suspicion = memory.suspected(kCard, *found, {holder}, now);
+    return memory.judge(kCard, *found, suspicion, now).slice;
+  };
+  EXPECT_EQ(look(Bytes(), "a"), "explained");
+  EXPECT_EQ(look(Bytes::gib(1), "a"), "a");
+  EXPECT_EQ(look(Bytes(), ""), "explained") << "the next memory has its own holders";
+  EXPECT_EQ(look(Bytes::gib(2), "a"), "a");
+  EXPECT_EQ(look(Bytes::gib(2), "b"), "") << "it was there before";
+  UnexplainedMemory slow;
+  now += milliseconds(250);
+  EXPECT_FALSE(slow.look({kCard, Bytes(), Bytes()}, now));
+  int grown = 0;
+  for (int mib = 300; mib < 1000; mib += 20) {
+    now += milliseconds(250);
+    grown += slow.look({kCard, Bytes::mib(static_cast<std::uint64_t>(mib)), Bytes()}, now)->grew ? 1 : 0;
+  }
+  EXPECT_EQ(grown, 9) << "at 300 MiB and then each 80";
 }
 
 }  // namespace

@@ -68,9 +68,45 @@ void Watchdog::judge_process(const WatchedSlice& slice, const Sighting& seen, Cl
        0});
 }
 
-Bytes Watchdog::tolerance_of(const WatchedSlice& slice, std::size_t index) const {
-  const Bytes spare = index < slice.spare.size() ? slice.spare[index] : bounds_.per_slice;
-  return std::clamp(spare, bounds_.least_per_slice, bounds_.per_slice);
+void Watchdog::measure_margins(const std::vector<WatchedSlice>& slices, const Sums& sums) {
+  struct OnCard {
+    Bytes spare = Bytes::max();
+    std::vector<std::pair<std::string, std::size_t>> of;
+    std::vector<Bytes> excess;
+    std::vector<Bytes> limits;
+  };
+  std::map<CardId, OnCard> cards;
+  for (const auto& slice : slices) {
+    for (std::size_t i = 0; i < slice.cards.size() && !slice.whole; ++i) {
+      const Slice& card = slice.cards[i];
+      const auto found = sums.find({slice.id, card.card});
+      OnCard& on = cards[card.card];
+      if (i < slice.spare.size()) on.spare = slice.spare[i];
+      on.of.emplace_back(slice.id, i);
+      on.excess.push_back((found == sums.end() ? Bytes() : found->second.memory) - card.memory);
+      on.limits.push_back(card.memory);
+    }
+  }
+  margins_.clear();
+  beyond_.clear();
+  for (const auto& [card, on] : cards) {
+    const std::vector<Bytes> given = tolerances(on.spare, on.excess, bounds_.tolerance);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const bool alone = given.size() == 1;
+      margins_[on.of[i]] = {given[i], alone ? Bytes() : carve::kept_back(given[i], on.limits[i], bounds_.tolerance)};
+      beyond_[card] += std::min(on.excess[i], bounds_.tolerance.most);
+    }
+  }
+}
+
+Bytes Watchdog::kept_back(const std::string& slice, std::size_t index) const {
+  const auto found = margins_.find({slice, index});
+  return found == margins_.end() ? Bytes() : found->second.kept_back;
+}
+
+Bytes Watchdog::beyond_limits(const CardId& card) const {
+  const auto found = beyond_.find(card);
+  return found == beyond_.end() ? Bytes() : found->second;
 }
 
 void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
@@ -83,7 +119,7 @@ void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const 
                                      to_human(bytes), card.card.str(), to_human(card.memory), more),
                          100, 0});
   };
-  if (sum.memory <= card.memory + tolerance_of(slice, index)) {
+  if (sum.memory <= card.memory + margins_[{slice.id, index}].tolerance) {
     if (std::exchange(price.over, false) && !price.told)
       told(BreachKind::kMemoryBrief, price.most, fmt::format(" (for a moment, {} times lately)", price.count));
     return;
@@ -187,6 +223,7 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
       judge_process(*found->second, seen, now, &breaches);
   }
   const Sums sums = sums_of(sightings);
+  measure_margins(slices, sums);
   for (const auto& slice : slices) {
     for (std::size_t i = 0; i < slice.cards.size() && !slice.whole; ++i) {
       const auto found = sums.find({slice.id, slice.cards[i].card});

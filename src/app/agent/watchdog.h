@@ -9,6 +9,7 @@
 
 #include "app/agent/compute_debt.h"
 #include "app/agent/offences.h"
+#include "app/agent/tolerance.h"
 #include "base/clock.h"
 #include "core/model/slice.h"
 #include "port/gpu.h"
@@ -26,7 +27,7 @@ struct WatchedSlice {
   std::vector<Bytes> announced;           // per card
   std::vector<double> charged_percent;    // per card since the previous round, by the arbiter's account
   bool pages_known = true;                // the three above are current; false: only memory and cards are judged
-  std::vector<Bytes> spare = {};          // per card: its part of what is promised to no slice; absent: enough
+  std::vector<Bytes> spare = {};          // per card: what the card has promised to no slice; absent: enough
   // As charged_percent: the slice held the card's lease; nullopt: the arbiter does not report it.
   std::vector<std::optional<double>> granted_percent = {};
   std::vector<double> drained_percent = {};  // as charged_percent: its work ran on past a lease, excused
@@ -70,12 +71,8 @@ struct WatchBounds {
   Clock::Duration unregistered_for = std::chrono::milliseconds(200);  // two rounds
   Clock::Duration memory_for = std::chrono::milliseconds(400);
   // The memory that the driver may take for a slice beyond what the slice announced (modules, local memory) before the
-  // next correction. More than this above the limit is a breach, regardless of the number of processes that share it.
-  // The tolerance is taken from what the card has promised to no slice (WatchedSlice::spare). least_per_slice applies
-  // to a card that is promised to the last byte: even there an honest slice needs a little for what the driver rounds
-  // up.
-  Bytes per_slice = Bytes::mib(256);
-  Bytes least_per_slice = Bytes::mib(64);
+  // next correction. More than this above the limit is a breach.
+  ToleranceBounds tolerance;
   // Short breaches of one slice. Each observed breach halves the time that the next may last. From breach number
   // `ended_at` on, a breach ends the slice immediately. One breach is forgiven after each `forgiven_after` without a
   // breach.
@@ -95,6 +92,12 @@ class Watchdog {
 
   /// True if a slice has short breaches that count: it must be observed more often.
   [[nodiscard]] bool wary(Clock::Time now) const;
+
+  /// What the slice keeps back from its own limit on its card number `index`, since the last round: tolerance.h.
+  /// Nothing for a slice that is alone on its card, because it cannot take what another slice was promised.
+  [[nodiscard]] Bytes kept_back(const std::string& slice, std::size_t index) const;
+  /// What the slices of the card hold above their limits, in the last round, each up to its greatest tolerance.
+  [[nodiscard]] Bytes beyond_limits(const CardId& card) const;
 
   /// The memory that the driver took beyond the announced memory, per slice and card index, from the same sightings.
   [[nodiscard]] static std::map<std::pair<std::string, std::size_t>, Bytes> overheads(
@@ -122,7 +125,12 @@ class Watchdog {
     Bytes most;         // of the current breach
     Clock::Time last{};  // when it was last seen over its bound
   };
-  [[nodiscard]] Bytes tolerance_of(const WatchedSlice& slice, std::size_t index) const;
+  /// One slice on one card, by the figures of the last round.
+  struct Margin {
+    Bytes tolerance;
+    Bytes kept_back;
+  };
+  void measure_margins(const std::vector<WatchedSlice>& slices, const Sums& sums);
   static Sums sums_of(const std::vector<Sighting>& sightings);
   void judge_process(const WatchedSlice& slice, const Sighting& seen, Clock::Time now, std::vector<Breach>* breaches);
   void judge_memory(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
@@ -152,6 +160,8 @@ class Watchdog {
   std::map<Key, Strike> strikes_;
   std::map<std::pair<std::string, CardId>, Price> prices_;
   std::map<std::pair<std::string, CardId>, Computing> computing_;
+  std::map<std::pair<std::string, std::size_t>, Margin> margins_;  // by slice and index of its card
+  std::map<CardId, Bytes> beyond_;                                 // beyond_limits()
   Offences offences_;
 };
 

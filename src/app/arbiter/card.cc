@@ -63,15 +63,15 @@ std::uint64_t now_ns() {
 }
 
 Result<std::unique_ptr<CardLoop>> CardLoop::start(std::string uuid, const std::string& trace_path) {
-  std::unique_ptr<CardLoop> loop(new CardLoop(std::move(uuid)));
-  CARVE_TRY(loop->trace_, Trace::create(trace_path));
-  loop->thread_ = std::thread([raw = loop.get()] { raw->run(); });
+  CARVE_TRY(auto trace, Trace::create(trace_path));
+  std::unique_ptr<CardLoop> loop(new CardLoop(std::move(uuid), std::move(trace)));
+  loop->thread_ = Thread("carve-card", [raw = loop.get()] { raw->run(); });
   return loop;
 }
 
 CardLoop::~CardLoop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   kick();
@@ -79,7 +79,6 @@ CardLoop::~CardLoop() {
 }
 
 void empty(abi::AccountSlot& slot) {
-  slot.instance.store_relaxed(0);
   slot.used_bytes.store_relaxed(0);
   slot.context_bytes.store_relaxed(0);
   slot.inflight_ns.store_relaxed(0);
@@ -89,10 +88,11 @@ void empty(abi::AccountSlot& slot) {
   slot.busy.store_relaxed(0);
   slot.max_op_us.store_relaxed(0);
   slot.host_pid.store_release(0);
+  slot.instance.store_release(0);  // last: a process of the slice may take a stock entry from then on
 }
 
 Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const int slice = machine_.add(terms);
   if (slice < 0) {
     return fail(Code::kResourceExhausted,
@@ -107,7 +107,7 @@ Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, cons
 }
 
 void CardLoop::remove(int slice) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   machine_.remove(slice);
   trace_.removed(slice);
   Place& place = places_[static_cast<std::size_t>(slice)];
@@ -123,7 +123,7 @@ void CardLoop::remove(int slice) {
 }
 
 void CardLoop::set_terms(int slice, const lease::Terms& terms) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   machine_.set_terms(slice, terms);
   trace_.changed(slice, terms);
   kick();
@@ -131,7 +131,7 @@ void CardLoop::set_terms(int slice, const lease::Terms& terms) {
 
 void CardLoop::empty_slot(int slice, std::uint32_t slot) {
   {
-    const std::lock_guard lock(mutex_);  // no step counts the time twice or not at all
+    const MutexLock lock(mutex_);  // no step counts the time twice or not at all
     Place& place = places_[static_cast<std::size_t>(slice)];
     abi::AccountSlot& emptied = place.account->slots[slot];
     place.retired_busy_ns += emptied.busy_ns.load_relaxed();
@@ -141,24 +141,24 @@ void CardLoop::empty_slot(int slice, std::uint32_t slot) {
 }
 
 std::uint64_t CardLoop::charged_ns(int slice) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return machine_.charged_ns(slice);
 }
 
 std::uint32_t CardLoop::rescues(int slice) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(machine_.rescues(slice), UINT32_MAX));
 }
 
 abi::ControlLate CardLoop::lease_time(int slice) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const LeaseTime& time = places_[static_cast<std::size_t>(slice)].lease_time;
   const auto granted = static_cast<std::uint32_t>(time.granted_ns() / 1'000'000);
   return {granted == 0 ? 1 : granted, static_cast<std::uint32_t>(time.drained_ns() / 1'000'000)};
 }
 
 std::uint64_t CardLoop::busy_ns(int slice) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Place& place = places_[static_cast<std::size_t>(slice)];
   const std::uint32_t slots = place.grant->high_slot.load_relaxed();
   return place.retired_busy_ns + lease::observe(*place.account, slots, 0, now_ns()).busy_ns;
@@ -170,12 +170,11 @@ void CardLoop::kick() {
 }
 
 void CardLoop::run() {
-  pthread_setname_np(pthread_self(), "carve-card");
   go_first();
   for (;;) {
     std::uint64_t next = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stop_) return;
       next = step();
     }

@@ -2,16 +2,16 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "abi/control.h"
 #include "abi/page.h"
 #include "app/arbiter/lease_time.h"
 #include "app/arbiter/trace.h"
+#include "base/mutex.h"
 #include "base/result.h"
+#include "base/thread.h"
 #include "lease/arbiter.h"
 
 // One card's time: a thread that reads the account pages of the card's slices, lets lease::Arbiter decide and writes
@@ -62,26 +62,28 @@ class CardLoop {
     std::uint32_t published = 0;        // the decision that is in the page now
     LeaseTime lease_time = {};
   };
-  explicit CardLoop(std::string uuid) : uuid_(std::move(uuid)), places_(lease::kMaxSlices) {}
+  CardLoop(std::string uuid, Trace trace)
+      : uuid_(std::move(uuid)), places_(lease::kMaxSlices), trace_(std::move(trace)) {}
   void run();
-  std::uint64_t step();
-  void publish(int slice, std::uint64_t now);
+  std::uint64_t step() REQUIRES(mutex_);
+  void publish(int slice, std::uint64_t now) REQUIRES(mutex_);
   void wait(std::uint64_t until);
   void kick();
 
-  std::string uuid_;
-  std::mutex mutex_;  // guards all below; held for a step, never while waiting
-  lease::Arbiter machine_;
-  std::vector<Place> places_;
-  std::vector<lease::Observation> seen_ = std::vector<lease::Observation>(lease::kMaxSlices);
-  Trace trace_;
-  std::uint64_t last_ = 0;
-  bool stop_ = false;
+  const std::string uuid_;
+  Mutex mutex_;  // held for a step, never while waiting
+  lease::Arbiter machine_ GUARDED_BY(mutex_);
+  std::vector<Place> places_ GUARDED_BY(mutex_);
+  std::vector<lease::Observation> seen_ GUARDED_BY(mutex_) = std::vector<lease::Observation>(lease::kMaxSlices);
+  Trace trace_ GUARDED_BY(mutex_);
+  std::uint64_t last_ = 0;  // used by the thread only
+  bool stop_ GUARDED_BY(mutex_) = false;
   std::uint32_t kicked_ = 0;  // futex word: something other than the pages changed
-  // The words that the thread waits on, and their values from before the pages were read, so that no ring is missed.
+  // Used by the thread only: the words that it waits on, and their values from before the pages were read, so that no
+  // ring is missed.
   std::vector<const std::uint32_t*> bells_;
   std::vector<std::uint32_t> rung_;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace carve::arbiter

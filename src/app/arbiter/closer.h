@@ -1,11 +1,15 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 
 namespace carve::arbiter {
 
@@ -23,14 +27,41 @@ class Closer {
   [[nodiscard]] bool full() const;
 
  private:
+  friend class Closers;
   struct Queue {
-    std::mutex mutex;
-    std::deque<Fd> waiting;
-    bool running = false;  // a thread closes descriptors of this queue
+    Mutex mutex;
+    Condition ended;
+    std::deque<Fd> waiting GUARDED_BY(mutex);
+    bool running GUARDED_BY(mutex) = false;  // the thread closes descriptors
+    Thread thread GUARDED_BY(mutex);
+
+    void start() REQUIRES(mutex);
+    void run() EXCLUDES(mutex);
   };
-  static void start(const std::shared_ptr<Queue>& queue);
-  static void run(const std::shared_ptr<Queue>& queue);
-  std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+  explicit Closer(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
+  std::shared_ptr<Queue> queue_;
+};
+
+/// Owns the threads of all closers. Used by one thread.
+class Closers {
+ public:
+  /// The destructor waits this long for descriptors that are being closed.
+  static constexpr std::chrono::milliseconds kPatience{200};
+
+  Closers() = default;
+  Closers(const Closers&) = delete;
+  Closers& operator=(const Closers&) = delete;
+  /// Joins the threads. A thread that still sleeps in close() is left to the end of the process, which is the only
+  /// event that ends such a sleep: its queue is never freed.
+  ~Closers();
+  [[nodiscard]] Closer open();
+  /// Joins the threads of the slices that are gone and whose descriptors are closed. Never waits for a descriptor.
+  void reap();
+  /// The number of queues: of slices, and of slices that are gone but have descriptors left.
+  [[nodiscard]] std::size_t size() const { return queues_.size(); }
+
+ private:
+  std::vector<std::shared_ptr<Closer::Queue>> queues_;
 };
 
 }  // namespace carve::arbiter

@@ -12,7 +12,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
-#include <thread>
+
+#include "base/thread.h"
 
 namespace carve::arbiter {
 namespace {
@@ -75,9 +76,10 @@ class WithoutLeader {
     EXPECT_EQ(pipe2(ready, O_CLOEXEC), 0);
     pid_ = fork();
     if (pid_ == 0) {
-      std::thread([] {
+      // Never joined: the process, which has no other thread then, ends by a signal.
+      static_cast<void>(new Thread("remains", [] {
         for (;;) pause();
-      }).detach();
+      }));
       static_cast<void>(write(ready[1], "x", 1));
       syscall(SYS_exit, 0);  // ends this thread only
     }

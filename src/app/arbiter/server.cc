@@ -46,7 +46,8 @@ Result<void> Server::run(const std::stop_token& stop) {
     poll_once(kTickMs);
     if (now_ns() < next_look) continue;
     next_look = now_ns() + kTickMs * 1'000'000ULL;
-    for (const auto& [id, slice] : slices_) slice->look_for_exec();
+    for (const auto& [id, slice] : slices_) slice->look_around();
+    closers_.reap();
   }
   if (slices_.empty()) files_.unmount();
   return {};
@@ -92,7 +93,7 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
     order.cards[i].priority = page.priority_class;
     kept.accounts.push_back(std::move(account->fd));
   }
-  auto slice = Slice::open(files_, cards_, slices_folder_, order, std::move(kept));
+  auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, order, std::move(kept));
   if (!slice) {
     log_.error("slice not taken over", {{"slice", id}, {"error", slice.error().what}});
     return false;
@@ -236,7 +237,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
     fds.pop_back();
     kept.accounts = std::move(fds);
   }
-  auto slice = Slice::open(files_, cards_, slices_folder_, request, std::move(kept));
+  auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, request, std::move(kept));
   if (!slice) {
     slices_.erase(request.id);
     remains_.insert(request.id);  // some of its files may have been created
@@ -329,6 +330,7 @@ void Server::greet(Guest& guest) {
     slice.free_replaced(peer.pid);
     auto descriptors = slice.tenant_descriptors(hello.kind);
     if (descriptors && hello.kind == abi::LibraryKind::kCuda) {
+      if (welcome.abi < abi::kStockAbi) slice.forbid_stock();
       Fd pidfd = pidfd_of(guest.socket.get(), peer.pid);
       const int slot = pidfd ? slice.take_slot(peer.pid, std::move(pidfd)) : -1;
       welcome.status = slot < 0 ? abi::WelcomeStatus::kNoFreeSlot : abi::WelcomeStatus::kOk;

@@ -53,6 +53,7 @@ class Server {
   Fd control_;
   OwnGroups groups_;
   std::vector<Fd> agents_;
+  Closers closers_;  // before the guests and slices, so that it is destroyed after them
   std::vector<Guest> guests_;
   std::map<std::string, std::unique_ptr<Slice>> slices_;
   // only files are left of these slices; the agent decides whether to delete or re-create them

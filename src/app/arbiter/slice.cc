@@ -17,6 +17,7 @@
 #include "app/arbiter/wire.h"
 #include "core/model/request.h"
 #include "core/model/slice.h"
+#include "lease/memory_account.h"
 
 namespace carve::arbiter {
 namespace {
@@ -54,15 +55,19 @@ Result<CardLoop*> Cards::of(const std::string& uuid) {
   return loop.get();
 }
 
-Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, const std::string& slices_folder,
-                                           const abi::ControlRequest& order, Descriptors kept) {
-  std::unique_ptr<Slice> slice(new Slice(files, order.id));
+Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, Closer closer,
+                                           const std::string& slices_folder, const abi::ControlRequest& order,
+                                           Descriptors kept) {
+  std::unique_ptr<Slice> slice(new Slice(files, std::move(closer), order.id));
   const bool taken_over = !kept.accounts.empty();
   for (std::uint32_t i = 0; i < order.card_count; ++i) {
     CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
   }
   CARVE_TRY_VOID(slice->listen(slices_folder, order.gated != 0, std::move(kept.listener)));
-  if (taken_over) slice->take_members_over();
+  if (taken_over) {
+    slice->take_stock_over();
+    slice->take_members_over();
+  }
   slice->refresh_headers();
   return slice;
 }
@@ -95,6 +100,7 @@ Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd ke
   page.priority_class = order.priority;
   page.context_bytes = order.context_bytes;
   page.memory_limit.store_relaxed(order.memory_limit);
+  page.stock_epoch.fetch_add(1);  // the limit may be lower than an earlier arbiter's
   page.compute_limit.store_relaxed(order.compute);
   page.revoked.store_relaxed(0);
   page.heartbeat_ns.store_release(now_ns());
@@ -133,6 +139,7 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
 void Slice::take_members_over() {
   std::optional<std::map<std::uint32_t, std::string>> inherited;  // read once, when it is needed
   for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
+    if (in_stock(i)) continue;
     const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
     const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
     if (pid == 0 && slot.used_bytes.load_relaxed() == 0 && slot.instance.load_relaxed() == 0) continue;
@@ -161,7 +168,9 @@ Result<void> Slice::set_limits(const abi::ControlRequest& order) {
   for (std::size_t i = 0; i < cards_.size(); ++i) {
     const abi::ControlCard& wanted = order.cards[i];
     abi::GrantPage& page = *cards_[i].grant;
+    const bool lowered = wanted.memory_limit < page.memory_limit.load_relaxed();
     page.memory_limit.store_relaxed(wanted.memory_limit);
+    if (lowered) page.stock_epoch.fetch_add(1);
     page.context_bytes = wanted.context_bytes;
     const bool terms = page.compute_limit.load_relaxed() != wanted.compute || page.share_class != wanted.share ||
                        page.priority_class != wanted.priority;
@@ -178,7 +187,10 @@ Result<void> Slice::set_overhead(std::uint32_t card, std::uint64_t bytes) {
   if (card >= cards_.size()) {
     return fail(Code::kInvalidArgument, fmt::format("card_index: {} of a slice of {} cards", card, cards_.size()));
   }
-  cards_[card].grant->overhead_bytes.store_relaxed(bytes);
+  abi::GrantPage& page = *cards_[card].grant;
+  const bool raised = bytes > page.overhead_bytes.load_relaxed();
+  page.overhead_bytes.store_relaxed(bytes);
+  if (raised) page.stock_epoch.fetch_add(1);
   return {};
 }
 
@@ -187,12 +199,12 @@ void Slice::free_replaced(std::int32_t pid) {
   for (const auto& [held, member] : members_) {
     if (member.pid == pid && !member.dead && member.image.gone()) replaced.push_back(held);
   }
-  for (const std::uint32_t held : replaced) free_slot(held);
+  for (const std::uint32_t held : replaced) process_died(held);
 }
 
 int Slice::take_slot(std::int32_t pid, Fd pidfd) {
   std::uint32_t slot = 0;
-  while (members_.contains(slot)) ++slot;
+  while (members_.contains(slot) || in_stock(slot)) ++slot;
   if (slot >= abi::kAccountSlots) return -1;
   empty_slot(slot);
   members_[slot] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
@@ -231,8 +243,70 @@ void Slice::free_slot(std::uint32_t slot) {
   refresh_headers();
 }
 
+// Empties also the stock entries of its threads. These count as long as the process's own entry: after the death of
+// the process as long as its heirs hold the memory.
 void Slice::empty_slot(std::uint32_t slot) {
-  for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
+  for (Card& card : cards_) {
+    card.loop->empty_slot(card.number, slot);
+    for (std::uint32_t i = stock_first_; i < stock_first_ + stock_count_; ++i) {
+      if (card.account.page->slots[i].instance.load_acquire() == slot + 1) card.loop->empty_slot(card.number, i);
+    }
+  }
+}
+
+bool Slice::in_stock(std::uint32_t slot) const { return slot >= stock_first_ && slot < stock_first_ + stock_count_; }
+
+void Slice::forbid_stock() {
+  for (Card& card : cards_) {
+    card.grant->stock_off.store_seq_cst(1);
+    lease::MemoryAccount::collect_stock(*card.grant, *card.account.page);
+  }
+}
+
+// The grant page is the arbiter's own word. A page of ABI 1 may have processes with a library of ABI 1.
+void Slice::take_stock_over() {
+  for (const Card& card : cards_) {
+    const std::uint32_t first = card.grant->stock_first.load_relaxed();
+    const std::uint32_t count = card.grant->stock_count.load_relaxed();
+    if (count == 0 || count > abi::kStockEntries || first > abi::kAccountSlots - count) continue;
+    stock_first_ = first;
+    stock_count_ = count;
+  }
+  for (const Card& card : cards_) {
+    if (card.grant->abi < abi::kStockAbi) card.grant->stock_off.store_seq_cst(1);
+    if (stock_count_ == 0) continue;
+    card.grant->stock_first.store_relaxed(stock_first_);  // the arbiter died between two cards
+    card.grant->stock_count.store_seq_cst(stock_count_);
+  }
+}
+
+void Slice::look_at_stock() {
+  if (cards_[0].grant->stock_off.load_relaxed() != 0) {
+    // A free may have left a stock in the moment in which it was forbidden.
+    for (Card& card : cards_) lease::MemoryAccount::collect_stock(*card.grant, *card.account.page);
+    return;
+  }
+  const auto wanted = [](const Card& card) { return card.account.page->stock_wanted.load_relaxed() != 0; };
+  if (stock_count_ != 0 || members_.empty() || !std::any_of(cards_.begin(), cards_.end(), wanted)) return;
+  // The lowest free block, since the upper end bounds the cost of all sums.
+  std::uint32_t first = 0;
+  for (auto next = members_.begin(); next != members_.end() && next->first < first + abi::kStockEntries; ++next) {
+    first = next->first + 1;
+  }
+  if (first > abi::kAccountSlots - abi::kStockEntries) return;
+  stock_first_ = first;
+  stock_count_ = abi::kStockEntries;
+  for (std::uint32_t i = first; i < first + stock_count_; ++i) empty_slot(i);
+  refresh_headers();  // before a process can announce anything there: the sums of all must contain it
+  for (Card& card : cards_) {
+    card.grant->stock_first.store_relaxed(first);
+    card.grant->stock_count.store_seq_cst(stock_count_);
+  }
+}
+
+void Slice::look_around() {
+  look_for_exec();
+  look_at_stock();
 }
 
 void Slice::look_for_exec() {
@@ -255,13 +329,14 @@ void Slice::look_for_exec() {
       member.lifeline =
           PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
     }
-    if (member.image.gone()) free_slot(last_looked_at_);
+    // An exec, or a death whose report is still to come: the memory goes first.
+    if (member.image.gone()) process_died(last_looked_at_);
   }
 }
 
 // Rewritten each time: a tenant may have overwritten them, and other processes of the slice need them.
 void Slice::refresh_headers() {
-  const std::uint32_t end = members_.empty() ? 0 : members_.rbegin()->first + 1;
+  const std::uint32_t end = std::max(members_.empty() ? 0 : members_.rbegin()->first + 1, stock_first_ + stock_count_);
   for (Card& card : cards_) {
     write_header(*card.account.page);
     card.account.page->high_slot.store_seq_cst(end);
@@ -295,6 +370,9 @@ void Slice::describe(abi::ControlReply* out) {
       state.announced_bytes += s.used_bytes.load_relaxed();
       const std::uint64_t each = cards_[i].grant->context_bytes;
       state.contexts += each == 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(contexts / each, 1024));
+    }
+    for (std::uint32_t slot = stock_first_; slot < stock_first_ + stock_count_; ++slot) {
+      state.announced_bytes += abi::stock_in_use(cards_[i].account.page->slots[slot].used_bytes.load_relaxed());
     }
     state.busy_ns = cards_[i].loop->busy_ns(cards_[i].number);
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);

@@ -38,8 +38,9 @@ class Slice {
   };
   /// Creates, or takes over, pages and socket.
   ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be created
-  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, const std::string& slices_folder,
-                                             const abi::ControlRequest& order, Descriptors kept);
+  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, Closer closer,
+                                             const std::string& slices_folder, const abi::ControlRequest& order,
+                                             Descriptors kept);
   /// Removes what is left of a slice if the arbiter died while it created or removed the slice. It revokes pages that
   /// are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if there
   /// is nothing.
@@ -53,13 +54,13 @@ class Slice {
   Result<void> set_limits(const abi::ControlRequest& order);
   Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
 
-  /// Frees the account entries that the process held as another program, before execve(). Otherwise only its death
-  /// frees them.
+  /// Ends the account entries that the process held as another program, before execve(), as process_died() does.
+  /// Otherwise only its death ends them.
   void free_replaced(std::int32_t pid);
   /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
-  /// all 1,024 are taken.
+  /// all 1,024 are taken (stock entries are among them).
   int take_slot(std::int32_t pid, Fd pidfd);
-  /// The process of this account entry, or one of its heirs, has ended. Heirs are children that the process forked and
+  /// The program of this account entry, or one of its heirs, has ended. Heirs are children that the process forked and
   /// that have the driver's descriptors; they keep its memory. Without heirs only the time that it used still counts.
   void process_died(std::uint32_t slot);
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
@@ -88,9 +89,13 @@ class Slice {
   };
   /// The process of each account entry.
   [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
-  /// Frees the account entries of programs that were replaced in the same process (exec), because no death reports
-  /// that. Checks some entries per call, in turn. Cost: one system call per entry.
-  void look_for_exec();
+  /// Forbids the stock of threads (abi/page.h) for the rest of the slice's life, because a library of ABI 1 joins it:
+  /// that library cannot take the stock of others.
+  void forbid_stock();
+  /// For what no event reports; call it regularly. Ends the account entries of programs that were replaced in the same
+  /// process (exec): checks some entries per call, in turn. Sets stock entries aside when a process asks for them.
+  /// Cost: one system call per entry.
+  void look_around();
 
  private:
   struct Card {
@@ -101,10 +106,16 @@ class Slice {
     CardLoop* loop = nullptr;
     int number = -1;
   };
-  explicit Slice(PageFiles& files, std::string id) : files_(files), id_(std::move(id)) {}
+  Slice(PageFiles& files, Closer closer, std::string id)
+      : files_(files), id_(std::move(id)), closer_(std::move(closer)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
   void find_heirs(std::uint32_t slot, Member& dead);
+  void look_for_exec();
+  void look_at_stock();
+  /// Finds the stock entries of a slice that an earlier arbiter created.
+  void take_stock_over();
+  [[nodiscard]] bool in_stock(std::uint32_t slot) const;
   void free_slot(std::uint32_t slot);
   void take_members_over();
   void empty_slot(std::uint32_t slot);
@@ -119,6 +130,8 @@ class Slice {
   Closer closer_;  // for all that arrives through the listener
   std::map<std::uint32_t, Member> members_;
   std::uint32_t last_looked_at_ = 0;
+  std::uint32_t stock_first_ = 0;
+  std::uint32_t stock_count_ = 0;  // of stock entries, on every card; 0: there are none
   bool revoked_ = false;
 };
 

@@ -11,9 +11,14 @@ namespace carve::doors {
 inline constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 inline constexpr std::string_view kMemory = "memory";
 inline constexpr std::string_view kCores = "cores";
+/// The number of slices: a claim's request for one device is one slice, whether or not the claim names the capacity.
+inline constexpr std::string_view kSliceCount = "slices";
 inline constexpr std::string_view kUnhealthyTaint = "gpu.elasticgpu.io/unhealthy";
 /// The taint of a card that pods use through slots. kube-scheduler's sum of claims does not show what of it is free.
 inline constexpr std::string_view kSlotsTaint = "gpu.elasticgpu.io/used-by-slots";
+/// The taint of a card on which a claim was refused for lack of room, until there is room. It is another one than
+/// kSlotsTaint, because claims that share a card with slots tolerate that one.
+inline constexpr std::string_view kFullTaint = "gpu.elasticgpu.io/full";
 
 /// The card's name in ResourceSlices: a DNS label from its UUID, which never changes ("gpu-8f0c4a…").
 [[nodiscard]] std::string device_name(const CardId& card);

@@ -64,7 +64,7 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
     const auto code = text.error().code;
     if (code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
         code == Code::kResourceExhausted) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (const auto known = answered_.find(ref.uid); known != answered_.end())
         return known->second;
     }
@@ -89,13 +89,24 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   }
   auto answer = parts ? bring_up(*claim, *parts)
                       : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
-  if (!answer) return refuse(ref, answer.error(), &*claim);
+  if (!answer) {
+    if (parts && answer.error().code == Code::kResourceExhausted) note_full(*parts, cards);
+    return refuse(ref, answer.error(), &*claim);
+  }
   post_ready(*claim, *parts);
   world_.notices.settled(refusal_key(ref.uid));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_.erase(ref.uid);
   answered_[ref.uid] = *answer;
   return answer;
+}
+
+/// kube-scheduler counts only claims. Where slots use the card, too, it may promise more than the card has.
+void DraDoor::note_full(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
+  if (world_.full == nullptr) return;
+  std::vector<Slice> asked;
+  for (const auto& part : parts) asked.insert(asked.end(), part.request.slices.begin(), part.request.slices.end());
+  world_.full->refused(asked, world_.slices.held(), cards, world_.clock.now());
 }
 
 /// Reports every refusal: on the Node, and on the pods that use the claim. `claim`: nullptr if the claim could not be
@@ -139,7 +150,7 @@ DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims)
     world_.notices.drop_later("status of " + refusal_key(claim.uid));
     auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
     if (done) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       answered_.erase(claim.uid);
       refused_.erase(claim.uid);
     } else {
@@ -206,7 +217,7 @@ void DraDoor::post_refused(const codec::Claim& claim, const std::string& message
   }
   if (devices.empty()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto& told = refused_[claim.uid];
     if (told == message) return;
     told = message;

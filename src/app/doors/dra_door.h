@@ -2,13 +2,14 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "app/doors/claim_plan.h"
 #include "app/doors/event_recorder.h"
+#include "app/doors/full_cards.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 #include "port/kubelet.h"
 #include "port/node_slices.h"
@@ -27,6 +28,7 @@ class DraDoor final : public DraCalls {
     const Clock& clock;
     Log& log;
     std::function<std::string()> shut = {};  // why nothing new may start on this node; empty: it may
+    FullCards* full = nullptr;               // notes the cards on which a claim was refused for lack of room
   };
   DraDoor(std::string node, World world) : node_(std::move(node)), world_(world) {}
 
@@ -38,6 +40,7 @@ class DraDoor final : public DraCalls {
   Result<std::vector<ClaimDevice>> prepare_one(const ClaimRef& ref);
   Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim,
                                             std::vector<PlannedPart> parts);
+  void note_full(const std::vector<PlannedPart>& parts, const GpuInventory& cards);
   void post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
   Result<std::vector<ClaimDevice>> refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim);
   void report_to_pods(const codec::Claim& claim, const std::string& message);
@@ -47,9 +50,9 @@ class DraDoor final : public DraCalls {
 
   std::string node_;
   World world_;
-  std::mutex mutex_;
-  std::map<std::string, std::vector<ClaimDevice>> answered_;  // by claim UID, until unprepare
-  std::map<std::string, std::string> refused_;                // by claim UID: the message in its status
+  Mutex mutex_;
+  std::map<std::string, std::vector<ClaimDevice>> answered_ GUARDED_BY(mutex_);  // by claim UID, until unprepare
+  std::map<std::string, std::string> refused_ GUARDED_BY(mutex_);  // by claim UID: the message in its status
 };
 
 }  // namespace carve::doors

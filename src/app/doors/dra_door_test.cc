@@ -49,7 +49,7 @@ struct DraDoorTest : testing::Test {
   std::string name(int card) {
     return device_name(slices.cards().cards.at(static_cast<std::size_t>(card)).id);
   }
-  std::string part = R"({"memory":"4Gi","cores":"30"})";
+  std::string part = R"({"memory":"4Gi","cores":"30","slices":"1"})";  // as kube-scheduler counts it
 
   Result<std::vector<ClaimDevice>> prepare(const std::string& uid = "u-1") {
     return door.prepare({{"ml", "c", uid}}).at(uid);
@@ -250,6 +250,28 @@ TEST_F(DraDoorTest, PreparesNothingNewWhileTheNodeIsShut) {
   EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
   shut = "again";  // a prepared claim is still answered
   EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
+}
+
+/// kube-scheduler does not count slots: with shared cards it promises more than a card has.
+TEST_F(DraDoorTest, AClaimThatFindsItsCardFullSaysSoAtOnceAndTheCardTakesNoNewClaims) {
+  FullCards full;
+  DraDoor shared("n1", {slices, kube, notices, clock, log, {}, &full});
+  Slice pod;
+  pod.owner = {OwnerKind::kPod, "u-s"};
+  pod.part = "main";
+  pod.card = slices.cards().cards[0].id;
+  pod.memory = Bytes::gib(78);
+  ASSERT_TRUE(slices.prepare({{pod}, "", "ml/s/main"}));
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_FALSE(shared.prepare({{"ml", "c", "u-1"}}).at("u-1"));
+  EXPECT_EQ(full.cards(slices.held(), slices.cards(), clock.now()), std::set{pod.card});
+  const auto told = events();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr("the card is full"));
+  EXPECT_THAT(told[0], HasSubstr("to start it on another card, delete the pod"));
+  ASSERT_TRUE(slices.unprepare(pod.owner));
+  EXPECT_TRUE(shared.prepare({{"ml", "c", "u-1"}}).at("u-1"));
+  EXPECT_TRUE(full.cards(slices.held(), slices.cards(), clock.now()).empty());
 }
 
 TEST_F(DraDoorTest, AnswersFromMemoryWhileTheApiServerDoesNotAnswer) {

@@ -9,6 +9,8 @@
 namespace carve::doors {
 namespace {
 
+using Monotonic = std::chrono::steady_clock;
+
 constexpr std::size_t kMaxWaiting = 1024;
 constexpr std::size_t kMaxTold = 4096;
 constexpr std::size_t kMaxRefusals = 1024;
@@ -29,7 +31,7 @@ void EventRecorder::warn(codec::EventNote note, const std::string& same) {
   if (note.name.empty() || note.space.empty()) return;
   const auto now = clock_.now();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (recorded_.size() >= kMaxTold) {
       std::erase_if(recorded_,
                     [&](const auto& entry) { return now - entry.second.last >= kEventLives; });
@@ -77,7 +79,7 @@ void EventRecorder::write_count(RecordedEvent* recorded, Clock::Time now) {
 /// Queues the counts that were not written because they came too soon after the last write.
 void EventRecorder::queue_counts(Clock::Duration gap) {
   const auto now = clock_.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [key, recorded] : recorded_) {
     if (recorded.count != recorded.written && now - recorded.last_written >= gap) write_count(&recorded, now);
   }
@@ -85,7 +87,7 @@ void EventRecorder::queue_counts(Clock::Duration gap) {
 
 void EventRecorder::refused(const std::string& key, std::string text) {
   const auto now = clock_.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (refusals_.size() >= kMaxRefusals && !refusals_.contains(key)) return;
   auto& refusal = refusals_.try_emplace(key, Refusal{{}, now, now}).first->second;
   refusal.text = std::move(text);
@@ -93,14 +95,14 @@ void EventRecorder::refused(const std::string& key, std::string text) {
 }
 
 void EventRecorder::settled(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refusals_.erase(key);
 }
 
 /// Names the oldest refusal, so that the text does not change while newer ones come and go.
 std::string EventRecorder::refusals() {
   const auto now = clock_.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(refusals_, [&](const auto& entry) { return now - entry.second.last >= kRefusalLasts; });
   const auto oldest = std::min_element(refusals_.begin(), refusals_.end(), [](const auto& a, const auto& b) {
     return a.second.first < b.second.first;
@@ -111,7 +113,7 @@ std::string EventRecorder::refusals() {
 }
 
 std::uint64_t EventRecorder::dropped() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return dropped_;
 }
 
@@ -128,7 +130,7 @@ void EventRecorder::push(Job job) {
 
 void EventRecorder::post(std::string what, std::function<Result<void>(KubeApi&)> write) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     push({std::move(what), std::move(write)});
   }
   changed_.notify_one();
@@ -137,7 +139,7 @@ void EventRecorder::post(std::string what, std::function<Result<void>(KubeApi&)>
 void EventRecorder::post_later(const std::string& key, Clock::Duration after, std::string what,
                          std::function<Result<void>(KubeApi&)> write) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (later_.size() < kMaxWaiting || later_.contains(key)) {
       later_.insert_or_assign(key, Later{{std::move(what), std::move(write)}, clock_.now() + after});
     } else {
@@ -148,7 +150,7 @@ void EventRecorder::post_later(const std::string& key, Clock::Duration after, st
 }
 
 void EventRecorder::drop_later(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   later_.erase(key);
 }
 
@@ -175,7 +177,7 @@ bool EventRecorder::yields() const {
 }
 
 bool EventRecorder::take(Job* job, bool at_once) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (jobs_.empty() || (!at_once && yields())) return false;
   *job = std::move(jobs_.front());
   jobs_.pop_front();
@@ -192,7 +194,7 @@ void EventRecorder::write(bool at_once, const std::function<bool(const Result<vo
 
 void EventRecorder::write_due(const std::stop_token& stop) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_due(clock_.now());
   }
   write(false, [&stop](const Result<void>&) { return !stop.stop_requested(); });
@@ -200,7 +202,7 @@ void EventRecorder::write_due(const std::stop_token& stop) {
 
 void EventRecorder::flush() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_due(Clock::Time::max());
   }
   write(true, [](const Result<void>&) { return true; });
@@ -212,7 +214,7 @@ void EventRecorder::write_last() {
   if (clock_.now() >= last_at_ + kLast) last_ = {};
   queue_counts({});
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_due(Clock::Time::max());
     std::stable_partition(jobs_.begin(), jobs_.end(), [](const Job& one) { return !one.minor; });
   }
@@ -222,20 +224,24 @@ void EventRecorder::write_last() {
         !last && (last.error().code == Code::kUnavailable || last.error().code == Code::kDeadlineExceeded);
     return !away && clock_.now() < until;
   });
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!jobs_.empty()) log_.warn("events are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
 }
 
 void EventRecorder::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       const auto now = clock_.now();
       const auto until = std::min(now + kCountGap, earliest_due());
       if (yields()) {
-        pause_.wait_for(lock, stop, kPause, [] { return false; });  // not changed_, which every job notifies
+        const auto end = Monotonic::now() + kPause;
+        while (!stop.stop_requested() && Monotonic::now() < end) pause_.wait_until(lock, stop, end);
       } else {
-        changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || earliest_due() < until; });
+        const auto end = Monotonic::now() + (until - now);
+        while (jobs_.empty() && earliest_due() >= until && !stop.stop_requested() && Monotonic::now() < end) {
+          changed_.wait_until(lock, stop, end);
+        }
       }
     }
     queue_counts(kCountGap);

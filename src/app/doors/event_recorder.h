@@ -1,16 +1,15 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "codec/dra/event.h"
 #include "port/kube_api.h"
 
@@ -22,8 +21,15 @@ namespace carve::doors {
 /// type Normal, then all others.
 class EventRecorder {
  public:
-  EventRecorder(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent")
-      : api_(api), node_(std::move(node)), component_(std::move(component)), clock_(clock), log_(log) {}
+  /// `busy`: as in yield_to().
+  EventRecorder(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent",
+                std::function<bool()> busy = {})
+      : api_(api),
+        node_(std::move(node)),
+        component_(std::move(component)),
+        clock_(clock),
+        log_(log),
+        busy_(std::move(busy)) {}
 
   /// Records an Event on an object. `same`: the key by which it counts as a repetition of an earlier event, whose
   /// message it then replaces; empty: the message.
@@ -90,28 +96,28 @@ class EventRecorder {
   /// Writes one job after the other while there are any and `go_on` accepts the result of the previous write.
   void write(bool at_once, const std::function<bool(const Result<void>& last)>& go_on);
   void write_last();
-  [[nodiscard]] bool yields() const;  // under the lock
-  [[nodiscard]] Clock::Time earliest_due() const;  // the earliest due time of later_; under the lock
-  void queue_due(Clock::Time now);                // under the lock
-  void write_count(RecordedEvent* recorded, Clock::Time now);  // under the lock
+  [[nodiscard]] bool yields() const REQUIRES(mutex_);
+  [[nodiscard]] Clock::Time earliest_due() const REQUIRES(mutex_);  // the earliest due time of later_
+  void queue_due(Clock::Time now) REQUIRES(mutex_);
+  void write_count(RecordedEvent* recorded, Clock::Time now) REQUIRES(mutex_);
   void queue_counts(Clock::Duration gap);
-  void push(Job job);  // under the lock
+  void push(Job job) REQUIRES(mutex_);
 
   KubeApi& api_;
   std::string node_;
   std::string component_;
   const Clock& clock_;
   Log& log_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::condition_variable_any pause_;  // never notified
+  mutable Mutex mutex_;
+  StopCondition changed_;
+  StopCondition pause_;  // never notified, unlike changed_, which every job notifies
   std::function<bool()> busy_;
-  std::deque<Job> jobs_;
-  std::map<std::string, Later> later_;  // by key
-  std::map<std::string, RecordedEvent> recorded_;
-  std::map<std::string, Refusal> refusals_;  // by key
-  std::uint64_t number_ = 0;
-  std::uint64_t dropped_ = 0;
+  std::deque<Job> jobs_ GUARDED_BY(mutex_);
+  std::map<std::string, Later> later_ GUARDED_BY(mutex_);  // by key
+  std::map<std::string, RecordedEvent> recorded_ GUARDED_BY(mutex_);
+  std::map<std::string, Refusal> refusals_ GUARDED_BY(mutex_);  // by key
+  std::uint64_t number_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t dropped_ GUARDED_BY(mutex_) = 0;
   // Of the writing thread, one at a time.
   Result<void> last_;
   Clock::Time last_at_{};

@@ -29,12 +29,12 @@ void NodePods::run(const std::function<void()>& changed, const std::stop_token& 
 Result<void> NodePods::ask(const std::string& space, const std::string& name) {
   if (!name.empty()) {
     CARVE_TRY(const auto object, api_.get(fmt::format("/api/v1/namespaces/{}/pods/{}", space, name)));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     learn(object);
     return {};
   }
   CARVE_TRY(const auto objects, api_.list(std::string(kPods), {{"fieldSelector", "spec.nodeName=" + node_}}));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& object : objects) learn(object);
   return {};
 }
@@ -58,7 +58,7 @@ void NodePods::forget(const std::string& uid) {
 }
 
 void NodePods::replace(const std::vector<std::string>& objects) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto before = std::exchange(pods_, {});
   for (const auto& object : objects) learn(object);
   // Pods that are not in the new list were deleted while the watch was interrupted.
@@ -71,13 +71,13 @@ void NodePods::replace(const std::vector<std::string>& objects) {
 }
 
 void NodePods::change(const KubeChange& change) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (change.kind == KubeChange::Kind::kPut) return learn(change.object);
   if (const auto pod = codec::parse_node_pod(change.object)) forget(pod->uid);
 }
 
 std::optional<codec::NodePod> NodePods::by_uid(const std::string& uid) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = pods_.find(uid); found != pods_.end()) return found->second;
   for (const auto& [own, pod] : pods_) {
     if (!pod.mirror.empty() && pod.mirror == uid) return pod;
@@ -86,7 +86,7 @@ std::optional<codec::NodePod> NodePods::by_uid(const std::string& uid) const {
 }
 
 std::optional<codec::NodePod> NodePods::by_name(const std::string& space, const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const codec::NodePod* one = nullptr;
   for (const auto& [uid, pod] : pods_) {
     if (pod.space != space || pod.name != name || pod.ended) continue;
@@ -97,24 +97,24 @@ std::optional<codec::NodePod> NodePods::by_name(const std::string& space, const 
 }
 
 bool NodePods::was_deleted(const std::string& uid) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return deleted_.contains(uid);
 }
 
 std::vector<codec::NodePod> NodePods::all() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<codec::NodePod> pods;
   for (const auto& [uid, pod] : pods_) pods.push_back(pod);
   return pods;
 }
 
 std::uint64_t NodePods::revision() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return revision_;
 }
 
 bool NodePods::synced() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return synced_;
 }
 

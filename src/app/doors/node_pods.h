@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "codec/kubelet/node_pod.h"
 #include "port/kube_api.h"
 
@@ -43,15 +43,15 @@ class NodePods {
   void change(const KubeChange& change);
 
  private:
-  void learn(const std::string& object);
-  void forget(const std::string& uid);
+  void learn(const std::string& object) REQUIRES(mutex_);
+  void forget(const std::string& uid) REQUIRES(mutex_);
   std::string node_;
   KubeApi& api_;
-  mutable std::mutex mutex_;
-  bool synced_ = false;
-  std::uint64_t revision_ = 0;
-  std::map<std::string, codec::NodePod> pods_;  // by API UID
-  std::set<std::string> deleted_;               // UIDs of deleted pods; bounded
+  mutable Mutex mutex_;
+  bool synced_ GUARDED_BY(mutex_) = false;
+  std::uint64_t revision_ GUARDED_BY(mutex_) = 0;
+  std::map<std::string, codec::NodePod> pods_ GUARDED_BY(mutex_);  // by API UID
+  std::set<std::string> deleted_ GUARDED_BY(mutex_);               // UIDs of deleted pods; bounded
 };
 
 }  // namespace carve::doors

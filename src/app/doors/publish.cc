@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/doors/device_names.h"
+#include "core/model/slice.h"
 
 namespace carve::doors {
 namespace {
@@ -71,8 +72,10 @@ codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
     device.attributes["resource.kubernetes.io/numaNode"] = std::int64_t{card.numa_node};
   }
   const std::string memory = to_canonical(published_memory(card));
-  device.capacity[std::string(kMemory)] = {memory, memory, "1Mi", "1Mi"};
-  device.capacity[std::string(kCores)] = {"100", "100", "1", "1"};
+  device.capacity[std::string(kMemory)] = {memory, memory, "1Mi", "1Mi", ""};
+  device.capacity[std::string(kCores)] = {"100", "100", "1", "1", ""};
+  // The same number that prepare() enforces. What is kept for root (slices-for-root) is kept from users of `carve run`.
+  device.capacity[std::string(kSliceCount)] = {std::to_string(kMaxSlicesPerCard), "1", "1", "", "1"};
   if (!card.health.ok)
     device.taints.push_back({std::string(kUnhealthyTaint), slug(card.health.reason), "NoSchedule", ""});
   return device;
@@ -138,12 +141,14 @@ std::optional<std::string> semantic_version(std::string_view text) {
   return out;
 }
 
-std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const std::set<CardId>& by_slots) {
+std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const TaintedCards& tainted) {
   std::vector<codec::PublishedDevice> devices;
   devices.reserve(cards.cards.size());
   for (std::size_t i = 0; i < cards.cards.size(); ++i) {
     devices.push_back(device_of(cards, i));
-    if (by_slots.contains(cards.cards[i].id)) devices.back().taints.push_back(slots_taint());
+    if (tainted.by_slots.contains(cards.cards[i].id)) devices.back().taints.push_back(slots_taint());
+    if (tainted.full.contains(cards.cards[i].id))
+      devices.back().taints.push_back({std::string(kFullTaint), "claims", "NoSchedule", ""});
   }
   return devices;
 }

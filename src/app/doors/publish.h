@@ -10,11 +10,17 @@
 
 namespace carve::doors {
 
-/// The devices that this node offers: one per card, with its capacities memory and cores, and the attributes that
-/// claims select on. An unhealthy card carries a taint, and so does a card in `by_slots`. The order is that of the
+/// The cards that carry taints for other reasons than their health.
+struct TaintedCards {
+  std::set<CardId> by_slots;  // kSlotsTaint
+  std::set<CardId> full;      // kFullTaint
+};
+
+/// The devices that this node offers: one per card, with its capacities memory, cores and slices, and the attributes
+/// that claims select on. An unhealthy card carries a taint, and so do the cards in `tainted`. The order is that of the
 /// inventory: kube-scheduler takes the first device that fits.
 [[nodiscard]] std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards,
-                                                             const std::set<CardId>& by_slots = {});
+                                                             const TaintedCards& tainted = {});
 
 /// Copies the used-by-slots taints of `existing` to `wanted`. For the time until the cards that slots use are known.
 void keep_slots_taints(std::vector<codec::PublishedSlice>* wanted, const std::vector<codec::PublishedSlice>& existing);

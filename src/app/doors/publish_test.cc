@@ -30,9 +30,21 @@ TEST(Publish, OffersOneDevicePerCardWithTheAttributesThatClaimsSelectOn) {
   EXPECT_EQ(std::get<std::string>(d.attributes.at("resource.kubernetes.io/pcieRoot")), "pci0000:11");
   EXPECT_EQ(std::get<std::int64_t>(d.attributes.at("resource.kubernetes.io/numaNode")), 0);
   // 80 GiB and one page: published in whole MiB, a multiple of default and step.
-  EXPECT_EQ(d.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "80Gi", "1Mi", "1Mi"}));
-  EXPECT_EQ(d.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "1", "1"}));
+  EXPECT_EQ(d.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "80Gi", "1Mi", "1Mi", ""}));
+  EXPECT_EQ(d.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "1", "1", ""}));
   EXPECT_TRUE(d.taints.empty());
+}
+
+/// A claim that does not name the capacity consumes the default. A claim for more than 1 finds no device.
+TEST(Publish, EveryClaimConsumesOneOfTheSlicesThatACardCanHave) {
+  const auto devices = devices_of(some_cards(1));
+  EXPECT_EQ(devices[0].capacity.at("slices"), (codec::DeviceCapacity{"128", "1", "1", "", "1"}));
+  EXPECT_EQ(std::to_string(kMaxSlicesPerCard), devices[0].capacity.at("slices").value) << "what prepare() enforces";
+  // The API server's rules for a name without a domain, which is the driver's: a C identifier of at most 32 characters.
+  for (const auto& [name, capacity] : devices[0].capacity) {
+    EXPECT_LE(name.size(), 32U) << name;
+    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos) << name;
+  }
 }
 
 TEST(Publish, WritesVersionsAsSemanticVersions) {

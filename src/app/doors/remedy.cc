@@ -6,7 +6,11 @@ std::string_view remedy(Code code, Door door) {
   const bool claim = door == Door::kClaim;
   switch (code) {
     case Code::kResourceExhausted:
-      return "another owner holds it: run `carve inspect` on the node to see which; the kubelet retries";
+      return claim
+                 ? "the pod waits here until there is room (the kubelet retries); to start it on another card, delete "
+                   "the pod: its claim is allocated again, and a full card takes no new claim (taint "
+                   "gpu.elasticgpu.io/full); `carve inspect --cluster` shows which pods hold it"
+                 : "another owner holds it: run `carve inspect` on the node to see which; the kubelet retries";
     case Code::kUnavailable:
     case Code::kDeadlineExceeded:
       return "the kubelet retries; run `carve doctor` on the node to see what does not answer";

@@ -54,7 +54,7 @@ bool SlicePublisher::learn(codec::PublishedSlice slice) {
 
 void SlicePublisher::replace(const std::vector<std::string>& objects) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     existing_.clear();
     sent_.clear();
     for (const auto& object : objects) {
@@ -69,7 +69,7 @@ void SlicePublisher::change(const KubeChange& change) {
   auto slice = codec::parse_slice(change.object);
   if (!slice) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (change.kind == KubeChange::Kind::kPut) {
       if (!learn(std::move(*slice))) return;
     } else {
@@ -84,7 +84,7 @@ void SlicePublisher::change(const KubeChange& change) {
 
 void SlicePublisher::poke() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     dirty_ = true;
   }
   changed_.notify_all();
@@ -102,7 +102,7 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
   if (write.kind == SliceWrite::Kind::kRemove) {
     const auto removed = api_.remove(path);
     if (!removed && removed.error().code != Code::kNotFound) return tl::unexpected(removed.error());
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     existing_.erase(write.slice.name);
     return {};
   }
@@ -115,7 +115,7 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
   if (!answer) return {};  // the watch will deliver it
   bool all = true;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (learn(std::move(*answer))) all = remember_if_dropped(write.slice);
   }
   if (!all) {
@@ -142,16 +142,16 @@ bool SlicePublisher::remember_if_dropped(const codec::PublishedSlice& sent) {
 
 Result<std::size_t> SlicePublisher::reconcile() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     dirty_ = false;  // before the inputs are read: a change from now on causes another reconcile()
   }
   const bool shut = shut_ && !shut_().empty();
   const auto use = by_slots_ ? by_slots_() : SlotUse();
-  auto wanted =
-      slices_for(node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), use.cards));
+  auto wanted = slices_for(
+      node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), {use.cards, use.full}));
   std::vector<SliceWrite> writes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!synced_)
       return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
     if (existing_.empty() && !registered_())
@@ -173,7 +173,7 @@ Result<std::size_t> SlicePublisher::reconcile() {
   }
   for (const auto& one : writes) {
     if (auto done = write(one); !done) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       dirty_ = true;
       return tl::unexpected(done.error());
     }
@@ -191,7 +191,7 @@ void SlicePublisher::run_writer(Clock& clock, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const auto done = reconcile();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const std::string now = done ? "" : done.error().what;
       if (now != error_ && !now.empty()) log_.warn("ResourceSlices not written", {{"error", now}});
       error_ = now;
@@ -205,14 +205,16 @@ void SlicePublisher::run_writer(Clock& clock, const std::stop_token& stop) {
     }
     back_off = std::chrono::milliseconds(200);
     if (done && *done > 0 && !clock.sleep_for(kRest, stop)) return;
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, done ? kLook : kLookSoon,
-                      [this] { return dirty_ && synced_ && error_.empty(); });
+    const auto end = std::chrono::steady_clock::now() + (done ? kLook : kLookSoon);
+    MutexLock lock(mutex_);
+    while (!(dirty_ && synced_ && error_.empty()) && !stop.stop_requested() && std::chrono::steady_clock::now() < end) {
+      changed_.wait_until(lock, stop, end);
+    }
   }
 }
 
 std::string SlicePublisher::error() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return error_;
 }
 

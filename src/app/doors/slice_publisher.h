@@ -1,9 +1,7 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -11,6 +9,7 @@
 #include "app/doors/slot_cards.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 #include "port/node_slices.h"
 
@@ -22,7 +21,8 @@ class SlicePublisher {
  public:
   /// `registered`: whether the kubelet has registered this driver. If slices appeared earlier, kube-scheduler would
   /// place pods whose prepare the kubelet refuses ("driver not registered") and retries only a minute later.
-  /// `by_slots`: the cards that new claims must not get, because slots use them; unset: none. Only the writer calls it.
+  /// `by_slots`: the cards that new claims must not get, because slots use them or because they are full; unset: none.
+  /// Only the writer calls it.
   SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log,
                  std::function<bool()> registered, std::function<std::string()> shut = {},
                  std::function<SlotUse()> by_slots = {})
@@ -55,8 +55,8 @@ class SlicePublisher {
 
  private:
   Result<void> write(const SliceWrite& write);
-  bool learn(codec::PublishedSlice slice);
-  bool remember_if_dropped(const codec::PublishedSlice& sent);
+  bool learn(codec::PublishedSlice slice) REQUIRES(mutex_);
+  bool remember_if_dropped(const codec::PublishedSlice& sent) REQUIRES(mutex_);
   Result<std::string> node_uid();
 
   std::string node_;
@@ -66,14 +66,15 @@ class SlicePublisher {
   std::function<bool()> registered_;
   std::function<std::string()> shut_;  // why no card is offered; empty: cards are offered
   std::function<SlotUse()> by_slots_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
-  bool synced_ = false;
-  bool dirty_ = true;
-  std::map<std::string, codec::PublishedSlice> existing_;
-  std::map<std::string, codec::PublishedSlice> sent_;  // as sent, where the server kept something else
-  std::int64_t last_generation_ = 0;
-  std::string error_;
+  mutable Mutex mutex_;
+  StopCondition changed_;
+  bool synced_ GUARDED_BY(mutex_) = false;
+  bool dirty_ GUARDED_BY(mutex_) = true;
+  std::map<std::string, codec::PublishedSlice> existing_ GUARDED_BY(mutex_);
+  // As sent, where the server kept something else.
+  std::map<std::string, codec::PublishedSlice> sent_ GUARDED_BY(mutex_);
+  std::int64_t last_generation_ GUARDED_BY(mutex_) = 0;
+  std::string error_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::doors

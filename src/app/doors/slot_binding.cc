@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/doors/slot_door.h"
+#include "base/mutex.h"
 #include "codec/dialects/projection.h"
 #include "codec/record.h"
 
@@ -38,7 +39,7 @@ std::vector<Slice> part_of(const std::vector<Slice>& slices, const Owner& owner,
 }  // namespace
 
 std::vector<SlotDoor::Binding> SlotDoor::unready() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Binding> open;
   for (const auto& [device, binding] : bindings_) {
     if (!binding.ready) open.push_back(binding);
@@ -48,7 +49,7 @@ std::vector<SlotDoor::Binding> SlotDoor::unready() const {
 }
 
 void SlotDoor::store(const Binding& binding) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = bindings_.find(binding.device);
   if (found == bindings_.end()) return;
   const bool begun = found->second.begun;  // may have been set meanwhile
@@ -60,7 +61,7 @@ void SlotDoor::store(const Binding& binding) {
 void SlotDoor::adopt(const std::vector<SlotEntry>& entries) {
   for (const auto& entry : entries) {
     if (entry.cdi.size() != 1) continue;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (bindings_.contains(entry.cdi.front())) continue;
     Binding binding;
     binding.slots = sorted(entry.slots);
@@ -78,7 +79,7 @@ void SlotDoor::restore() {
   const auto entries = world_.kubelet.checkpoint(kSlotResource);
   if (entries) {
     adopt(*entries);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& entry : *entries) in_checkpoint_.insert(entry.pod_uid);
   } else if (entries.error().code != Code::kNotFound) {
     world_.log.warn("the kubelet's checkpoint cannot be read", {{"error", entries.error().what}});
@@ -92,8 +93,8 @@ void SlotDoor::restore() {
 bool SlotDoor::lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter) {
   const bool need = std::any_of(open.begin(), open.end(), [](const Binding& one) { return one.kubelet_uid.empty(); });
   {
-    const std::lock_guard lock(mutex_);
-    *unknown_waiter = std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
+    const MutexLock lock(mutex_);
+    *unknown_waiter = std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) REQUIRES(mutex_) {
       return std::none_of(bindings_.begin(), bindings_.end(),
                           [&](const auto& entry) { return entry.second.slots == waiter.slots; });
     });
@@ -117,7 +118,7 @@ bool SlotDoor::lookup_is_due(const std::vector<Binding>& open, bool* unknown_wai
 /// The entries of the kubelet's checkpoint, by the CDI name that Allocate returned.
 std::map<std::string, SlotEntry> SlotDoor::entries_by_name(const std::vector<SlotEntry>& entries) {
   std::map<std::string, SlotEntry> by_name;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   in_checkpoint_.clear();
   for (const auto& entry : entries) {
     in_checkpoint_.insert(entry.pod_uid);
@@ -156,7 +157,7 @@ void SlotDoor::identify() {
                          fmt::format("pod {} is not known to this agent yet", binding.kubelet_uid)};
     } else if (holders && by_holder(binding) && !identify_by_holder(&binding, *holders) &&
                now - binding.since > kForgotten) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       bindings_.erase(binding.device);
       continue;
     }
@@ -182,7 +183,7 @@ bool SlotDoor::identify_by_holder(Binding* binding, const std::vector<SlotHolder
            one.container == holder->container;
   });
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [device, other] : bindings_) {
       alone =
           alone && (device == binding->device || !other.kubelet_uid.empty() || other.slots != binding->slots);
@@ -201,7 +202,7 @@ bool SlotDoor::identify_by_holder(Binding* binding, const std::vector<SlotHolder
 void SlotDoor::supersede(const Binding& winner) {
   std::vector<Owner> over;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto at = bindings_.begin(); at != bindings_.end();) {
       const auto& other = at->second;
       if (other.device != winner.device && !other.kubelet_uid.empty() &&

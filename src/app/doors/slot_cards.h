@@ -18,6 +18,7 @@ namespace carve::doors {
 /// The cards that new claims must not get.
 struct SlotUse {
   std::set<CardId> cards;
+  std::set<CardId> full = {};  // cards on which a claim was refused for lack of room (full_cards.h)
   bool known = true;     // false: there may be more cards than these
   bool awaited = false;  // not known yet, but soon: until then no ResourceSlice is created
 };

@@ -69,8 +69,14 @@ struct OfferedCards : testing::Test {
   bool keeps_taints = true;
   std::string written;  // the server's answer to the last write
   int version = 0;
-  SlicePublisher offered{"n1", slices, kube, log, [] { return true; }, {}, [this] {
-                           return SlotUse{cards_of_slots(slices.held(), pods.all()), known, awaited};
+  SlicePublisher offered{"n1",
+                         slices,
+                         kube,
+                         log,
+                         [] { return true; },
+                         {},
+                         [this] {
+                           return SlotUse{cards_of_slots(slices.held(), pods.all()), {}, known, awaited};
                          }};
   CardId first = slices.cards().cards[0].id;
 
@@ -147,7 +153,7 @@ TEST_F(OfferedCards, SlicesOfAPreviousAgentWithoutTaintsGetThem) {
 
 /// A starting agent does not know the pods yet. Only the taint shows a record whose pod holds no slice.
 TEST_F(OfferedCards, ATaintStaysUntilThePodsAreKnown) {
-  auto there = slices_for("n1", devices_of(slices.cards(), {first}));
+  auto there = slices_for("n1", devices_of(slices.cards(), {{first}, {}}));
   there[0].generation = 4;
   offered.replace({codec::encode_slice(there[0], "")});
   known = false;

@@ -29,7 +29,7 @@ SlotDoor::SlotDoor(World world) : world_(std::move(world)) { refresh_list(); }
 SlotDoor::~SlotDoor() = default;
 
 std::vector<SlotDevice> SlotDoor::list() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return shut_ ? std::vector<SlotDevice>() : list_.devices();
 }
 
@@ -49,7 +49,7 @@ Result<std::string> SlotDoor::allocate(const std::vector<std::string>& slots) {
   binding.since = world_.clock.now();
   binding.problem = {Code::kUnavailable, "the kubelet has not reported the pod of these slots yet"};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bindings_[device] = std::move(binding);
   }
   poke();
@@ -60,7 +60,7 @@ void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer
   Waiter waiter{sorted(slots), world_.clock.now() + kBarrier, false, std::move(answer)};
   std::optional<Result<void>> now;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto& [device, binding] : bindings_) binding.begun = binding.begun || binding.slots == waiter.slots;
     now = verdict(waiter);
     if (!now && stopped_)
@@ -73,7 +73,7 @@ void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer
 }
 
 /// Success when all bindings of exactly these slots are ready: an init container and the container that inherits its
-/// slots share them, and the slices of both must exist. nullopt: not decided yet. Under the lock.
+/// slots share them, and the slices of both must exist. nullopt: not decided yet.
 std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
   const Binding* open = nullptr;
   bool any = false;
@@ -92,10 +92,10 @@ std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
 }
 
 bool SlotDoor::offers() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (shut_) return false;
   const auto& all = list_.devices();
-  return std::any_of(all.begin(), all.end(), [this](const SlotDevice& one) {
+  return std::any_of(all.begin(), all.end(), [this](const SlotDevice& one) REQUIRES(mutex_) {
     return one.healthy && std::none_of(bindings_.begin(), bindings_.end(), [&](const auto& entry) {
              return std::binary_search(entry.second.slots.begin(), entry.second.slots.end(), one.id);
            });
@@ -107,7 +107,7 @@ void SlotDoor::refresh_list() {
   const bool shut = world_.shut && !world_.shut().empty();
   bool fresh = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::set<std::string> used;
     for (const auto& [device, binding] : bindings_)
       used.insert(binding.slots.begin(), binding.slots.end());
@@ -122,7 +122,7 @@ void SlotDoor::refresh_list() {
 void SlotDoor::read_late_pods() {
   std::vector<std::pair<std::string, std::string>> names;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto& waiter : waiters_) {
       if (waiter.asked || world_.clock.now() + kAskBefore < waiter.deadline) continue;
       waiter.asked = true;
@@ -145,7 +145,7 @@ void SlotDoor::report_refusal(const Waiter& waiter, const Error& error) {
   codec::EventNote note;
   const auto fix = remedy(error.code, Door::kSlots);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [device, binding] : bindings_) {
       if (binding.slots != waiter.slots || binding.pod.empty()) continue;
       const auto pod = world_.pods.by_uid(binding.kubelet_uid);
@@ -167,7 +167,7 @@ void SlotDoor::clear_refusal(const std::vector<std::string>& slots) { world_.not
 void SlotDoor::answer_waiters() {
   std::vector<std::pair<Waiter, Result<void>>> done;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<Waiter> still;
     for (auto& waiter : waiters_) {
       auto now = verdict(waiter);
@@ -195,7 +195,7 @@ Clock::Duration SlotDoor::step() {
   const auto now = world_.clock.now();
   Clock::Duration wait = kIdle;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& waiter : waiters_) {
       wait = std::min(wait, (waiter.asked ? waiter.deadline : waiter.deadline - kAskBefore) - now);
     }
@@ -210,7 +210,7 @@ Clock::Duration SlotDoor::step() {
 
 void SlotDoor::poke() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     poked_ = true;
   }
   changed_.notify_all();
@@ -219,13 +219,16 @@ void SlotDoor::poke() {
 void SlotDoor::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const auto wait = step();
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, wait, [this] { return poked_; });
+    const auto end = std::chrono::steady_clock::now() + wait;
+    MutexLock lock(mutex_);
+    while (!poked_ && !stop.stop_requested() && std::chrono::steady_clock::now() < end) {
+      changed_.wait_until(lock, stop, end);
+    }
     poked_ = false;
   }
   std::vector<Waiter> left;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
     left.swap(waiters_);
   }
@@ -234,7 +237,7 @@ void SlotDoor::run(const std::stop_token& stop) {
 }
 
 SlotDoor::Open SlotDoor::open() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Open open;
   open.waiting = waiters_.size();
   for (const auto& [device, binding] : bindings_) {

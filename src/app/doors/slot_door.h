@@ -1,20 +1,19 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "app/doors/node_pods.h"
 #include "app/doors/event_recorder.h"
+#include "app/doors/node_pods.h"
 #include "app/doors/slot_list.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "codec/dialects/dialect.h"
 #include "port/kubelet.h"
 #include "port/node_slices.h"
@@ -92,7 +91,7 @@ class SlotDoor final : public SlotCalls {
   void refresh_list();
   void answer_waiters();
   void read_late_pods();
-  [[nodiscard]] std::optional<Result<void>> verdict(const Waiter& waiter) const;
+  [[nodiscard]] std::optional<Result<void>> verdict(const Waiter& waiter) const REQUIRES(mutex_);
   void report_refusal(const Waiter& waiter, const Error& error);
   void clear_refusal(const std::vector<std::string>& slots);
   // slot_binding.cc: only for the thread of step()
@@ -117,15 +116,15 @@ class SlotDoor final : public SlotCalls {
   [[nodiscard]] bool still_listed(const std::string& uid);
 
   World world_;
-  mutable std::mutex mutex_;  // of the following members; never held during I/O
-  std::condition_variable_any changed_;
-  bool poked_ = false;
-  std::map<std::string, Binding> bindings_;  // by device
-  std::vector<Waiter> waiters_;
-  SlotList list_;
-  bool shut_ = false;
-  std::set<std::string> in_checkpoint_;  // pod UIDs, as last read
-  bool stopped_ = false;
+  mutable Mutex mutex_;  // never held during I/O
+  StopCondition changed_;
+  bool poked_ GUARDED_BY(mutex_) = false;
+  std::map<std::string, Binding> bindings_ GUARDED_BY(mutex_);  // by device
+  std::vector<Waiter> waiters_ GUARDED_BY(mutex_);
+  SlotList list_ GUARDED_BY(mutex_);
+  bool shut_ GUARDED_BY(mutex_) = false;
+  std::set<std::string> in_checkpoint_ GUARDED_BY(mutex_);  // pod UIDs, as last read
+  bool stopped_ GUARDED_BY(mutex_) = false;
 
   // Only for the thread of step().
   Clock::Time next_lookup_{};

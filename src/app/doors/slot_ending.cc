@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/doors/slot_door.h"
+#include "base/mutex.h"
 #include "codec/record.h"
 
 // The end of slots: slices whose pod has ended, and bindings whose container will never start. Also the starts that the
@@ -37,7 +38,7 @@ void SlotDoor::end_later(const Owner& owner) { ending_.emplace(owner, world_.clo
 bool SlotDoor::still_listed(const std::string& uid) {
   std::vector<std::vector<std::string>> slots;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!in_checkpoint_.contains(uid)) return false;
     for (const auto& [device, binding] : bindings_) {
       if (binding.kubelet_uid == uid) slots.push_back(binding.slots);
@@ -88,7 +89,7 @@ void SlotDoor::end_gone_pods() {
       continue;
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       std::erase_if(bindings_, [&](const auto& entry) { return entry.second.owner == at->first; });
     }
     at = ending_.erase(at);
@@ -101,7 +102,7 @@ void SlotDoor::end_gone_pods() {
 void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   std::vector<Binding> unused;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& entry : bindings_) {
       const Binding& binding = entry.second;
       const bool awaited = std::any_of(waiters_.begin(), waiters_.end(),
@@ -112,7 +113,7 @@ void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   for (const auto& binding : unused) {
     if (!is_over(binding.kubelet_uid, settled)) continue;
     clear_refusal(binding.slots);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bindings_.erase(binding.device);
     next_list_ = world_.clock.now();
   }
@@ -133,7 +134,7 @@ std::vector<std::string> SlotDoor::unfinished() const {
     }
   }
   const auto now = world_.clock.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [device, binding] : bindings_) {
     if (binding.ready && !binding.begun && now - binding.since < kStartsSoon)
       open.push_back(

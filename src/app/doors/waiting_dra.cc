@@ -16,29 +16,31 @@ DraCalls::PerClaim<T> refused(const std::vector<ClaimRef>& claims) {
 }  // namespace
 
 void WaitingDra::lead_to(DraCalls& door) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   door_ = &door;
   changed_.notify_all();
 }
 
 void WaitingDra::give_up() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   ended_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [this] { return inside_ == 0; });
+  while (inside_ != 0) changed_.wait(lock);
   door_ = nullptr;
 }
 
 DraCalls* WaitingDra::enter() {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience_, [this] { return ended_ || door_ != nullptr; });
+  const auto end = std::chrono::steady_clock::now() + patience_;
+  MutexLock lock(mutex_);
+  while (!ended_ && door_ == nullptr && changed_.wait_until(lock, end) == std::cv_status::no_timeout) {
+  }
   if (ended_ || door_ == nullptr) return nullptr;
   ++inside_;
   return door_;
 }
 
 void WaitingDra::leave() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --inside_;
   changed_.notify_all();
 }

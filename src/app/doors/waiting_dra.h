@@ -1,10 +1,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "port/kubelet.h"
 
 namespace carve::doors {
@@ -30,11 +29,11 @@ class WaitingDra final : public DraCalls {
   void leave();
 
   std::chrono::milliseconds patience_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  DraCalls* door_ = nullptr;
-  bool ended_ = false;
-  int inside_ = 0;
+  mutable Mutex mutex_;
+  Condition changed_;
+  DraCalls* door_ GUARDED_BY(mutex_) = nullptr;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  int inside_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carve::doors

@@ -85,7 +85,9 @@ void Keeper::ended(const ProcessEnd& end) {
   const auto now = world_.clock.now();
   running_ = serving_ = false;
   world_.door.detach();
-  if (stopping_) return finish(exit_code(end));
+  const bool changed = end.code == kSettingsChanged && end.signal == 0;
+  if (stopping_) return finish(changed ? 0 : exit_code(end));
+  if (changed) return settings_changed(now);
   const auto pause = restarts_.pause_after(end, now);
   if (!pause) {
     if (crashes_ > 0) world_.log.error("the agent crashes repeatedly: giving up", {{"crashes", crashes_ + 1}});
@@ -95,6 +97,16 @@ void Keeper::ended(const ProcessEnd& end) {
   start_at_ = now + *pause;
   world_.log.warn("the agent crashed: starting another; the kubelet's calls for slots wait",
                   {{"signal", end.signal}, {"code", end.code}, {"crashes", crashes_}, {"pause_ms", ms(*pause)}});
+}
+
+/// No pause is necessary: an agent looks at its settings once a second, and ends only for settings that it can read.
+void Keeper::settings_changed(Clock::Time now) {
+  if (world_.stays && !world_.stays()) {
+    world_.log.info("the settings changed, and this node no longer serves slots: the keeper ends");
+    return finish(kSettingsChanged);
+  }
+  start_at_ = now;
+  world_.log.info("the settings changed: starting another agent; the kubelet's calls for slots wait");
 }
 
 void Keeper::finish(int code) {

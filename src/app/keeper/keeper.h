@@ -13,8 +13,8 @@
 namespace carve::keeper {
 
 /// Runs one agent at a time behind one slot door. The keeper starts the first agent, opens the door to the kubelet when
-/// that agent serves, starts another agent after a crash, kills an agent that hangs, and ends when an agent ends in
-/// order (exit code 0). One thread.
+/// that agent serves, starts another agent after a crash or a change of settings, kills an agent that hangs, and ends
+/// when an agent ends in order (exit code 0). One thread.
 class Keeper {
  public:
   static constexpr Clock::Duration kAskAlive = std::chrono::seconds(5);
@@ -31,6 +31,9 @@ class Keeper {
     std::function<Result<void>()> open;  // opens the door to the kubelet; called once
     std::function<void()> close;         // closes the door; also called when it is not open
     std::function<bool()> listening;     // true: the kubelet has registered the door and watches its list
+    // After a change of settings: whether this node still has a slot door, so that the next agent can serve it. False:
+    // the keeper ends with kSettingsChanged. Unset: yes.
+    std::function<bool()> stays = {};
   };
   explicit Keeper(World world) : world_(std::move(world)) {}
 
@@ -47,6 +50,7 @@ class Keeper {
   void serving();
   void left();
   void ended(const ProcessEnd& end);
+  void settings_changed(Clock::Time now);
   void finish(int code);
   bool send(const codec::KeeperWord& word) { return world_.agent.send(codec::encode(word)); }
   Clock::Duration look_after(Clock::Time now);

@@ -58,6 +58,7 @@ class KeeperTest : public testing::Test {
   int closed = 0;
   bool can_open = true;
   bool listening = true;
+  bool stays = true;
   KeptDoor door{{clock, [] {}, [] {}}};
   Keeper keeper{{agent, door, clock, log,
                  [this]() -> Result<void> {
@@ -65,7 +66,7 @@ class KeeperTest : public testing::Test {
                    if (!can_open) return fail(Code::kInternal, "the test makes it fail");
                    return {};
                  },
-                 [this] { ++closed; }, [this] { return listening; }}};
+                 [this] { ++closed; }, [this] { return listening; }, [this] { return stays; }}};
 };
 
 TEST_F(KeeperTest, OpensTheDoorWhenTheFirstAgentServes) {
@@ -109,6 +110,43 @@ TEST_F(KeeperTest, StartsAnotherAgentImmediatelyAfterACrashAndKeepsTheDoorOpen) 
   EXPECT_TRUE(*started && **started);
   EXPECT_EQ(opened, 1);
   EXPECT_EQ(closed, 0);
+}
+
+TEST_F(KeeperTest, StartsAnotherAgentAfterAChangeOfSettingsAndKeepsTheDoorOpen) {
+  begin();
+  for (int change = 0; change < 3; ++change) {
+    const auto started = start("slot-0000");
+    agent.end({kSettingsChanged, 0});
+    keeper.step();
+    keeper.step();
+    EXPECT_TRUE(agent.lives) << "at once, however often";
+    serve();
+    ASSERT_EQ(agent.asked<AskStart>().size(), 1U);
+    agent.say(codec::AnswerStart{agent.asked<AskStart>()[0].number});
+    keeper.step();
+    EXPECT_TRUE(*started && **started);
+  }
+  EXPECT_THAT(agent.starts, ElementsAre(0, 0, 0, 0)) << "it is no crash";
+  EXPECT_EQ(opened, 1);
+  EXPECT_EQ(closed, 0);
+  EXPECT_FALSE(keeper.over());
+}
+
+TEST_F(KeeperTest, EndsToBeStartedAgainWhenTheNewSettingsHaveNoSlotDoor) {
+  begin();
+  stays = false;
+  agent.end({kSettingsChanged, 0});
+  keeper.step();
+  EXPECT_THAT(keeper.over(), Optional(kSettingsChanged));
+  EXPECT_EQ(closed, 1);
+}
+
+TEST_F(KeeperTest, AChangeOfSettingsDuringAStopEndsInOrder) {
+  begin();
+  keeper.stop();
+  agent.end({kSettingsChanged, 0});
+  keeper.step();
+  EXPECT_THAT(keeper.over(), Optional(0));
 }
 
 TEST_F(KeeperTest, HandlesThePacketsThatAnAgentSentBeforeItDied) {

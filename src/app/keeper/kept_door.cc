@@ -15,7 +15,7 @@ constexpr const char* kNoAgent = "the node's agent has crashed and another one d
 }  // namespace
 
 std::vector<SlotDevice> KeptDoor::list() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto list = list_;
   if (stale_) {
     for (auto& slot : list) slot.healthy = false;
@@ -38,9 +38,12 @@ void KeptDoor::before_start(const std::vector<std::string>& slots, Answer answer
 void KeptDoor::add(bool allocate, const std::vector<std::string>& slots, Reply reply) {
   if (slots.empty() || !std::all_of(slots.begin(), slots.end(), codec::is_slot_name))
     return reply(fail(Code::kInvalidArgument, "the kubelet's request has no slot name, or an invalid one"));
+  std::string why;
   {
-    const std::lock_guard lock(mutex_);
-    if (!closed_) {
+    const MutexLock lock(mutex_);
+    if (closed_) {
+      why = *closed_;
+    } else {
       const auto deadline = world_.clock.now() + (allocate ? kAllocateWithin : kStartWithin);
       calls_.emplace(next_number_++, Call{allocate, slots, deadline, 0, std::move(reply)});
       reply = nullptr;
@@ -48,13 +51,13 @@ void KeptDoor::add(bool allocate, const std::vector<std::string>& slots, Reply r
   }
   // Only the keeper's thread sends calls: a call that an agent received twice would get two names there.
   if (!reply) return world_.poke();
-  reply(fail(Code::kUnavailable, *closed_));
+  reply(fail(Code::kUnavailable, why));
 }
 
 void KeptDoor::settle(std::uint64_t number, Result<std::string> answer) {
   Reply reply;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = calls_.find(number);
     if (found == calls_.end()) return;  // already refused
     reply = std::move(found->second.reply);
@@ -87,7 +90,7 @@ void KeptDoor::ask() {
   if (!send_) return;
   std::vector<std::pair<std::uint64_t, codec::KeeperWord>> words;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [number, call] : calls_) {
       if (call.asked_of == agents_) continue;
       words.emplace_back(number, call.allocate ? codec::KeeperWord(codec::AskAllocate{number, call.slots})
@@ -96,7 +99,7 @@ void KeptDoor::ask() {
   }
   for (const auto& [number, word] : words) {
     if (!send_(word)) return;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = calls_.find(number); found != calls_.end()) found->second.asked_of = agents_;
   }
 }
@@ -104,7 +107,7 @@ void KeptDoor::ask() {
 void KeptDoor::refuse_late() {
   std::vector<std::uint64_t> late;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [number, call] : calls_) {
       if (call.deadline <= world_.clock.now()) late.push_back(number);
     }
@@ -125,7 +128,7 @@ bool KeptDoor::renew_list(Clock::Time now) {
     listed_ = listed_ || said_->settled;
     said_.reset();
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool changed = (taken && next != list_) || stale != stale_;
   if (taken) list_ = std::move(next);
   stale_ = stale;
@@ -139,7 +142,7 @@ Clock::Duration KeptDoor::tick() {
   if (renew_list(now)) world_.list_changed();
   Clock::Duration wait = kQuiet;
   if (said_) wait = std::min(wait, inherited_until_ - now);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (away_since_ && !stale_) wait = std::min(wait, *away_since_ + kAwayFor - now);
   for (const auto& [number, call] : calls_) {
     wait = std::min(wait, call.deadline - now);
@@ -151,7 +154,7 @@ Clock::Duration KeptDoor::tick() {
 void KeptDoor::close(const std::string& why) {
   std::vector<std::uint64_t> open;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!closed_) closed_ = why;
     for (const auto& [number, call] : calls_) open.push_back(number);
   }
@@ -160,7 +163,7 @@ void KeptDoor::close(const std::string& why) {
 }
 
 std::size_t KeptDoor::waiting() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return calls_.size();
 }
 

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "codec/keeper/words.h"
 #include "port/kubelet.h"
 
@@ -81,12 +81,12 @@ class KeptDoor final : public SlotCalls {
   bool renew_list(Clock::Time now);
 
   World world_;
-  mutable std::mutex mutex_;  // protects the members up to closed_; never held during input or output
-  std::map<std::uint64_t, Call> calls_;
-  std::uint64_t next_number_ = 1;
-  std::vector<SlotDevice> list_;
-  bool stale_ = false;
-  std::optional<std::string> closed_;
+  mutable Mutex mutex_;  // never held during input or output
+  std::map<std::uint64_t, Call> calls_ GUARDED_BY(mutex_);
+  std::uint64_t next_number_ GUARDED_BY(mutex_) = 1;
+  std::vector<SlotDevice> list_ GUARDED_BY(mutex_);
+  bool stale_ GUARDED_BY(mutex_) = false;
+  std::optional<std::string> closed_ GUARDED_BY(mutex_);
 
   // Used by the keeper's thread only.
   Send send_;                 // empty: no agent

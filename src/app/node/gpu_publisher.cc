@@ -50,21 +50,21 @@ void GpuPublisher::learn(const std::string& object) {
 }
 
 void GpuPublisher::replace(const std::vector<std::string>& objects) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   existing_.clear();
   for (const auto& object : objects) learn(object);
   synced_ = dirty_ = true;
 }
 
 void GpuPublisher::change(const KubeChange& change) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   dirty_ = true;
   if (change.kind == KubeChange::Kind::kPut) return learn(change.object);
   if (const auto gone = codec::parse_gpu_digest(change.object)) existing_.erase(gone->name);
 }
 
 bool GpuPublisher::dirty() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return dirty_;
 }
 
@@ -81,7 +81,7 @@ Result<void> GpuPublisher::write(const codec::GpuObject& gpu, const codec::GpuDi
   } else {
     written = api_.patch(path, KubePatch::kJson, codec::gpu_spec_patch(gpu));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (written) {
     learn(*written);
     return {};
@@ -96,10 +96,10 @@ Result<bool> GpuPublisher::remove_gone(const std::vector<codec::GpuObject>& want
                                        Clock::Time now) {
   std::vector<std::string> names;
   {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [name, digest] : existing_) {
-      if (std::none_of(wanted.begin(), wanted.end(),
-                       [&](const auto& gpu) { return gpu.name == name; }))
+    const MutexLock lock(mutex_);
+    for (const auto& entry : existing_) {
+      const std::string& name = entry.first;
+      if (std::none_of(wanted.begin(), wanted.end(), [&](const auto& gpu) { return gpu.name == name; }))
         names.push_back(name);
     }
   }
@@ -116,7 +116,7 @@ Result<bool> GpuPublisher::remove_gone(const std::vector<codec::GpuObject>& want
     }
     const auto removed = api_.remove(fmt::format("{}/{}", kGpus, name));
     if (!removed && removed.error().code != Code::kNotFound) return tl::unexpected(removed.error());
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     existing_.erase(name);
   }
   return waiting;
@@ -125,7 +125,7 @@ Result<bool> GpuPublisher::remove_gone(const std::vector<codec::GpuObject>& want
 Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, bool complete,
                                 const std::string& node_uid, Clock::Time now) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!synced_)
       return fail(Code::kUnavailable,
                   "the API server's GPU objects are not known yet (is deploy/crds applied?)");
@@ -135,7 +135,7 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
   for (const auto& gpu : wanted) {
     std::optional<codec::GpuDigest> there;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (const auto found = existing_.find(gpu.name); found != existing_.end())
         there = found->second;
     }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "app/node/gpu_objects.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "port/kube_api.h"
 
 namespace carve::node {
@@ -46,14 +46,14 @@ class GpuPublisher {
                      const std::string& node_uid);
   Result<bool> remove_gone(const std::vector<codec::GpuObject>& wanted, bool complete,
                            Clock::Time now);
-  void learn(const std::string& object);
+  void learn(const std::string& object) REQUIRES(mutex_);
 
   std::string node_;
   KubeApi& api_;
-  mutable std::mutex mutex_;
-  bool synced_ = false;
-  bool dirty_ = false;
-  std::map<std::string, codec::GpuDigest> existing_;
+  mutable Mutex mutex_;
+  bool synced_ GUARDED_BY(mutex_) = false;
+  bool dirty_ GUARDED_BY(mutex_) = false;
+  std::map<std::string, codec::GpuDigest> existing_ GUARDED_BY(mutex_);
   // Only for the thread of step().
   struct Shown {
     std::size_t urgent = 0;  // of the status that was written last

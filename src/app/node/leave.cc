@@ -15,7 +15,7 @@
 namespace carve::node {
 namespace {
 
-// The second one is control's: app/control/requeuer.h.
+// The second one is control's: app/control/schedule/requeuer.h.
 constexpr std::array<const char*, 3> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free", kTotalsSet};
 
 

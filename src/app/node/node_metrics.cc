@@ -54,17 +54,21 @@ constexpr CardRow kCardRows[] = {
 struct SliceRow {
   std::string_view name;
   std::string_view help;
+  Kind kind;
   double (*value)(const SliceCardView&);
 };
 constexpr SliceRow kSliceRows[] = {
-    {"carve_slice_memory_limit_bytes", "Memory limit of the slice.",
+    {"carve_slice_memory_limit_bytes", "Memory limit of the slice.", Kind::kGauge,
      [](const SliceCardView& s) { return bytes(s.limit); }},
-    {"carve_slice_memory_used_bytes", "Memory of the slice's processes, as reported by the driver.",
+    {"carve_slice_memory_used_bytes", "Memory of the slice's processes, as reported by the driver.", Kind::kGauge,
      [](const SliceCardView& s) { return bytes(s.used); }},
-    {"carve_slice_compute_guaranteed_ratio", "Compute of the card that the slice requested.",
+    {"carve_slice_compute_guaranteed_ratio", "Compute of the card that the slice requested.", Kind::kGauge,
      [](const SliceCardView& s) { return s.compute.hundredths() / 100.0; }},
-    {"carve_slice_compute_delivered_ratio", "GPU time that the slice got in the last second.",
+    {"carve_slice_compute_delivered_ratio", "GPU time that the slice got in the last second.", Kind::kGauge,
      [](const SliceCardView& s) { return s.delivered_percent / 100.0; }},
+    {"carve_slice_rescues_total",
+     "Leases out of turn that the slice got because its work in flight did not end while it waited to launch more.",
+     Kind::kCounter, [](const SliceCardView& s) { return static_cast<double>(s.rescues); }},
 };
 
 void write_cards(const AgentView& view, std::string_view node, codec::MetricsText* text) {
@@ -77,7 +81,7 @@ void write_cards(const AgentView& view, std::string_view node, codec::MetricsTex
 
 void write_slices(const AgentView& view, std::string_view node, codec::MetricsText* text) {
   for (const auto& row : kSliceRows) {
-    text->family(row.name, Kind::kGauge, row.help);
+    text->family(row.name, row.kind, row.help);
     for (const auto& slice : view.slices) {
       const Whose by = whose(slice);
       for (const auto& held : slice.cards)

@@ -27,7 +27,7 @@ AgentView a_node() {
   slice.id = "s-1";
   slice.kind = "pod";
   slice.name = "ml/train-0/main";
-  slice.cards.push_back({"GPU-0", Bytes(4ULL << 30U), Bytes(512ULL << 20U), {}, CoreShare(30), 29.5});
+  slice.cards.push_back({"GPU-0", Bytes(4ULL << 30U), Bytes(512ULL << 20U), {}, CoreShare(30), 29.5, 7});
   view.slices.push_back(slice);
   return view;
 }
@@ -41,6 +41,8 @@ TEST(NodeMetrics, ReportASliceWithItsPodAndInBaseUnits) {
   EXPECT_THAT(text, HasSubstr("carve_slice_memory_used_bytes" + labels + "536870912\n"));
   EXPECT_THAT(text, HasSubstr("carve_slice_compute_guaranteed_ratio" + labels + "0.3\n"));
   EXPECT_THAT(text, HasSubstr("carve_slice_compute_delivered_ratio" + labels + "0.295\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE carve_slice_rescues_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_rescues_total" + labels + "7\n"));
 }
 
 TEST(NodeMetrics, ReportACardFromTheDriverAndFromTheLedger) {

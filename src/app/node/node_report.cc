@@ -42,14 +42,15 @@ NodeReport::NodeReport(std::string node, World world)
       gpus_(node_, world_.api),
       status_(node_, world_.api, world_.clock),
       claims_(world_.api, world_.notices),
-      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.plugins}) {}
+      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.plugins}),
+      cardless_(world_.notices, world_.clock) {}
 
 void NodeReport::ask_runtime() {
   next_runtime_ = world_.clock.now() + kAskRuntime;
   const auto node = status_.seen();
   const auto facts = world_.runtime.ask();
   auto verdict = judge_runtime(facts, node ? node->runtime : "", world_.cdi_dir);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // While the runtime does not answer, its last answer counts.
   if (!facts && runtime_.word != RuntimeVerdict::Word::kUnknown) return;
   if (verdict == runtime_) return;
@@ -60,7 +61,7 @@ void NodeReport::ask_runtime() {
 }
 
 std::string NodeReport::shut() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return runtime_.word == RuntimeVerdict::Word::kWithout ? runtime_.message : std::string();
 }
 
@@ -89,7 +90,7 @@ NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<code
   facts.troubles = world_.slices.troubles();
   facts.cards = cards.cards;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     facts.runtime = runtime_;
   }
   if (world_.not_published) facts.not_published = world_.not_published();
@@ -127,7 +128,8 @@ void NodeReport::write_presence(Clock::Time now) {
   next_presence_ = now + kTellAgain;
   const bool leaving = presence == Presence::kLeaving;
   if (const auto told = status_.tell(leaving_condition(leaving)); !told)
-    return note("condition GPUAgentLeaving not written", &status_error_, told.error().what);
+    return note("condition GPUAgentLeaving not written", &presence_error_, told.error().what);
+  presence_error_.clear();
   next_presence_ = {};
   told_ = presence;
   world_.log.info(leaving ? "the Node shows that this agent is about to end" : "the Node shows that this agent serves");
@@ -183,8 +185,9 @@ void NodeReport::step() {
   auto holdings = world_.slices.holdings();
   if (world_.wakes && anything_freed(held_, holdings)) status_.freed();
   // Pods wait for this write, so it is not subject to the back-off.
-  if (const auto touched = status_.touch(); !touched)
-    note("Node annotation for waiting pods not written", &status_error_, touched.error().what);
+  const auto touched = status_.touch();
+  if (!touched || *touched)
+    note("Node annotation for waiting pods not written", &touch_error_, touched ? "" : touched.error().what);
   const auto cards = world_.slices.cards();
   const auto revision = world_.pods.revision();
   for (auto& error : world_.slices.take_program_errors()) {
@@ -197,6 +200,7 @@ void NodeReport::step() {
   pods_seen_ = revision;
   next_full_ = now + kFull;
   const auto pods = world_.pods.all();
+  cardless_.step(pods, world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>());
   const auto published = publish(cards, held_, pods, now);
   note("GPU objects not written", &gpu_error_, published ? "" : published.error().what);
   NodeWish wish;

@@ -4,21 +4,22 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "app/doors/node_pods.h"
 #include "app/doors/event_recorder.h"
+#include "app/doors/node_pods.h"
+#include "app/node/cardless_pods.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
 #include "app/node/node_totals.h"
 #include "app/node/pod_claims.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "port/container_runtime.h"
 
 namespace carve::node {
@@ -85,10 +86,11 @@ class NodeReport {
   NodeStatus status_;
   PodClaims claims_;
   NodeTotals totals_;
+  CardlessPods cardless_;
   std::atomic<bool> leaving_ = false;
   std::atomic<Presence> told_ = Presence::kComing;  // the state of this agent that the Node shows
-  mutable std::mutex mutex_;
-  RuntimeVerdict runtime_;
+  mutable Mutex mutex_;
+  RuntimeVerdict runtime_ GUARDED_BY(mutex_);
   // Only for the thread of step().
   Clock::Time next_runtime_{};
   Clock::Time next_presence_{};
@@ -103,6 +105,8 @@ class NodeReport {
   std::optional<Clock::Time> away_since_;  // the API server
   std::vector<ProgramError> program_errors_;  // not reported yet
   std::string gpu_error_;
+  std::string presence_error_;
+  std::string touch_error_;
   std::string status_error_;
   std::set<std::string> unresolved_;  // "pod UID/container" that were counted; bounded
   std::size_t unresolved_seen_ = 0;

@@ -39,13 +39,13 @@ void NodeStatus::learn(const std::string& object) {
 }
 
 void NodeStatus::replace(const std::vector<std::string>& objects) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   seen_.reset();
   for (const auto& object : objects) learn(object);
 }
 
 void NodeStatus::change(const KubeChange& change) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (change.kind == KubeChange::Kind::kDeleted) {
     seen_.reset();
   } else {
@@ -54,7 +54,7 @@ void NodeStatus::change(const KubeChange& change) {
 }
 
 std::optional<codec::NodeObject> NodeStatus::seen() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return seen_;
 }
 
@@ -71,14 +71,14 @@ bool NodeStatus::due(const char* kind) {
 
 Result<void> NodeStatus::patch(const std::string& path, KubePatch kind, const std::string& body) {
   CARVE_TRY(const auto written, api_.patch(path, kind, body));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   learn(written);
   return {};
 }
 
-Result<void> NodeStatus::touch() {
+Result<bool> NodeStatus::touch() {
   const auto now = clock_.now();
-  if (!touch_ || now < next_touch_) return {};
+  if (!touch_ || now < next_touch_) return false;
   next_touch_ = now + kTouchGap;
   touch_ = false;
   // The nanoseconds make it a new value even within one second.
@@ -86,8 +86,11 @@ Result<void> NodeStatus::touch() {
                                  clock_.wall_now().time_since_epoch().count() % 1'000'000'000);
   const auto path = fmt::format("{}/{}", kNodes, node_);
   auto done = patch(path, KubePatch::kMerge, codec::node_annotation_patch(kTouched, value));
-  if (!done) touch_ = true;
-  return done;
+  if (!done) {
+    touch_ = true;
+    return tl::unexpected(std::move(done.error()));
+  }
+  return true;
 }
 
 Result<void> NodeStatus::tell(const codec::NodeCondition& condition) {

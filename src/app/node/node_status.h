@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "codec/node/node_object.h"
 #include "port/kube_api.h"
 
@@ -43,8 +43,8 @@ class NodeStatus {
 
   /// Requests a touch, because part of a card became free.
   void freed() { touch_ = true; }
-  /// Writes the touch if it is due. Call it before step(), because pods wait for it.
-  Result<void> touch();
+  /// Writes the touch if it is due. Call it before step(), because pods wait for it. True: it was written.
+  Result<bool> touch();
   /// Writes one condition immediately, regardless of kGap, because pods wait for it.
   ///   errors  as step()
   Result<void> tell(const codec::NodeCondition& condition);
@@ -58,13 +58,13 @@ class NodeStatus {
   [[nodiscard]] bool due(const char* kind);
   Result<void> write_down(const std::set<std::string>& totals);
   Result<void> patch(const std::string& path, KubePatch kind, const std::string& body);
-  void learn(const std::string& object);
+  void learn(const std::string& object) REQUIRES(mutex_);
 
   std::string node_;
   KubeApi& api_;
   const Clock& clock_;
-  mutable std::mutex mutex_;
-  std::optional<codec::NodeObject> seen_;
+  mutable Mutex mutex_;
+  std::optional<codec::NodeObject> seen_ GUARDED_BY(mutex_);
   // Only for the thread of step().
   bool touch_ = false;
   bool waiting_ = false;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "app/doors/testing/fake_node_slices.h"
@@ -136,6 +137,27 @@ TEST_F(Presence, ReportsNoShortFailureOfTheApiServer) {
   for (int i = 0; i < 300; ++i) step();
   notices.flush();
   EXPECT_EQ(events_of(kube).size(), 0U);
+}
+
+/// The Node's other writes succeed meanwhile. They do not end the failure of this one.
+TEST_F(Presence, LogsAFailingAnnotationOnceWhileOtherWritesSucceed) {
+  hear();
+  Slice held;
+  held.owner = {OwnerKind::kClaim, "u-1"};
+  held.part = "main";
+  held.card = slices.cards().cards[0].id;
+  ASSERT_TRUE(slices.prepare({{held}, "", "ml/p/main", {}}));
+  for (int i = 0; i < 30; ++i) step();
+  ASSERT_TRUE(slices.unprepare(held.owner));
+  const auto failures = [this] {
+    return std::count_if(logged.begin(), logged.end(), [](const std::string& line) {
+      return line.find("Node annotation for waiting pods not written") != std::string::npos;
+    });
+  };
+  kube.fail_next({.verb = "patch", .path = kPath, .times = 4});
+  for (int i = 0; i < 30; ++i) step();
+  EXPECT_EQ(failures(), 1) << "four attempts";
+  EXPECT_NE(kube.object(kPath)->find(NodeStatus::kTouched), std::string::npos) << "the fifth succeeds";
 }
 
 TEST_F(Presence, ReportsCrashesOfPreviousAgentsOnce) {

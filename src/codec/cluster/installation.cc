@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "codec/cluster/lease.h"
 #include "codec/json_read.h"
 
 namespace carve::codec {
@@ -58,6 +59,26 @@ bool has_authority(std::string_view webhook_configuration) {
   return !hooks.empty() && std::all_of(hooks.begin(), hooks.end(), [](const json::value& hook) {
     return !read::text(hook, "clientConfig.caBundle").empty();
   });
+}
+
+PodWaits pod_waits(std::string_view pod, std::int64_t now_unix_s) {
+  PodWaits waits;
+  const auto value = read::parse(pod, "Pod");
+  if (!value) return waits;
+  const auto phase = read::text(*value, "status.phase");
+  waits.pending = phase == "Pending" || phase.empty();
+  // The API server sets it to the end of the grace period, not to the time of the deletion.
+  waits.terminating_s = seconds_since(read::text(*value, "metadata.deletionTimestamp"), now_unix_s);
+  if (!read::text(*value, "spec.nodeName").empty()) {
+    waits.bound_s = seconds_since(read::text(*value, "metadata.creationTimestamp"), now_unix_s);
+    for (const auto& condition : read::list(*value, "status.conditions")) {
+      if (read::text(condition, "type") == "PodScheduled")
+        waits.bound_s = seconds_since(read::text(condition, "lastTransitionTime"), now_unix_s);
+    }
+  }
+  for (const auto& finalizer : read::list(*value, "metadata.finalizers"))
+    waits.finalizers.emplace_back(read::text_of(&finalizer));
+  return waits;
 }
 
 ServerVersion parse_server_version(std::string_view text) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -31,6 +33,15 @@ struct Workload {
 
 /// For a webhook configuration: true when it has webhooks and each of them has a caBundle.
 [[nodiscard]] bool has_authority(std::string_view webhook_configuration);
+
+/// For a Pod: how long it has been in the states in which pods get stuck.
+struct PodWaits {
+  bool pending = false;
+  std::optional<std::int64_t> bound_s;        // seconds since it got its node; nullopt: it has none
+  std::optional<std::int64_t> terminating_s;  // seconds since its grace period ended; nullopt: it is not being deleted
+  std::vector<std::string> finalizers;
+};
+[[nodiscard]] PodWaits pod_waits(std::string_view pod, std::int64_t now_unix_s);
 
 /// For GET /version: "1.36.3", and its minor version, -1 when it cannot be read.
 struct ServerVersion {

@@ -36,6 +36,26 @@ TEST(Installation, ReadyIsACondition) {
   EXPECT_FALSE(is_ready("{"));
 }
 
+TEST(Installation, APodsWaitsAreCountedFromItsConditionsAndItsDeletion) {
+  constexpr std::int64_t kNow = 1767225700;  // 2026-01-01T00:01:40Z
+  const auto waits =
+      pod_waits(R"({"metadata":{"creationTimestamp":"2025-01-01T00:00:00Z","deletionTimestamp":"2026-01-01T00:01:00Z",)"
+                R"("finalizers":["a/b"]},"spec":{"nodeName":"n1"},"status":{"phase":"Pending","conditions":[)"
+                R"({"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:10Z"}]}})",
+                kNow);
+  EXPECT_TRUE(waits.pending);
+  EXPECT_EQ(waits.bound_s, 90);
+  EXPECT_EQ(waits.terminating_s, 40);
+  EXPECT_EQ(waits.finalizers, std::vector<std::string>{"a/b"});
+  const auto free = pod_waits(R"({"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{}})", kNow);
+  EXPECT_FALSE(free.bound_s || free.terminating_s);
+  EXPECT_EQ(
+      pod_waits(R"({"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n"}})", kNow).bound_s,
+      100)
+      << "a pod whose node no scheduler chose";
+  EXPECT_FALSE(pod_waits("{", kNow).pending);
+}
+
 TEST(Installation, AResourcesNameHasDotsAndASlash) {
   const char* node = R"({"status":{"allocatable":{"nvidia.com/gpu":"4"}}})";
   EXPECT_EQ(allocatable_of(node, "nvidia.com/gpu"), "4");

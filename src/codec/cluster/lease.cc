@@ -25,10 +25,14 @@ Result<Lease> parse_lease(std::string_view text) {
   return lease;
 }
 
-std::optional<std::int64_t> seconds_since_renewal(const Lease& lease, std::int64_t now_unix_s) {
+std::optional<std::int64_t> seconds_since(const std::string& rfc3339, std::int64_t now_unix_s) {
   std::tm time{};
-  if (::strptime(lease.renewed.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return std::nullopt;
+  if (::strptime(rfc3339.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return std::nullopt;
   return now_unix_s - ::timegm(&time);
+}
+
+std::optional<std::int64_t> seconds_since_renewal(const Lease& lease, std::int64_t now_unix_s) {
+  return seconds_since(lease.renewed, now_unix_s);
 }
 
 std::string encode_lease(const Lease& lease) {

@@ -22,6 +22,10 @@ struct Lease {
   friend bool operator==(const Lease&, const Lease&) = default;
 };
 
+/// Seconds from an RFC 3339 time in UTC ("2026-01-01T00:00:00Z", with or without a fraction) to `now_unix_s`; nullopt:
+/// not such a time.
+[[nodiscard]] std::optional<std::int64_t> seconds_since(const std::string& rfc3339, std::int64_t now_unix_s);
+
 /// Tolerant.
 ///   errors  kInvalidArgument: not JSON, or without a name
 [[nodiscard]] Result<Lease> parse_lease(std::string_view text);

@@ -80,7 +80,7 @@ TEST(Dialects, EveryContainerIsReadSeparately) {
 TEST(Dialects, IllegalRequestsAreRefusedWithFieldValueUnitAndLegalValues) {
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "10G"}})),
             "container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal: 1 to "
-            "4096 GiB");
+            "4096 GiB; the unit of this cluster is GiB: dialects.gpushare-unit in ConfigMap carve-cluster, GiB or MiB");
   EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5500m"}})), HasSubstr("is not a whole number"))
       << "the API server's form of 5.5";
   EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5.5"}})),

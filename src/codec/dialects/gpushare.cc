@@ -127,6 +127,11 @@ Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
   }
   const std::uint64_t most = kMostOfACard.count() / settings.gpushare_unit.count() * cards;
   const auto amount = words.count(kMemory, most, unit, &errors);
+  if (!amount && !errors.empty())
+    errors.back().what += fmt::format(
+        "; the unit of this cluster is {}: dialects.gpushare-unit in ConfigMap "
+        "carve-cluster, GiB or MiB",
+        unit);
   if (amount && *amount % cards != 0) {
     errors.push_back(
         {Code::kInvalidArgument,

@@ -79,5 +79,11 @@ TEST_F(Gpushare, APodWithTheSameNameIsAnotherPod) {  // R5-13: deleted and immed
   EXPECT_EQ(place(pod("second-uid", {"15"})), "0");
 }
 
+TEST_F(Gpushare, AnAmountInTheWrongUnitNamesTheSettingOfTheUnit) {
+  EXPECT_THAT(place(pod("mib", {"16276"})), HasSubstr("1 to 4096 GiB; the unit of this cluster is GiB: "
+                                                      "dialects.gpushare-unit in ConfigMap carve-cluster"));
+  EXPECT_THAT(place(pod("half", {"5500m"})), HasSubstr("dialects.gpushare-unit"));
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -28,6 +28,17 @@ ClaimResult result_of(const json::value& value) {
   return result;
 }
 
+/// `value`: a request ("exactly"), or one alternative of it.
+ClaimAsk ask_of(const json::value& value, std::string name) {
+  ClaimAsk ask{std::move(name), read::text(value, "deviceClassName"), 1, {}};
+  if (read::at(value, "count") != nullptr) ask.count = read::number(value, "count");
+  if (read::text(value, "allocationMode") == "All") ask.count = 0;
+  if (const auto* wanted = read::at(value, "capacity.requests"); wanted != nullptr && wanted->is_object()) {
+    for (const auto& [key, amount] : wanted->get_object()) ask.capacity[key] = quantity(amount);
+  }
+  return ask;
+}
+
 ClaimConfig config_of(const json::value& value) {
   ClaimConfig config;
   config.from_class = read::text(value, "source") == "FromClass";
@@ -52,11 +63,14 @@ Result<Claim> parse_claim(std::string_view text) {
   if (claim.name.empty() || claim.uid.empty())
     return fail(Code::kInvalidArgument, "ResourceClaim: metadata.name or metadata.uid is missing");
   for (const auto& request : read::list(value, "spec.devices.requests")) {
-    claim.classes.push_back(read::text(request, "exactly.deviceClassName"));
+    const auto name = read::text(request, "name");
+    if (const auto* exactly = read::at(request, "exactly")) claim.asks.push_back(ask_of(*exactly, name));
     for (const auto& one : read::list(request, "firstAvailable"))
-      claim.classes.push_back(read::text(one, "deviceClassName"));
+      claim.asks.push_back(ask_of(one, name + "/" + read::text(one, "name")));
   }
-  std::erase(claim.classes, "");
+  for (const auto& ask : claim.asks) {
+    if (!ask.device_class.empty()) claim.classes.push_back(ask.device_class);
+  }
   const auto* allocation = read::at(value, "status.allocation");
   claim.allocated = allocation != nullptr && allocation->is_object();
   if (claim.allocated) {
@@ -69,10 +83,11 @@ Result<Claim> parse_claim(std::string_view text) {
     claim.users.push_back(
         {read::text(item, "resource"), read::text(item, "name"), read::text(item, "uid")});
   for (const auto& item : read::list(value, "status.devices")) {
+    const auto device = read::text(item, "pool") + "/" + read::text(item, "device") + "/" + read::text(item, "shareID");
     for (const auto& condition : read::list(item, "conditions")) {
-      if (read::text(condition, "type") == "Ready" && read::text(condition, "status") == "True")
-        claim.ready.push_back(read::text(item, "pool") + "/" + read::text(item, "device") + "/" +
-                              read::text(item, "shareID"));
+      if (read::text(condition, "type") != "Ready") continue;
+      if (read::text(condition, "status") == "True") claim.ready.push_back(device);
+      if (read::text(condition, "status") == "False") claim.refused[device] = read::text(condition, "message");
     }
   }
   return claim;

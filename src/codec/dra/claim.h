@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,6 +28,14 @@ struct ClaimConfig {
   std::string parameters;  // JSON text
 };
 
+/// One request of a claim's spec; of several alternatives (firstAvailable), each is one request with its own name.
+struct ClaimAsk {
+  std::string request;  // "a", or "a/b" for an alternative
+  std::string device_class;
+  std::int64_t count = 1;                       // of devices; 0: all that match (allocationMode All)
+  std::map<std::string, std::string> capacity;  // name → quantity per device; empty: the devices' defaults
+};
+
 struct ClaimUser {
   std::string resource;  // "pods"
   std::string name;
@@ -42,8 +51,10 @@ struct Claim {
   std::vector<ClaimResult> results;
   std::vector<ClaimConfig> configs;  // of the class before the claim's, in the API server's order: the later one wins
   std::vector<ClaimUser> users;      // reservedFor
+  std::vector<ClaimAsk> asks;
   std::vector<std::string> classes;  // named by its requests
   std::vector<std::string> ready;    // "pool/device/share" of the devices that its status already reports as Ready
+  std::map<std::string, std::string> refused;  // the same for devices that are not Ready → the condition's message
 };
 
 /// Tolerant: members that are not needed may have any value.

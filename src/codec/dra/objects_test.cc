@@ -50,6 +50,26 @@ TEST(Claim, ReadsTheClassesOfItsRequestsAndOfTheirAlternatives) {
   EXPECT_EQ(claim->classes, (std::vector<std::string>{"a", "b", "c"}));
 }
 
+TEST(Claim, ReadsWhatEachRequestAsksFor) {
+  const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"spec":{"devices":{"requests":[
+    {"name":"g","exactly":{"deviceClassName":"a","count":2,"capacity":{"requests":{"memory":"4Gi","cores":30}}}},
+    {"name":"h","firstAvailable":[{"name":"big","deviceClassName":"b","allocationMode":"All"}]}]}}})");
+  ASSERT_TRUE(claim);
+  ASSERT_EQ(claim->asks.size(), 2U);
+  EXPECT_EQ(claim->asks[0].request + " " + claim->asks[0].device_class, "g a");
+  EXPECT_EQ(claim->asks[0].count, 2);
+  EXPECT_EQ(claim->asks[0].capacity, (std::map<std::string, std::string>{{"cores", "30"}, {"memory", "4Gi"}}));
+  EXPECT_EQ(claim->asks[1].request + " " + claim->asks[1].device_class, "h/big b");
+  EXPECT_EQ(claim->asks[1].count, 0);
+}
+
+TEST(Claim, ReadsWhyADeviceIsNotReady) {
+  const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"status":{"devices":[{"pool":"p","device":"a",
+    "shareID":"s","conditions":[{"type":"Ready","status":"False","message":"the card is full"}]}]}})");
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->refused, (std::map<std::string, std::string>{{"p/a/s", "the card is full"}}));
+}
+
 TEST(Claim, QuantitiesMayBeNumbersAndOnlyReadyDevicesAreReady) {
   const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"status":{"allocation":{"devices":{"results":[
     {"consumedCapacity":{"cores":30,"odd":true}}]}},"devices":[
@@ -100,7 +120,7 @@ TEST(ResourceSlice, Golden) {
   PublishedDevice device;
   device.name = "gpu-1";
   device.attributes = {{"a", std::string("t")}, {"b", std::int64_t{7}}, {"c", false}, {"d", AttributeVersion{"1.2.3"}}};
-  device.capacity = {{"memory", {"80Gi", "40Gi", "1Mi", "2Mi"}}};
+  device.capacity = {{"memory", {"80Gi", "40Gi", "1Mi", "2Mi", ""}}, {"slices", {"128", "1", "1", "", "1"}}};
   device.taints = {{"k", "v", "NoSchedule", ""}};
   slice.devices = {device};
   EXPECT_EQ(encode_slice(slice, ""),
@@ -110,7 +130,8 @@ TEST(ResourceSlice, Golden) {
             R"("devices":[{"name":"gpu-1",)"
             R"("allowMultipleAllocations":true,"attributes":{"a":{"string":"t"},"b":{"int":7},"c":{"bool":false},)"
             R"("d":{"version":"1.2.3"}},"capacity":{"memory":{"value":"80Gi","requestPolicy":{"default":"40Gi",)"
-            R"("validRange":{"min":"1Mi","step":"2Mi"}}}},"taints":[{"key":"k","value":"v",)"
+            R"("validRange":{"min":"1Mi","step":"2Mi"}}},"slices":{"value":"128","requestPolicy":{"default":"1",)"
+            R"("validRange":{"min":"1","max":"1"}}}},"taints":[{"key":"k","value":"v",)"
             R"("effect":"NoSchedule"}]}]}})");
   const auto again = parse_slice(encode_slice(slice, ""));
   ASSERT_TRUE(again);
@@ -129,7 +150,7 @@ TEST(ResourceSlice, ReadsBackWhatItWrote) {
                        {"numaNode", std::int64_t{0}},
                        {"x", true},
                        {"driverVersion", AttributeVersion{"580.65.6"}}};
-  device.capacity = {{"memory", {"80Gi", "80Gi", "1Mi", "1Mi"}}};
+  device.capacity = {{"memory", {"80Gi", "80Gi", "1Mi", "1Mi", ""}}};
   device.taints = {{"d/unhealthy", "xid-79", "NoSchedule", "2026-01-01T00:00:00Z"}};
   slice.devices = {device};
   const auto text = encode_slice(slice, "node-uid");

@@ -22,11 +22,12 @@ json::value encode(const PublishedDevice& device) {
   for (const auto& [name, attribute] : device.attributes) attributes[name] = encode(attribute);
   json::object capacities;
   for (const auto& [name, capacity] : device.capacity) {
+    json::object range{{"min", capacity.min}};
+    if (!capacity.step.empty()) range["step"] = capacity.step;
+    if (!capacity.max.empty()) range["max"] = capacity.max;
     capacities[name] = json::object{
         {"value", capacity.value},
-        {"requestPolicy",
-         json::object{{"default", capacity.standard},
-                      {"validRange", json::object{{"min", capacity.min}, {"step", capacity.step}}}}}};
+        {"requestPolicy", json::object{{"default", capacity.standard}, {"validRange", std::move(range)}}}};
   }
   json::object out{{"name", device.name},
                    {"allowMultipleAllocations", true},
@@ -64,7 +65,8 @@ PublishedDevice device_of(const json::value& value) {
     for (const auto& [name, item] : capacities->get_object()) {
       device.capacity[name] = {read::text(item, "value"), read::text(item, "requestPolicy.default"),
                                read::text(item, "requestPolicy.validRange.min"),
-                               read::text(item, "requestPolicy.validRange.step")};
+                               read::text(item, "requestPolicy.validRange.step"),
+                               read::text(item, "requestPolicy.validRange.max")};
     }
   }
   for (const auto& taint : read::list(value, "taints"))

@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 #include <map>
 
+#include "codec/dialects/dialect.h"
 #include "codec/json_read.h"
 
 namespace carve::codec {
@@ -43,6 +44,32 @@ std::vector<PodClaimUse> claims_of(const json::value& pod) {
   return uses;
 }
 
+std::string asks_without_slots(const json::value& pod) {
+  std::string found;
+  for (const char* list : {"spec.initContainers", "spec.containers"}) {
+    for (const auto& container : read::list(pod, list)) {
+      for (const char* kind : {"resources.limits", "resources.requests"}) {
+        const auto* resources = read::at(container, kind);
+        if (resources == nullptr || !resources->is_object()) continue;
+        for (const auto& [name, value] : resources->get_object()) {
+          if (std::string_view(name) == kSlots) return {};
+          if (value == "0") continue;
+          if (found.empty() && dialect_of(std::string_view(name)) != nullptr) found = name;
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/// The kubelet names the resource in its message: "Allocate failed due to no healthy devices present; cannot allocate
+/// unhealthy devices elasticgpu.io/slot, which is unexpected".
+std::string slot_rejected(const json::value& pod) {
+  if (text(pod, "status.phase") != "Failed" || text(pod, "status.reason") != "UnexpectedAdmissionError") return {};
+  const auto said = text(pod, "status.message");
+  return said.find(kSlots) == std::string::npos ? std::string() : said;
+}
+
 /// From the runtime's message, which the kubelet passes on: "unresolvable CDI devices <name>".
 std::vector<std::string> unresolved_of(const json::value& pod) {
   std::vector<std::string> containers;
@@ -73,8 +100,12 @@ Result<NodePod> parse_node_pod(std::string_view object) {
   pod.node = text(value, "spec.nodeName");
   const auto phase = text(value, "status.phase");
   pod.ended = phase == "Succeeded" || phase == "Failed";
+  pod.deleting = !text(value, "metadata.deletionTimestamp").empty();
   pod.pending = phase == "Pending" || phase.empty();
   pod.claims = claims_of(value);
+  pod.slot_rejected = slot_rejected(value);
+  pod.started = text(value, "status.startTime");
+  if (!pod.mirror.empty()) pod.asks_without_slots = asks_without_slots(value);
   pod.unresolved = unresolved_of(value);
   return pod;
 }

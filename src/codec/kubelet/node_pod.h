@@ -30,7 +30,14 @@ struct NodePod {
   std::string record;  // the annotation's text; empty: none
   bool ended = false;  // Succeeded or Failed: none of its containers starts again
   bool pending = false;
+  bool deleting = false;  // a deletionTimestamp is set: the kubelet ends it, and then deletes it from the API server
   std::vector<PodClaimUse> claims;
+  // For a static pod without slots: the name by which a container requests cards; empty: it requests none, or has
+  // slots. Admission does not see static pods, so their file must contain the slots.
+  std::string asks_without_slots;
+  // The kubelet's message if it rejected the pod because a slot was not available at that moment; empty: it did not.
+  std::string slot_rejected;
+  std::string started;                  // status.startTime, RFC 3339; for a rejected pod when it was rejected
   std::vector<std::string> unresolved;  // containers whose runtime found no file for Carve's CDI name
   friend bool operator==(const NodePod&, const NodePod&) = default;
 };

@@ -52,6 +52,37 @@ TEST(NodePod, ReadsItsNamesAndAnnotations) {
   EXPECT_EQ(pod->node, "n1");
 }
 
+TEST(NodePod, AStaticPodThatRequestsCardsWithoutSlotsIsNoticed) {
+  const auto asks = [](const std::string& mirror, const std::string& limits) {
+    return parse_node_pod(R"({"metadata":{"name":"p","uid":"u","annotations":{)" + mirror +
+                          R"(}},"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"limits":{)" + limits +
+                          R"(}}}]}})")
+        ->asks_without_slots;
+  };
+  const std::string mirror = R"("kubernetes.io/config.mirror":"m")";
+  EXPECT_EQ(asks(mirror, R"("cpu":"1","elasticgpu.io/gpu-memory":"1024")"), "elasticgpu.io/gpu-memory");
+  EXPECT_EQ(asks(mirror, R"("aliyun.com/gpu-mem":"2")"), "aliyun.com/gpu-mem");
+  EXPECT_EQ(asks(mirror, R"("elasticgpu.io/gpu-memory":"1024","elasticgpu.io/slot":"1")"), "");
+  EXPECT_EQ(asks(mirror, R"("elasticgpu.io/gpu-memory":"0","cpu":"1")"), "");
+  EXPECT_EQ(asks("", R"("elasticgpu.io/gpu-memory":"1024")"), "") << "not a static pod: admission has decided";
+}
+
+TEST(NodePod, ARejectionIsNoticedIfItWasForASlot) {
+  const auto rejected = [](const std::string& phase, const std::string& reason, const std::string& message) {
+    return parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"phase":")" + phase + R"(","reason":")" +
+                          reason + R"(","message":")" + message + R"("}})")
+        ->slot_rejected;
+  };
+  //   source  Kubernetes 1.36, pkg/kubelet/cm/devicemanager/manager.go
+  const std::string said =
+      "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+      "elasticgpu.io/slot, which is unexpected";
+  EXPECT_EQ(rejected("Failed", "UnexpectedAdmissionError", said), said);
+  EXPECT_EQ(rejected("Failed", "UnexpectedAdmissionError", "can't allocate unregistered device nic.io/port"), "");
+  EXPECT_EQ(rejected("Failed", "OutOfcpu", said), "");
+  EXPECT_EQ(rejected("Pending", "UnexpectedAdmissionError", said), "");
+}
+
 TEST(NodePod, AClaimWithoutAnObjectIsLeftOut) {
   const auto pod = parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"spec":{"resourceClaims":[{"name":"made"}],
     "containers":[{"name":"c","resources":{"claims":[{"name":"made"},{"name":"nowhere"}]}}]},

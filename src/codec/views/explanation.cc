@@ -44,6 +44,18 @@ json::array values_of(const std::vector<RecordPart>& parts) {
   return out;
 }
 
+json::array values_of(const std::vector<ClaimExplanation>& claims) {
+  json::array out;
+  for (const auto& one : claims) {
+    out.push_back(json::object{{"claim", one.claim},
+                               {"request", one.request},
+                               {"asks", one.asks},
+                               {"device", one.device},
+                               {"state", one.state}});
+  }
+  return out;
+}
+
 json::object value_of(const RankedNode& node) {
   json::array cards;
   for (const auto& card : node.cards) {
@@ -83,6 +95,7 @@ std::string to_json(const Explanation& explanation) {
                                       {"wrong", explanation.wrong},
                                       {"asks", std::move(asks)},
                                       {"holds", values_of(explanation.holds)},
+                                      {"claims", values_of(explanation.claims)},
                                       {"epoch", explanation.epoch},
                                       {"policy", explanation.policy},
                                       {"nodes", explanation.nodes},

@@ -11,6 +11,15 @@
 
 namespace carve::codec {
 
+/// One request of a ResourceClaim of the pod, as text for people. kube-scheduler allocates claims, not control.
+struct ClaimExplanation {
+  std::string claim;    // the object's name; empty: it does not exist yet
+  std::string request;  // empty: the claim cannot be read
+  std::string asks;     // "1 device of class gpu, memory 4Gi, cores 30"
+  std::string device;   // "gpu-8f0c… on node n1, memory 4Gi, cores 30"; empty: not allocated
+  std::string state;    // "prepared", "allocated, not prepared", or why not
+};
+
 /// The explanation of one pod and its cards.
 struct Explanation {
   std::string space;
@@ -21,6 +30,7 @@ struct Explanation {
   std::string wrong;                // the faults of its request or its record; empty: none
   std::vector<PartRequest> asks;    // empty: it requests no card
   std::vector<RecordPart> holds;    // from its record
+  std::vector<ClaimExplanation> claims;  // its claims for Carve's devices
   std::uint64_t epoch = 0;          // of control at the time of the decision
   std::string policy;               // the policies that rank nodes and cards, and the scopes that set them
   std::size_t nodes = 0;            // the number of nodes with cards

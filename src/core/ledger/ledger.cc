@@ -148,7 +148,7 @@ Result<void> Ledger::put_card(Card card) {
   }
   CardState* known = find_mutable(card.id);
   if (known == nullptr) {
-    CardState state{std::move(card), {}, {}};
+    CardState state{std::move(card), {}, {}, {}};
     const auto at = std::lower_bound(
         cards_.begin(), cards_.end(), state.card.id,
         [](const CardState& other, const CardId& id) { return other.card.id < id; });
@@ -175,6 +175,10 @@ Result<void> Ledger::remove_card(const CardId& card) {
   }
   cards_.erase(cards_.begin() + (state - cards_.data()));
   return {};
+}
+
+void Ledger::set_beyond(const CardId& card, Bytes bytes) {
+  if (CardState* state = find_mutable(card); state != nullptr) state->beyond = bytes;
 }
 
 Result<void> Ledger::set_health(const CardId& card, Health health) {

@@ -40,10 +40,9 @@ struct CardState {
   Card card;
   CardUse use;
   std::vector<Slice> slices;  // sorted by (owner, part); `use` is their sum
+  Bytes beyond = {};          // what the slices hold above their limits now: placement does not promise it
 
-  [[nodiscard]] Bytes free_memory() const {
-    return use.exclusive ? Bytes() : card.memory - use.memory;
-  }
+  [[nodiscard]] Bytes free_memory() const { return use.exclusive ? Bytes() : card.memory - use.memory - beyond; }
   [[nodiscard]] CoreShare free_compute() const {
     return use.exclusive ? CoreShare() : card.compute - use.compute;
   }
@@ -64,6 +63,10 @@ class Ledger {
   Result<void> put_card(Card card);
   /// kNotFound; kFailedPrecondition while the card has slices (a lost card is unhealthy, not removed).
   Result<void> remove_card(const CardId& card);
+  /// Records what the card's slices hold above their limits. It is missing from free_memory(), which placement uses. It
+  /// is no promise: add() ignores it, because what was decided elsewhere must be booked. Nothing if the card does not
+  /// exist.
+  void set_beyond(const CardId& card, Bytes bytes);
   /// kNotFound when the card does not exist.
   Result<void> set_health(const CardId& card, Health health);
 

@@ -16,7 +16,8 @@ namespace carve {
 inline constexpr std::uint32_t kMaxCardsPerRequest = 16;
 
 /// The smallest amount of memory that a request in bytes may have: the unit in which the dialects and the DRA driver
-/// count. It is a limit against mistakes; a driver needs 160 to 520 MiB for its first context (app/agent/lifecycle.cc).
+/// count. It is a limit against mistakes; a driver needs 160 to 520 MiB for its first context
+/// (app/agent/slice_lifecycle.cc).
 inline constexpr Bytes kSmallestSlice = Bytes::mib(1);
 
 /// How much memory of each card is requested.

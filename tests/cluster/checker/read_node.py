@@ -190,7 +190,7 @@ def journal(text):
 
 # --- the grant pages ----------------------------------------------------------------------------------------------
 
-PAGE_ABI = 1
+PAGE_ABI = 2
 PAGE = {"magic": (0, 4), "abi": (4, 2), "card_uuid": (8, 48), "share_class": (56, 4), "priority_class": (60, 4),
         "memory_limit": (128, 8), "compute_limit": (144, 4), "revoked": (148, 4)}     # offset, bytes: abi/page.h
 SHARES = ("fixed", "burst", "besteffort")

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "app/control/cluster_model.h"
-#include "app/control/policy_watcher.h"
+#include "app/control/state/cluster_model.h"
+#include "app/control/state/policy_watcher.h"
 #include "codec/extender/extender.h"
 #include "core/cluster/ruled_fit.h"
 #include "core/policy/place_pod.h"

@@ -17,7 +17,7 @@ from pathlib import Path
 from . import binder, control_plane, placing
 from .process import stop, until
 
-# Carve's requests as admission leaves them: with a slot. Admission itself is not measured.
+# Carve's requests as admission leaves them: with a slot. as_created() has them as a user writes them.
 ASKS = {"stock": {"nvidia.com/gpu": "1"}, "carve": {"nvidia.com/gpu": "1", binder.SLOT: "1"},
         "fraction": {"elasticgpu.io/gpu-memory": "8192", "elasticgpu.io/gpu-core": "10", binder.SLOT: "1"}}
 WORKERS, PROCESSES = 16, 4
@@ -50,6 +50,11 @@ def make_ready(where, nodes, cards):
 def clear_pods(where):
     names = [item["metadata"]["name"] for item in where.kube.list("Pod", labelSelector=placing.LABEL)]
     in_processes(where, names, lambda kube, name: kube.delete("Pod", name, grace=0))
+
+
+def as_created(asks):
+    """Without a slot, which admission adds (admission_parts.install)."""
+    return {name: amount for name, amount in asks.items() if name != binder.SLOT}
 
 
 def pod(name, asks):

@@ -71,6 +71,7 @@ class Placing:
         self.folder.mkdir(exist_ok=True)
         self.kube = self.client()
         self.ports = {}
+        self.scheduler_port = "tls"     # of `ports`: the replica of control that kube-scheduler calls
 
     def access(self, name):
         """A kubeconfig with that certificate of the ring."""
@@ -224,7 +225,8 @@ class Placing:
         else:
             for key, file in zip(("certFile", "keyFile", "caFile"), self.scheduler_certificates()):
                 config = re.sub(rf"{key}: \S+", f"{key}: {file}", config)
-            config = re.sub(r"urlPrefix: \S+", f"urlPrefix: https://127.0.0.1:{self.ports['tls']}/scheduler", config)
+            config = re.sub(r"urlPrefix: \S+", f"urlPrefix: https://127.0.0.1:{self.ports[self.scheduler_port]}/scheduler",
+                            config)
         if percentage is not None:
             config = re.sub(r" *percentageOfNodesToScore: .*\n", "", config)
             config = re.sub(r"(- schedulerName: \S+\n)", rf"\1  percentageOfNodesToScore: {percentage}\n", config)

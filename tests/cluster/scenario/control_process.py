@@ -426,8 +426,9 @@ class ControlProcess(RingTest):
         self.assertIsNone(one.process.poll(), "it would not start again")
         self.assertTrue(one.ready() and one.leads())
         change("placement.policy = spread\n")
-        self.assertEqual(one.process.wait(20), 0)       # its supervisor restarts it
-        self.assertIn("the settings changed", one.log.read_text(encoding="utf-8"))
+        wait_for("it has noticed", 20, lambda: "the settings changed" in one.log.read_text(encoding="utf-8"))
+        wait_for("ready and leading again", 30, lambda: one.ready() and one.leads())
+        self.assertIsNone(one.process.poll(), "it starts again in its container")
 
     # --- gpushare's routes -------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from ring.slot_testing import SlotTest, slot_pod  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
 TAINT = "gpu.elasticgpu.io/used-by-slots"
+FULL = "gpu.elasticgpu.io/full"
 TOLERATION = [{"key": TAINT, "operator": "Exists"}]
 HOLD = ["ring-look", "hold", "3600"]
 SECONDS = 10    # within which a taint is added or removed: it stays for five after the last slice
@@ -202,6 +203,50 @@ class Shared(DraAndSlots):
         self.serve("dra,slots,shared")
         self.wait_tainted()
         self.assertEqual((self.pools(), [self.container(name) for name in (slots, claimed)]), (pools, before))
+
+
+    def full(self):
+        """The indexes of the cards that refused a claim for lack of room."""
+        return {self.cards.index(device["attributes"]["uuid"]["string"]) for device in self.devices()
+                if [taint for taint in device.get("taints", []) if taint["key"] == FULL]}
+
+    def free_of(self, card):
+        """GiB that the card has, rounded down."""
+        value, = [device["capacity"]["memory"]["value"] for device in self.devices()
+                  if device["attributes"]["uuid"]["string"] == self.cards[card]]
+        return int(value[:-2]) >> (0 if value.endswith("Gi") else 10)
+
+    def test_a_claim_that_finds_its_card_full_says_so_and_the_next_one_goes_elsewhere(self):
+        slots = self.by_slot(0, self.free_of(0) - 2)
+        self.wait_ready(slots)
+        waiting = self.claim_pod(0)
+        made = self.kube.get("Pod", waiting)
+        told = wait_for("an event with the reason", 30, lambda: [
+            message for _, reason, message in self.kube.events_of(made) if reason == "SliceRefused"])
+        self.assertIn("to start it on another card, delete the pod", told[0])
+        wait_for("the card takes no new claim", SECONDS, lambda: self.full() == {0}, 0.1)
+        elsewhere = self.claim_pod()
+        self.wait_ready(elsewhere)
+        self.assertNotEqual(self.card_of(elsewhere), 0)
+        self.gone(slots)
+        self.wait_ready(waiting, 150)       # the kubelet retries
+        wait_for("there is room", SECONDS, lambda: not self.full(), 0.1)
+
+    def test_pods_with_claims_end_after_doors_has_lost_dra(self):
+        """The kubelet cannot end a pod whose DRA driver is not registered."""
+        ends, stays = self.claim_pod(0), self.claim_pod(1)
+        for name in (ends, stays):
+            self.wait_ready(name)
+        self.addCleanup(self.serve, self.doors)
+        for turn, name in enumerate((ends, stays)):     # the second turn is a restart of the agent
+            self.serve("slots")
+            wait_for("nothing is offered to claims", 30, lambda: not self.carve.published(), 0.2)
+            begun = time.monotonic()
+            self.kube.delete("Pod", name, grace=1)
+            wait_for(f"{name} has ended", 60, lambda name=name: self.kube.get("Pod", name) is None, 0.1)
+            print(f"\nturn {turn}: it ended {time.monotonic() - begun:.1f} s after it was deleted", flush=True)
+        registry = self.node.outside("/var/lib/kubelet/plugins_registry")
+        wait_for("the driver has gone", 30, lambda: not list(registry.glob("gpu.elasticgpu.io-*")), 0.2)
 
 
 class ServerWithoutTaints(DraAndSlots):

@@ -33,6 +33,8 @@ class DraFraction(CarveTest):
             device = published[card["uuid"]]
             self.assertEqual(device["name"], "gpu-" + card["uuid"].removeprefix("GPU-").lower())
             self.assertEqual(check.quantity(device["capacity"]["cores"]["value"]), 100)
+            self.assertEqual(device["capacity"]["slices"], {"value": "128", "requestPolicy": {
+                "default": "1", "validRange": {"min": "1", "max": "1"}}})
             self.assertTrue(device["allowMultipleAllocations"])
             self.assertEqual(device["attributes"]["architecture"], {"string": "Hopper"})
             attributes = device["attributes"]
@@ -87,7 +89,10 @@ class DraFraction(CarveTest):
                     for one in status.get("devices", [])}
         status = wait_for("the claim's status has devices", 20, lambda: (
             s := self.kube.get("ResourceClaim", claim)["status"]) and conditions(s) and s)
-        allocated = {one["device"] for one in status["allocation"]["devices"]["results"]}
+        results = status["allocation"]["devices"]["results"]
+        # The claim names memory and cores only; the default of the capacity `slices` counts it.
+        self.assertEqual([one["consumedCapacity"].get("slices") for one in results], ["1"] * len(results))
+        allocated = {one["device"] for one in results}
         self.assertEqual(conditions(status), {device: [("Ready", "True")] for device in allocated})
 
     def spinning(self, uuid, cores):

@@ -1,11 +1,11 @@
-"""Compares 500 placements by the real kube-scheduler and control with the engine's offline choices for the same state.
+"""Compares placements by the real kube-scheduler and control with the engine's offline choices for the same state.
 
-60 nodes with 8 cards that exist only as objects; pods in all dialects, until the cluster is well filled. Four workers
-create them concurrently: kube-scheduler asks about the next pod while the previous Binding is on its way. With
-CARVE_SOAK each pod is created when the previous one is bound. A recorder between kube-scheduler and control records
-every filter call and every bind call. Afterwards the engine (tests/cluster/engine) reads the objects in that order and
-names a node and cards for each filter call: the last one of each pod is compared with its Binding. A pod's cards are
-read from the pod at the API server.
+Nodes with 8 cards that exist only as objects; pods in all dialects, until the cluster is well filled: 250 pods on 30
+nodes. Four workers create them concurrently: kube-scheduler asks about the next pod while the previous Binding is on its
+way. With CARVE_SOAK 500 pods on 60 nodes, each created when the previous one is bound. A recorder between kube-scheduler
+and control records every filter call and every bind call. Afterwards the engine (tests/cluster/engine) reads the objects
+in that order and names a node and cards for each filter call: the last one of each pod is compared with its Binding. A
+pod's cards are read from the pod at the API server.
 
 State at a filter call: every pod with an earlier last filter call counts as placed, because control expects a pod
 where it sent it until it is bound (core/cluster/assumed_pods.h). The seed is printed; CARVE_SEED sets it. With
@@ -34,8 +34,9 @@ from ring import binder, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
 
-NODES, CARDS, PODS, LEAST = 60, 8, 500, 0.99
-BY_DEFAULT = 150           # pods through the default scheduler, one after the other
+SOAK = bool(os.environ.get("CARVE_SOAK"))
+NODES, CARDS, PODS, LEAST = (60, 8, 500, 0.99) if SOAK else (30, 8, 250, 0.99)
+BY_DEFAULT = PODS * 3 // 10     # pods through the default scheduler, one after the other
 NAME = f"carve-control.{placing.carve.NAMESPACE}.svc"
 
 
@@ -159,7 +160,7 @@ class EngineChoice(unittest.TestCase):
         self.addCleanup(recorder.shutdown)
         self.addCleanup(self.clear)
         self.placing.start_scheduler(through=recorder.address, default=verb == "filter", whole_nodes=whole_nodes)
-        burst = verb == "choose" and not os.environ.get("CARVE_SOAK")
+        burst = verb == "choose" and not SOAK
         pods = self.place(random.Random(seed), burst, count)
         named = self.offline([(called == verb, *rest) for called, *rest in recorder.events], pods)
         right, wrong = 0, []

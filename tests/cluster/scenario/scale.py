@@ -1,4 +1,4 @@
-"""Two hundred nodes with eight cards each, as objects, and as many concurrent pods: first by the stock scheduler, then
+"""A hundred nodes with eight cards each, as objects, and as many concurrent pods: first by the stock scheduler, then
 by Carve. With CARVE_SOAK=1 a thousand of each.
 
 Of Carve's pods every second requests a whole card, the others a fraction. Only what does not depend on the machine's
@@ -22,7 +22,7 @@ from ring import burst, carve, paths, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.testing import SOAK, RingTest, main  # noqa: E402
 
-NODES, CARDS, PODS = (1000, 8, 1000) if SOAK else (200, 8, 200)
+NODES, CARDS, PODS = (1000, 8, 1000) if SOAK else (100, 8, 100)
 SCHEDULER, CONTROL = "system:kube-scheduler", f"system:serviceaccount:{carve.NAMESPACE}:carve-control"
 # What each pod must get: bytes and points of one card.
 GIVES = {"carve": [(80 << 30, 100)], "fraction": [(8 << 30, 10)]}

@@ -215,41 +215,53 @@ TEST_F(ArbiterTest, NeitherAHelloNorAnUnmapFreesAnAccountEntry) {
   EXPECT_TRUE(eventually([&] { return listed("twice")->cards[0].announced == Bytes(); }));
 }
 
-// A forked child has its parent's descriptors, and the driver's memory is freed with the last of them.
-TEST_F(ArbiterTest, ADeadParentsAccountEntryCountsWhileAChildHasItsDescriptors) {
-  put(order("heirs"));
-  RawClient watcher = connect("heirs");
-  abi::AccountSlot& slot = watcher.card().account->slots[1];
-  int heir_of[2];
-  ASSERT_EQ(pipe2(heir_of, O_CLOEXEC), 0);
-  Child child([&] {
-    auto mine = hello(runtime_, "heirs");
-    if (!mine || mine->welcome.slot != 1) _exit(1);
-    // Like the library.
-    if (mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
-             static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
-      _exit(2);
+/// Like a process with the library: sends a hello, maps its lifeline, announces 4096 bytes, and forks a child that
+/// stays. Writes the child's PID to `heir_of`.
+void have_an_heir(const std::string& runtime, const std::string& id, int heir_of) {
+  auto mine = hello(runtime, id);
+  if (!mine || mine->welcome.slot != 1) _exit(1);
+  if (mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
+           static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
+    _exit(2);
+  }
+  mine->card().slot->used_bytes.store_seq_cst(4096);
+  // Real time: several rounds of the arbiter. In one of them it sees which process has the lifeline.
+  usleep(1'500'000);
+  const pid_t heir = fork();
+  if (heir == 0) {
+    for (;;) pause();
+  }
+  if (write(heir_of, &heir, sizeof heir) != sizeof heir) _exit(3);
+}
+
+// A forked child has its parent's descriptors, and the driver's memory is freed with the last of them. The parent dies,
+// or becomes another program.
+TEST_F(ArbiterTest, AnEndedProgramsAccountEntryCountsWhileAChildHasItsDescriptors) {
+  for (const bool by_exec : {false, true}) {
+    const std::string id = by_exec ? "heirs-exec" : "heirs";
+    put(order(id));
+    RawClient watcher = connect(id);
+    abi::AccountSlot& slot = watcher.card().account->slots[1];
+    int heir_of[2];
+    ASSERT_EQ(pipe2(heir_of, O_CLOEXEC), 0);
+    Child child([&] {
+      have_an_heir(runtime_, id, heir_of[1]);
+      if (by_exec) execl("/bin/sleep", "sleep", "60", nullptr);
+    });
+    pid_t heir = -1;
+    ASSERT_EQ(read(heir_of[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
+    if (!by_exec) {
+      ASSERT_TRUE(child.wait_ready());
+      child.kill();
     }
-    mine->card().slot->used_bytes.store_seq_cst(4096);
-    // Real time: several rounds of the arbiter. In one of them it sees which process has the lifeline.
-    usleep(1'500'000);
-    const pid_t heir = fork();
-    if (heir == 0) {
-      for (;;) pause();
-    }
-    if (write(heir_of[1], &heir, sizeof heir) != sizeof heir) _exit(3);
-  });
-  pid_t heir = -1;
-  ASSERT_EQ(read(heir_of[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
-  ASSERT_TRUE(child.wait_ready());
-  child.kill();
-  EXPECT_FALSE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }, 1'000 * kMs));
-  EXPECT_EQ(listed("heirs")->cards[0].announced, Bytes(4096));
-  EXPECT_EQ(listed("heirs")->processes.size(), 1U) << "the dead process is not in the slice";
-  ::kill(heir, SIGKILL);
-  EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }));
-  close(heir_of[0]);
-  close(heir_of[1]);
+    EXPECT_FALSE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }, 1'000 * kMs)) << id;
+    EXPECT_EQ(listed(id)->cards[0].announced, Bytes(4096)) << id;
+    EXPECT_EQ(listed(id)->processes.size(), 1U) << "the ended program is not in the slice: " << id;
+    ::kill(heir, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; })) << id;
+    close(heir_of[0]);
+    close(heir_of[1]);
+  }
 }
 
 TEST_F(ArbiterTest, WithoutAFreeDescriptorARunningProcessKeepsItsAccountEntry) {

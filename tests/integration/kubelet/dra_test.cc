@@ -33,6 +33,21 @@ struct Dra : DoorsTest {
             R"("shareID":"s-{}","consumedCapacity":{{"memory":"{}","cores":"30"}}}}]}}}}}}}})",
             name, uid, doors::device_name(card(on)), uid, memory));
   }
+  /// The newest ResourceSlice, or "".
+  std::string last_written() {
+    const auto writes = kube.writes();
+    const auto last = std::find_if(writes.rbegin(), writes.rend(), [](const auto& one) {
+      return one.first.find("resourceslices") != std::string::npos;
+    });
+    return last == writes.rend() ? std::string() : last->second;
+  }
+  /// How many ResourceSlices were deleted.
+  std::size_t removed_slices() {
+    const auto writes = kube.writes();
+    return static_cast<std::size_t>(std::count_if(writes.begin(), writes.end(), [](const auto& one) {
+      return one.first.starts_with("remove /apis/resource.k8s.io/v1/resourceslices/");
+    }));
+  }
 };
 
 TEST_F(Dra, RegistersAsTheKubeletExpects) {
@@ -70,6 +85,33 @@ TEST_F(Dra, PreparesAndUnpreparesAcrossARestart) {
   EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
   EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
   EXPECT_TRUE(slices.held().empty());
+}
+
+/// Otherwise the claim's pod stays Terminating forever: the kubelet cannot call an unregistered driver.
+TEST_F(Dra, TheDriverStaysForUnprepareWhenDoorsLosesDra) {
+  start_agent();
+  api_has_claim("u-1", 2, "4Gi");
+  api_has_claim("u-2", 1, "4Gi", "d");
+  auto driver = kubelet.find_drivers(1).at(0);
+  ASSERT_EQ(ScriptedKubelet::prepare(driver, "ml", "c", "u-1").error(), "");
+  ASSERT_TRUE(eventually([&] { return !last_written().empty(); }));
+  kube.put("/apis/resource.k8s.io/v1/resourceslices/n1-gpu.elasticgpu.io-0", last_written());
+  stop_agent();
+  auto slots = options();
+  ASSERT_TRUE(cmd::parse_doors("slots", &slots));
+  for (std::size_t start = 0; start < 2; ++start) {  // the second one is a restart of the agent
+    const auto agent = run_agent(slots);
+    driver = kubelet.find_drivers(1).at(0);
+    EXPECT_EQ(ScriptedKubelet::prepare(driver, "ml", "c", "u-1").error(), "") << "the kubelet repeats it";
+    EXPECT_THAT(ScriptedKubelet::prepare(driver, "ml", "d", "u-2").error(),
+                HasSubstr("the setting doors (ConfigMap carve-cluster) does not contain dra"));
+    EXPECT_TRUE(eventually([&] { return removed_slices() > start; })) << "nothing new is allocated here";
+  }
+  const auto agent = run_agent(slots);
+  driver = kubelet.find_drivers(1).at(0);
+  EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
+  EXPECT_TRUE(slices.held().empty());
+  EXPECT_TRUE(in_the_long_run([&] { return !fs::exists(driver.registration_socket); }));
 }
 
 TEST_F(Dra, TheOlderInterfaceIsServedToo) {
@@ -248,14 +290,6 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
 
 /// A node whose cards are assigned to claims by the scheduler and to records by control.
 struct BothDoors : Dra {
-  /// The newest ResourceSlice, or "".
-  std::string last_written() {
-    const auto writes = kube.writes();
-    const auto last = std::find_if(writes.rbegin(), writes.rend(), [](const auto& one) {
-      return one.first.find("resourceslices") != std::string::npos;
-    });
-    return last == writes.rend() ? std::string() : last->second;
-  }
   std::set<std::string> tainted() {
     std::set<std::string> names;
     const auto text = last_written();
@@ -282,6 +316,22 @@ TEST_F(BothDoors, ACardWithARecordIsOfferedToNoClaimUntilItsPodIsOver) {
   EXPECT_EQ(tainted(), std::set{doors::device_name(card(2))});
   api_deletes(a);
   EXPECT_TRUE(in_the_long_run([&] { return tainted().empty(); }));
+}
+
+TEST_F(BothDoors, SlicesOfPodsEndWhenDoorsLosesSlots) {
+  start_all();
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}));
+  kubelet.admit(&a);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  stop_agent();
+  auto claims = options();
+  ASSERT_TRUE(cmd::parse_doors("dra", &claims));
+  const auto agent = run_agent(claims);
+  const auto driver = kubelet.find_drivers(1).at(0);
+  EXPECT_EQ(slices.held().size(), 1U) << "the pod runs";
+  api_deletes(a);
+  EXPECT_TRUE(in_the_long_run([&] { return slices.held().empty(); }));
 }
 
 TEST_F(BothDoors, SharedCardsAreOfferedRegardlessOfTheirUse) {

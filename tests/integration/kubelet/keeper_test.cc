@@ -25,7 +25,8 @@ struct Kept : DoorsTest {
 
   void start_keeper() {
     keeper_ = std::async(std::launch::async, [this] {
-      const auto code = cmd::keep_agent(options(), agent, stop_.get(), clock, log);
+      const auto code = cmd::keep_agent(
+          options(), agent, [] { return true; }, stop_.get(), clock, log);
       return code ? *code : -1;
     });
   }
@@ -87,6 +88,7 @@ struct Kept : DoorsTest {
     auto with = options();
     with.kept_by = line;
     with.crashes = crashes;
+    with.starts_again = [this] { return agent.exits_with == kSettingsChanged; };
     const auto done = cmd::run_doors(with, slices, kube, clock, log, stop);
     if (!done) ADD_FAILURE() << done.error().what;
   }};
@@ -125,6 +127,35 @@ TEST_F(Kept, ACrashIsNotSeenByTheKubelet) {
   ASSERT_TRUE(eventually([&] { return agent.starts() == 2; }));
   expect_all_was_well();
   EXPECT_EQ(agent.starts(), 2);
+}
+
+TEST_F(Kept, AChangeOfSettingsIsNotSeenByTheKubelet) {
+  start_kept();
+  agent.exits_with = kSettingsChanged;
+  for (int change = 1; change <= 3; ++change) {
+    agent.signal(SIGTERM);
+    ASSERT_TRUE(eventually([&] { return agent.starts() == change + 1; }));
+    auto a = pod("a" + std::to_string(change), "u-" + std::to_string(change));
+    api_has(a, record(a, {2}));
+    ASSERT_NO_THROW(kubelet.admit(&a)) << "the call waits for the next agent";
+    ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+    EXPECT_EQ(behind(a.containers[0]), card(2));
+    over(a);
+  }
+  auto late = pod("late", "u-late");  // its record arrives after the next change
+  api_has(late, "");
+  kubelet.admit(&late);
+  auto started = starting(late.containers[0]);
+  EXPECT_TRUE(waits(started));
+  agent.signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return agent.starts() == 5; }));
+  EXPECT_TRUE(waits(started)) << "a start that no agent has answered yet waits for the next one";
+  api_has(late, record(late, {1}));
+  EXPECT_TRUE(started.get().ok());
+  expect_all_was_well();
+  EXPECT_FALSE(logged("this agent ends before a pod has started"));
+  agent.exits_with = 0;
+  EXPECT_EQ(end(), 0);
 }
 
 TEST_F(Kept, AnAgentThatHasNotQueriedItsCardsYetRemovesNoSlots) {

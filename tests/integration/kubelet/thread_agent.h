@@ -40,7 +40,7 @@ class ThreadAgent final : public KeptAgent {
       while (held && !stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       stop.stop_requested() ? static_cast<void>(::close(line)) : life_(line, crashes, stop);
       const std::lock_guard inner(mutex_);
-      if (lives_ && starts == starts_) end({0, 0});
+      if (lives_ && starts == starts_) end({exits_with, 0});
     });
     return {};
   }
@@ -86,6 +86,7 @@ class ThreadAgent final : public KeptAgent {
     const std::lock_guard lock(mutex_);
     return starts_;
   }
+  std::atomic<int> exits_with = 0;  // the exit code after a stop signal
   std::atomic<bool> held = false;  // a started agent does not begin yet
 
  private:

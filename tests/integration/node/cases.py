@@ -372,9 +372,12 @@ class Cases:
                 file.write(text)
             os.rename(conf + ".next", conf)
 
-        def said(words):
+        def times(words):
             with open(log, encoding="utf-8") as file:
-                return words in file.read()
+                return file.read().count(words)
+
+        def said(words):
+            return times(words) > 0
         change("on-memory-breach = report\n")
         sh(f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {folder}/key.pem "
            f"-out {folder}/ca.pem -days 2 -subj /CN=nobody 2>/dev/null")
@@ -396,9 +399,15 @@ class Cases:
             code, _, err = self.m.carve("probe", "agent", "--config", conf)
             assert code == 0 and f'"{word}"' in err, f"a pod's probe needs no configuration: {code}, {err}"
         assert said("carve.conf:1: on-memory-breach: ")
-        change("on-memory-breach = kill\n")
-        assert agent.wait(timeout=40) == 0      # the DaemonSet starts it again
-        assert said("the settings changed")
+        for turn, word in enumerate(("kill", "report", "kill"), start=2):
+            began = time.monotonic()
+            change(f"on-memory-breach = {word}\n")
+            until(f"start {turn} serves", 20, lambda turn=turn: times("agent serves") == turn)
+            assert agent.poll() is None, "the container would end, and the kubelet would wait before the next start"
+            assert time.monotonic() - began < 5, "one second to notice, less than two without an agent"
+        assert times("the settings changed") == 3
+        agent.terminate()
+        assert agent.wait(timeout=20) == 0
 
     def test_a_bad_profile_is_refused(self):
         code, _, err = self.m.carve("up", "--simulate", "gtx9x2", *self.m.host)
@@ -896,6 +905,10 @@ while True:
         assert complete("run --mem", 2) == ["--memory"]
         assert complete("slice cr", 2) == ["create"]
         assert complete("slice create --sh", 3) == ["--share"]
+        for command in ("probe", "keep-files", "agent"):    # its own flags, not the words of `carve`
+            words = complete(command, 2)
+            assert "--help" in words and "inspect" not in words, (command, words)
+        assert complete("keep", 1) == [], "only suggested where a person starts it"
         assert self.m.carve("completion", "zsh")[1].startswith("autoload")
 
     def test_top_is_live_on_a_terminal_and_one_object_as_json(self):

@@ -30,6 +30,16 @@ class FakeProcesses final : public Processes {
     return found != holders.end() ? found->second : std::vector<std::int32_t>();
   }
   std::map<int, std::vector<std::int32_t>> holders;  // of each card's device file
+  [[nodiscard]] DeviceUser device_user(std::int32_t pid) const override {
+    const auto found = users.find(pid);
+    return found != users.end() ? found->second : DeviceUser{1000, true, "/home/job"};
+  }
+  std::map<std::int32_t, DeviceUser> users;  // of processes outside slices; absent: an ordinary user's CUDA program
+  [[nodiscard]] bool only_inherited(std::int32_t pid, std::int32_t from) const override {
+    const auto found = parents.find(pid);
+    return found != parents.end() && found->second == from;
+  }
+  std::map<std::int32_t, std::int32_t> parents;  // of forks without device files of their own
   Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) override {
     if (unkillable) return tl::unexpected(*unkillable);
     if (before_kill) before_kill(pid);

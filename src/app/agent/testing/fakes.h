@@ -40,6 +40,7 @@ class FakeGpu final : public Gpu {
   Result<std::vector<GpuUsage>> usage() override {
     if (now_state != GpuState::kOk) return fail(Code::kUnavailable, "no driver");
     std::vector<GpuUsage> all;
+    const std::lock_guard lock(mutex_);
     for (const auto& card : listed.cards) {
       GpuUsage usage;
       usage.card = card.id;
@@ -66,12 +67,17 @@ class FakeGpu final : public Gpu {
   std::map<std::string, std::optional<std::uint32_t>> recovery;  // nullopt: the driver reports no recommendation
   std::vector<GpuEvent> events;
   int renewed = 0;
+
+ private:
+  std::mutex mutex_;  // several threads may read the usage
 };
 
 class FakePages final : public Pages {
  public:
   explicit FakePages(Fate& fate) : fate_(fate) {}
   Result<void> put(const PageOrder& order) override {
+    if (on_call) on_call();
+    if (on_put) on_put(order.id);
     const std::lock_guard lock(mutex_);
     if (away) return fail(Code::kUnavailable, "arbiter away");
     fate_.before();
@@ -80,6 +86,7 @@ class FakePages final : public Pages {
     return {};
   }
   Result<void> drop(const std::string& id) override {
+    if (on_call) on_call();
     const std::lock_guard lock(mutex_);
     if (away) return fail(Code::kUnavailable, "arbiter away");
     fate_.before();
@@ -88,6 +95,7 @@ class FakePages final : public Pages {
     return {};
   }
   Result<std::vector<PageSlice>> list() override {
+    if (on_call) on_call();
     const std::lock_guard lock(mutex_);
     if (away) return fail(Code::kUnavailable, "arbiter away");
     std::vector<PageSlice> all;
@@ -95,7 +103,7 @@ class FakePages final : public Pages {
       PageSlice slice;
       slice.id = id;
       for (const auto& card : order.slices)
-        slice.cards.push_back({card.card, announced[id], busy_ns[id], charged_ns[id], 0, 0, granted(id)});
+        slice.cards.push_back({card.card, announced[id], busy_ns[id], charged_ns[id], 0, rescues[id], granted(id)});
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
@@ -108,12 +116,15 @@ class FakePages final : public Pages {
     return {};
   }
   bool away = false;
+  std::function<void()> on_call;  // simulates an arbiter that does not answer yet: put, drop and list
+  std::function<void(const std::string&)> on_put;  // simulates a slow put, with the ID of the slice
   std::map<std::string, PageOrder> orders;
   std::set<std::string> remains;  // of slices that an earlier arbiter left
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
   std::map<std::string, std::uint64_t> charged_ns;
   std::map<std::string, std::uint32_t> granted_ms;  // nothing: an arbiter that does not report it
+  std::map<std::string, std::uint32_t> rescues;
   std::map<std::string, Bytes> announced;
   std::map<std::string, Bytes> overheads;
 
@@ -148,22 +159,28 @@ class FakeDevices final : public SliceDevices {
  public:
   Result<void> publish(const SliceDevice& device) override {
     if (on_publish) on_publish(device.id);
+    const std::lock_guard lock(mutex_);
     published.insert(device.id);
     environments[device.id] = device.environment;
     last = device;
     return {};
   }
   Result<void> withdraw(const std::string& id) override {
+    const std::lock_guard lock(mutex_);
     published.erase(id);
     return {};
   }
   Result<std::vector<std::string>> list() override {
+    const std::lock_guard lock(mutex_);
     return std::vector<std::string>(published.begin(), published.end());
   }
   std::set<std::string> published;
   SliceDevice last;
   std::function<void(const std::string&)> on_publish;  // simulates a slow disk
   std::map<std::string, std::map<std::string, std::string>> environments;  // as published last
+
+ private:
+  std::mutex mutex_;  // slices of different owners are published at the same time
 };
 
 }  // namespace carve::fakes

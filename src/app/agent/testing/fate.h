@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 // Death at a chosen step, like kill -9: completed steps stay.
 namespace carve::fakes {
 
@@ -7,7 +9,7 @@ struct Killed {};
 
 /// Counts steps that change the world, and throws at one of them.
 struct Fate {
-  int step = 0;
+  std::atomic<int> step = 0;
   int die_at = 0;  // 0: never
   void before() {
     if (++step == die_at) throw Killed{};

@@ -6,6 +6,7 @@
 
 #include "app/cli/cells.h"
 #include "app/cli/doctor.h"
+#include "app/doors/device_names.h"
 
 namespace carve::cli {
 namespace {
@@ -125,7 +126,9 @@ void look_at_nodes(const ClusterFacts& facts, Findings& out) {
 
 void look_at_cards(const ClusterFacts& facts, Findings& out) {
   for (const auto& gpu : facts.cards) {
-    if (!gpu.card.health.ok)
+    const bool exists = std::any_of(facts.nodes.begin(), facts.nodes.end(),
+                                    [&](const NodeFacts& node) { return node.name == gpu.node; });
+    if (!gpu.card.health.ok && exists)
       add(out, Severity::kError, "card-unhealthy", fmt::format("node {}: card {} is unhealthy", gpu.node, gpu.index),
           gpu.card.health.reason,
           gpu.holders.empty() ? "no new slice starts on it; it has no slices"
@@ -141,6 +144,38 @@ void look_at_cards(const ClusterFacts& facts, Findings& out) {
         fmt::format("first: {}/{} requests {}: {}", first.space, first.name, first.asks, first.why),
         fmt::format("carve explain {}/{}", first.space, first.name));
   }
+}
+
+void look_at_slices(const ClusterFacts& facts, Findings& out) {
+  for (const auto& node : facts.nodes) {
+    const auto on = [&](const char* type) {
+      return std::any_of(node.conditions.begin(), node.conditions.end(),
+                         [&](const codec::NodeCondition& one) { return one.type == type && one.on; });
+    };
+    // A node whose runtime lacks CDI offers nothing, and the condition has a finding of its own.
+    if (!node.serves_claims || node.slices_published || !node.agent_ready || on("RuntimeWithoutCDI")) continue;
+    add(out, Severity::kError, "slices-missing",
+        fmt::format("node {} offers its cards to claims but has no ResourceSlice", node.name),
+        fmt::format(
+            "the API server has no ResourceSlice of driver {} for the node, so kube-scheduler allocates none of "
+            "its cards",
+            doors::kDriver),
+        "the node's agent writes them within seconds after the kubelet has registered the driver; if this persists, "
+        "see "
+        "its log, check deploy/agent-rbac.yaml and delete the agent's pod");
+  }
+}
+
+void look_at_settings(const ClusterFacts& facts, Findings& out) {
+  for (const auto& one : facts.settings)
+    add(out, Severity::kError, "settings-invalid", fmt::format("ConfigMap {} has invalid settings", one.config_map),
+        one.error, "correct the line; until then the processes keep the settings that they had");
+}
+
+void look_at_pods(const ClusterFacts& facts, Findings& out) {
+  std::map<std::string, PodsNode> nodes;
+  for (const auto& node : facts.nodes) nodes[node.name] = {true, node.ready, node.agent_ready, node.serves_claims};
+  for (auto& finding : stuck_pods(facts.pods, nodes)) out.push_back(std::move(finding));
 }
 
 }  // namespace
@@ -164,6 +199,9 @@ std::vector<Finding> diagnose_cluster(const ClusterFacts& facts) {
   look_at_admission(facts, out);
   look_at_nodes(facts, out);
   look_at_cards(facts, out);
+  look_at_slices(facts, out);
+  look_at_settings(facts, out);
+  look_at_pods(facts, out);
   for (const auto& what : facts.unread)
     add(out, Severity::kNote, "not-looked-at", "not checked: " + what.substr(0, what.find(": ")),
         what.find(": ") == std::string::npos ? what : what.substr(what.find(": ") + 2),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/cluster/questions.h"
+#include "app/cli/cluster/stuck_pods.h"
 #include "codec/cluster/installation.h"
 #include "codec/node/gpu_object.h"
 #include "codec/node/node_object.h"
@@ -25,6 +26,14 @@ struct NodeFacts {
   std::vector<codec::NodeCondition> conditions;  // the agent's own; one that is on reports a fault
   // Resource names that a DeviceClass maps and a device plugin serves too.
   std::vector<std::string> mapped_and_served;
+  bool serves_claims = false;    // a GPU object of the node names the DRA driver
+  bool slices_published = true;  // the API server has a ResourceSlice of the driver for the node
+};
+
+/// A ConfigMap whose settings are invalid. The processes that read it keep the settings that they had.
+struct WrongSettings {
+  std::string config_map;  // "namespace/name"
+  std::string error;       // with file and line
 };
 
 /// The facts about the cluster. An empty optional: the object does not exist.
@@ -47,12 +56,14 @@ struct ClusterFacts {
   std::vector<codec::GpuObject> cards;
   std::vector<std::pair<std::string, Conflict>> conflicts;
   std::vector<codec::WaitingPod> waiting;
+  std::vector<PodFacts> pods;
+  std::vector<WrongSettings> settings;  // filled by the caller, which knows the files' formats
   std::vector<std::string> unread;  // "object: why", for each object that the caller may not read
 };
 
 /// Reads the facts from the API server.
 ///   errors  those of the API server, when it does not answer at all
-///   cost    about 15 calls, and lists of all Nodes, Pods and GPU objects
+///   cost    about 20 calls, and lists of all Nodes, Pods, GPU objects, ResourceClaims and ResourceSlices of the driver
 [[nodiscard]] Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::string& scheduler);
 
 /// All findings, errors first. Pure.

@@ -25,7 +25,7 @@ ClusterFacts healthy() {
   facts.lease_age_s = 2;
   facts.lease_seconds = 10;
   facts.nonsense = "gpu-core: 7777 is above 100";
-  facts.nodes.push_back({"n1", true, true, false, {{"GPUDriverAbsent", false, "DriverAnswers", ""}}, {}});
+  facts.nodes.push_back({"n1", true, true, false, {{"GPUDriverAbsent", false, "DriverAnswers", ""}}, {}, false, true});
   codec::GpuObject gpu;
   gpu.node = "n1";
   gpu.card.health.ok = true;
@@ -99,6 +99,26 @@ TEST(ClusterDoctor, ReportsEveryFaultWithItsFix) {
          f.conflicts.push_back({"n1", {Owner{OwnerKind::kPod, "u-1"}, CardId("GPU-0"), "full"}});
        },
        "u-1 on GPU-0: full"},
+      {"slices-missing",
+       [](ClusterFacts& f) {
+         f.nodes[0].serves_claims = true;
+         f.nodes[0].slices_published = false;
+       },
+       "node n1 offers its cards to claims but has no ResourceSlice"},
+      {"settings-invalid",
+       [](ClusterFacts& f) {
+         f.settings = {{"carve-system/carve-agent", "carve.conf:1: simulate"}};
+       },
+       "ConfigMap carve-system/carve-agent has invalid settings"},
+      {"pod-not-ending",
+       [](ClusterFacts& f) {
+         PodFacts pod;
+         pod.name = "ml/a";
+         pod.node = "n1";
+         pod.waits.terminating_s = 600;
+         f.pods = {pod};
+       },
+       "pod ml/a has been terminating for 600 s"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.id);
@@ -115,8 +135,8 @@ TEST(ClusterDoctor, ReportsEveryFaultWithItsFix) {
 TEST(ClusterDoctor, ANodeWithoutCardsNeedsNoDriver) {
   auto facts = healthy();
   const codec::NodeCondition absent{"GPUDriverAbsent", true, "DriverAbsent", "no driver; install it"};
-  facts.nodes.push_back({"cpu-1", true, true, false, {absent}, {}});
-  facts.nodes.push_back({"cpu-2", true, true, false, {absent}, {}});
+  facts.nodes.push_back({"cpu-1", true, true, false, {absent}, {}, false, true});
+  facts.nodes.push_back({"cpu-2", true, true, false, {absent}, {}, false, true});
   EXPECT_FALSE(anything_wrong(diagnose_cluster(facts)));
   EXPECT_THAT(rendered(facts), HasSubstr("2 node(s) have no driver and no known card [no-cards]"));
   EXPECT_THAT(rendered(facts), HasSubstr("cpu-1, cpu-2"));
@@ -171,6 +191,36 @@ TEST_F(ClusterDoctorReads, AgentsThatAreNotReadyAndResourceNamesServedTwice) {
   EXPECT_THAT(facts.nodes[0].mapped_and_served, ::testing::ElementsAre("nvidia.com/gpu: 4"));
   ASSERT_EQ(facts.nodes[0].conditions.size(), 1U);
   EXPECT_EQ(facts.nodes[0].conditions[0].type, "GPUDriverAbsent");
+}
+
+/// A node that was deleted and registered again, whose agent kept the UID of the old Node.
+TEST_F(ClusterDoctorReads, ANodeThatServesClaimsWithoutResourceSlices) {
+  kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
+  kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
+            R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
+            R"("memory":17179869184,"nodeName":"n1","doors":["dra"]},"status":{"state":"Healthy"}})");
+  auto facts = look();
+  ASSERT_EQ(facts.nodes.size(), 1U);
+  EXPECT_TRUE(facts.nodes[0].serves_claims);
+  EXPECT_FALSE(facts.nodes[0].slices_published);
+  kube_.put(
+      "/apis/resource.k8s.io/v1/resourceslices/s",
+      R"({"metadata":{"name":"s"},"spec":{"driver":"gpu.elasticgpu.io","nodeName":"n1","devices":[{"name":"d"}]}})");
+  facts = look();
+  EXPECT_TRUE(facts.nodes[0].slices_published);
+}
+
+TEST_F(ClusterDoctorReads, ADeletedNodeHasNoFindings) {
+  kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n9.gpu-0",
+            R"({"metadata":{"name":"n9.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
+            R"("memory":17179869184,"nodeName":"n9","doors":["slots"]},"status":{"state":"Unhealthy","reason":"gone",)"
+            R"("holders":[{"owner":{"kind":"pod","uid":"u-a","namespace":"ml","name":"a"},"part":"main",)"
+            R"("memory":13958643712,"cores":80,"whole":false,"shareClass":"burst","priorityClass":"standard"},)"
+            R"({"owner":{"kind":"pod","uid":"u-b","namespace":"ml","name":"b"},"part":"main",)"
+            R"("memory":13958643712,"cores":80,"whole":false,"shareClass":"burst","priorityClass":"standard"}]}})");
+  const auto facts = look();
+  EXPECT_THAT(facts.conflicts, IsEmpty());
+  EXPECT_THAT(rendered(facts), Not(HasSubstr("n9")));
 }
 
 TEST_F(ClusterDoctorReads, TheGivenNamespace) {

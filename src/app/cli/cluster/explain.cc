@@ -44,6 +44,17 @@ std::string holds(const codec::Explanation& said) {
   return text;
 }
 
+std::string claims(const codec::Explanation& said) {
+  std::string text;
+  for (const auto& one : said.claims) {
+    text += fmt::format("  claim    {}{}{}: {}\n", one.claim, one.request.empty() ? "" : ", request ", one.request,
+                        one.asks.empty() ? one.state : one.asks);
+    if (!one.device.empty()) text += fmt::format("  device   {}\n", one.device);
+    if (!one.asks.empty()) text += fmt::format("  state    {}\n", one.state);
+  }
+  return text;
+}
+
 /// `left` is the sum of memory and compute, each in millionths of a card: 2e6 is 100 %.
 std::string per_cent(std::int64_t left) { return fmt::format("{:.1f} %", static_cast<double>(left) / 2e4); }
 
@@ -85,8 +96,9 @@ std::string render_explanation(const codec::Explanation& said) {
     text += fmt::format("  requests {}{}: {} ({})\n", part.part, part.phase == Phase::kInit ? " (init)" : "",
                         to_human(part.request), part.request.dialect);
   }
-  if (said.asks.empty() && said.wrong.empty()) text += "  requests no card\n";
+  if (said.asks.empty() && said.claims.empty() && said.wrong.empty()) text += "  requests no card\n";
   text += holds(said);
+  text += claims(said);
   if (!said.fits.empty()) text += "  policy   " + said.policy + "\n";
   if (said.node.empty() && !said.asks.empty() && !said.ended) {
     text += waits(said);

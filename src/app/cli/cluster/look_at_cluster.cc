@@ -4,8 +4,10 @@
 
 #include "app/cli/cluster/doctor.h"
 #include "app/cli/cluster/objects.h"
+#include "app/doors/device_names.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/cluster/lease.h"
+#include "codec/dra/resource_slice.h"
 
 // Reads the facts of `carve doctor --cluster` from the API server. An object that the caller may not read is listed in
 // `unread`; the doctor assumes nothing about it.
@@ -121,8 +123,14 @@ void look_at_nodes(KubeApi& api, const Objects& all, ClusterFacts* facts) {
   for (const auto& text : all.nodes) {
     const auto node = codec::parse_node_object(text);
     if (!node) continue;
-    NodeFacts one{node->name, codec::is_ready(text), !agents || with_agent.count(node->name) != 0,
-                  codec::labelled_with_cards(text), {}, {}};
+    NodeFacts one{node->name,
+                  codec::is_ready(text),
+                  !agents || with_agent.count(node->name) != 0,
+                  codec::labelled_with_cards(text),
+                  {},
+                  {},
+                  false,
+                  true};
     for (const auto& [type, condition] : node->conditions) {
       if (is_agents(type)) one.conditions.push_back(condition);
     }
@@ -132,6 +140,36 @@ void look_at_nodes(KubeApi& api, const Objects& all, ClusterFacts* facts) {
     }
     facts->nodes.push_back(std::move(one));
   }
+}
+
+/// Whether the nodes that serve claims have ResourceSlices.
+void look_at_slices(KubeApi& api, ClusterFacts* facts) {
+  std::set<std::string> serving;
+  for (const auto& gpu : facts->cards) {
+    if (std::find(gpu.doors.begin(), gpu.doors.end(), "dra") != gpu.doors.end()) serving.insert(gpu.node);
+  }
+  if (serving.empty()) return;
+  std::set<std::string> published;
+  const auto slices = api.list("/apis/resource.k8s.io/v1/resourceslices",
+                               {{"fieldSelector", "spec.driver=" + std::string(doors::kDriver)}});
+  if (!slices) facts->unread.push_back("ResourceSlices: " + slices.error().what);
+  for (const auto& text : slices ? *slices : std::vector<std::string>()) {
+    const auto slice = codec::parse_slice(text);
+    if (slice && slice->driver == doors::kDriver && !slice->devices.empty()) published.insert(slice->node);
+  }
+  for (auto& node : facts->nodes) {
+    node.serves_claims = serving.contains(node.name);
+    node.slices_published = !slices || published.contains(node.name);
+  }
+}
+
+void look_at_pods(const ClusterAccess& access, const Objects& all, ClusterFacts* facts) {
+  const auto claims = access.api.list("/apis/resource.k8s.io/v1/resourceclaims");
+  // A Kubernetes without DRA has no such resource, and so no claim.
+  if (!claims && claims.error().code != Code::kNotFound)
+    facts->unread.push_back("ResourceClaims: " + claims.error().what);
+  const auto now = std::chrono::duration_cast<std::chrono::seconds>(access.clock.wall_now().time_since_epoch()).count();
+  facts->pods = pods_with_cards(access.api, all.pods, claims ? *claims : std::vector<std::string>(), now);
 }
 
 }  // namespace
@@ -163,6 +201,8 @@ Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::str
     auto gpu = codec::parse_gpu_object(text, &odd);
     if (gpu) facts.cards.push_back(std::move(*gpu));
   }
+  look_at_slices(access.api, &facts);
+  look_at_pods(access, *all, &facts);
   const auto model = model_of(access, *all);
   facts.conflicts = model->conflicts();
   facts.waiting = waiting_of(access, *all, *model->snapshot());

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <utility>
 
-#include "app/control/explain.h"
-#include "app/control/policy_watcher.h"
-#include "app/control/nomination.h"
-#include "app/control/preemption_candidates.h"
-#include "app/control/unhealthy_cards.h"
+#include "app/control/api/explain.h"
+#include "app/control/state/policy_watcher.h"
+#include "app/control/preempt/nomination.h"
+#include "app/control/preempt/preemption_candidates.h"
+#include "app/control/state/unhealthy_cards.h"
 #include "codec/dialects/gpushare_unhealthy.h"
 #include "core/cluster/cluster.h"
 

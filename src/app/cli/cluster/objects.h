@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/cli/cluster/questions.h"
-#include "app/control/cluster_model.h"
+#include "app/control/state/cluster_model.h"
 
 namespace carve::cli {
 

@@ -1,9 +1,10 @@
 #include "app/cli/cluster/questions.h"
 
+#include "app/cli/cluster/claims.h"
 #include "app/cli/cluster/objects.h"
-#include "app/control/explain.h"
-#include "app/control/pod_entry.h"
-#include "app/control/read_api.h"
+#include "app/control/api/explain.h"
+#include "app/control/state/pod_entry.h"
+#include "app/control/api/read_api.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/notes.h"
 
@@ -45,6 +46,7 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   CARVE_TRY(const auto all, read_all(access.api));
   auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.placement);
   if (said.nodes != 0) said.unread = unread_of(all);
+  said.claims = claims_of_pod(access.api, *text);
   // The events are optional: the rest of the explanation does not depend on them.
   if (const auto events = access.api.list("/api/v1/namespaces/" + space + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + pod.ask.uid}}))

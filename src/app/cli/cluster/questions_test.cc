@@ -213,6 +213,46 @@ TEST_F(ClusterQuestions, APodThatBypassedAdmissionDoesNotWaitForCarve) {
   EXPECT_THAT(render_cluster(*view, false), Not(HasSubstr("waiting:")));
 }
 
+TEST_F(ClusterQuestions, APodWithAClaimIsExplainedWithItsClaim) {
+  put("/api/v1/namespaces/ml/pods/d",
+      R"({"metadata":{"name":"d","namespace":"ml","uid":"u-d"},"spec":{"resourceClaims":[{"name":"gpu",)"
+      R"("resourceClaimTemplateName":"t"}],"containers":[{"name":"main","resources":{"claims":[{"name":"gpu"}]}}]},)"
+      R"("status":{"phase":"Pending","resourceClaimStatuses":[{"name":"gpu","resourceClaimName":"d-gpu-x"}]}})");
+  EXPECT_THAT(explain("d"),
+              AllOf(HasSubstr("  claim    d-gpu-x: the claim cannot be read"), Not(HasSubstr("requests no card"))));
+  put("/apis/resource.k8s.io/v1/deviceclasses/fraction",
+      R"({"metadata":{"name":"fraction"},"spec":{"selectors":[{"cel":{"expression":)"
+      R"("device.driver == 'gpu.elasticgpu.io'"}}]}})");
+  const std::string spec = R"({"metadata":{"name":"d-gpu-x","uid":"u-c"},"spec":{"devices":{"requests":[{"name":"g",)"
+                           R"("exactly":{"deviceClassName":"fraction","capacity":{"requests":{"cores":"30",)"
+                           R"("memory":"4Gi"}}}}]}})";
+  put("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/d-gpu-x", spec + "}");
+  EXPECT_EQ(explain("d"),
+            "pod ml/d waits, not bound to a node\n"
+            "  claim    d-gpu-x, request g: 1 device of class fraction, cores 30, memory 4Gi\n"
+            "  state    not allocated: kube-scheduler chooses its card\n");
+  const std::string allocation =
+      R"(,"status":{"allocation":{"devices":{"results":[{"request":"g","driver":"gpu.elasticgpu.io","pool":"n1",)"
+      R"("device":"gpu-1","shareID":"s","consumedCapacity":{"memory":"4Gi"}}]}})";
+  put("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/d-gpu-x", spec + allocation + "}}");
+  EXPECT_THAT(explain("d"), HasSubstr("  device   gpu-1 on node n1, memory 4Gi\n"
+                                      "  state    allocated, not prepared by the node's agent yet\n"));
+  const std::string devices = R"(,"devices":[{"pool":"n1","device":"gpu-1","shareID":"s","conditions":[)"
+                              R"({"type":"Ready","status":"False","message":"the card is full"}]}])";
+  put("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/d-gpu-x", spec + allocation + devices + "}}");
+  EXPECT_THAT(explain("d"), HasSubstr("  state    refused: the card is full\n"));
+}
+
+TEST_F(ClusterQuestions, AClaimOfAnotherDriverIsNoRequestForACard) {
+  put("/api/v1/namespaces/ml/pods/d",
+      R"({"metadata":{"name":"d","namespace":"ml","uid":"u-d"},"spec":{"resourceClaims":[{"name":"nic",)"
+      R"("resourceClaimName":"nic"}],"containers":[{"name":"main","resources":{"claims":[{"name":"nic"}]}}]}})");
+  put("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/nic",
+      R"({"metadata":{"name":"nic","uid":"u-c"},"status":{"allocation":{"devices":{"results":[)"
+      R"({"driver":"nic.io"}]}}}})");
+  EXPECT_THAT(explain("d"), HasSubstr("  requests no card\n"));
+}
+
 TEST_F(ClusterQuestions, InvalidRequestsAreExplainedToo) {
   put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", "4096", "130"));
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("error    "), HasSubstr("gpu-core"), Not(HasSubstr("  requests "))));

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <thread>
 
 #include "app/cli/cells.h"
 #include "app/cli/cluster/objects.h"
 #include "app/cli/table.h"
+#include "base/thread.h"
 #include "codec/cluster/cluster_pod.h"
 
 namespace carve::cli {
@@ -84,9 +84,9 @@ Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space,
   for (const auto& row : agents) views.push_back({row.first, std::nullopt, {}});
   std::atomic<std::size_t> next = 0;
   {
-    std::vector<std::jthread> asking;
+    std::vector<Thread> asking;
     for (std::size_t i = 0; i < std::min(kAtOnce, views.size()); ++i)
-      asking.emplace_back([&] {
+      asking.emplace_back("top-ask", [&] {
         for (std::size_t at = next++; at < views.size(); at = next++)
           ask(api, pods_in(space), agents.at(views[at].node), read, &views[at]);
       });

@@ -1,15 +1,15 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "app/control/cluster_model.h"
-#include "app/control/leader.h"
+#include "app/control/leader/leader.h"
+#include "app/control/state/cluster_model.h"
 #include "app/control/testing/objects.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/dra/event.h"
 #include "core/policy/policy.h"
@@ -55,7 +55,7 @@ struct Leading {
     deliver(pod.uid);
   }
   void record_event(codec::EventNote one) {
-    const std::lock_guard lock(events_mutex);
+    const MutexLock lock(events_mutex);
     events.push_back(std::move(one));
   }
 
@@ -64,7 +64,7 @@ struct Leading {
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
   Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
-  std::mutex events_mutex;
+  Mutex events_mutex;
   std::vector<codec::EventNote> events;
 };
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "app/node/node_report.h"
 #include "port/testing/fake_kube_api.h"
@@ -40,7 +41,8 @@ struct ReportedNode {
 
   carve::testing::FakeKubeApi kube;
   ManualClock clock;
-  Log log{[](std::string_view) {}};
+  std::vector<std::string> logged;
+  Log log{[this](std::string_view line) { logged.emplace_back(line); }};
   doors::NodePods pods{"n1", kube};
   doors::EventRecorder notices{kube, "n1", clock, log};
   SetRuntime runtime;

@@ -1,0 +1,50 @@
+#include "app/agent/arbiter_pages.h"
+
+namespace carve {
+
+Result<void> ArbiterPages::put(const PageOrder& order) {
+  CARVE_TRY_VOID(pages_.put(order));
+  const MutexLock lock(mutex_);
+  requested_.insert(order.id);
+  return {};
+}
+
+Result<void> ArbiterPages::drop(const std::string& id) {
+  {
+    const MutexLock lock(mutex_);
+    requested_.erase(id);
+  }
+  return pages_.drop(id);
+}
+
+bool ArbiterPages::requested(const std::string& id) const {
+  const MutexLock lock(mutex_);
+  return requested_.count(id) != 0;
+}
+
+Result<std::vector<PageSlice>> ArbiterPages::look() {
+  auto pages = pages_.list();
+  const auto now = clock_.now();
+  bool changed = false;
+  {
+    const MutexLock lock(mutex_);
+    changed = state_.asked ? state_.ok != pages.has_value() : !pages.has_value();
+    state_.asked = true;
+    if (pages && (changed || state_.since == Clock::Time{})) state_.since = now;
+    state_.ok = pages.has_value();
+    state_.error = pages ? std::string() : pages.error().what;
+    state_.code = pages ? Code::kUnknown : pages.error().code;
+  }
+  if (changed) {
+    events_.note(pages ? "arbiter-back" : "arbiter-away", "",
+                 pages ? std::string("the arbiter answers") : pages.error().what);
+  }
+  return pages;
+}
+
+ArbiterPages::State ArbiterPages::state() const {
+  const MutexLock lock(mutex_);
+  return state_;
+}
+
+}  // namespace carve

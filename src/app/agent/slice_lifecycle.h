@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/agent/agent_config.h"
+#include "app/agent/agent_world.h"
+#include "app/agent/arbiter_pages.h"
+#include "app/agent/node_cards.h"
+#include "app/agent/owner_turns.h"
+#include "app/agent/slice_store.h"
+
+namespace carve {
+
+/// The begin and end of slices: the order of the steps. Order of every change: ledger (reserved), journal (synced),
+/// cgroup, device files, pages, CDI file, table. Order of every removal of a slice that ends with its cgroup: pages,
+/// cgroup, ledger, journal. A device has no cgroup that shows its end, so the journal is first: journal, CDI file,
+/// pages, ledger. So the journal covers all that runs, regardless of the step at which a process dies, and restore()
+/// removes what does not run. Safe from any thread: every change runs in its owner's turn, and no lock is held during a
+/// step.
+class SliceLifecycle {
+ public:
+  SliceLifecycle(const AgentConfig& config, const AgentWorld& world, SliceStore& store, OwnerTurns& turns,
+                 ArbiterPages& pages, NodeCards& cards)
+      : config_(config), world_(world), store_(store), turns_(turns), pages_(pages), cards_(cards) {}
+
+  /// Brings up a slice whose capacity is reserved, all or nothing: on an error the reservation is freed.
+  Result<void> start(const OwnerTurns::Turn& turn, LiveSlice slice);
+  /// The pages of a slice that exists, if this agent has not requested them yet.
+  Result<void> request_pages(const OwnerTurns::Turn& turn, const LiveSlice& slice);
+  Result<void> publish(const OwnerTurns::Turn& turn, const LiveSlice& slice);
+  /// Ends the slice. Success if it does not exist.
+  ///   errors  the journal cannot be written: a device still exists then; any other slice has ended, and its removal is
+  ///           written later
+  Result<void> finish(const OwnerTurns::Turn& turn, const std::string& id, const std::string& why);
+  [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
+
+  /// Creates what is missing of every living slice after the driver's files have become known or have changed.
+  void publish_all();
+  /// Removes pages of slices that do not exist, and requests missing ones. A slice that is being changed now is left to
+  /// the next call.
+  ///   present  the arbiter's list; slices that started later are not in it
+  void reconcile(const std::vector<PageSlice>& present);
+  /// At the start: removes cgroups, device files and CDI files without a slice, and kills processes without one.
+  Result<void> remove_remains(EventLog& events);
+
+ private:
+  Result<void> bring_up(const LiveSlice& slice);
+  void keep_back(const LiveSlice& slice);
+  void take_down(const LiveSlice& slice);
+  Result<void> adopt_cgroups(EventLog& events);
+  void give_card_files();
+  void reconcile_one(const std::string& id, bool there);
+  [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
+  [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
+  [[nodiscard]] std::string slice_folder_of(const LiveSlice& slice) const;
+
+  const AgentConfig& config_;
+  const AgentWorld& world_;
+  SliceStore& store_;
+  OwnerTurns& turns_;
+  ArbiterPages& pages_;
+  NodeCards& cards_;
+};
+
+}  // namespace carve

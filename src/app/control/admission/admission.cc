@@ -1,0 +1,385 @@
+#include "app/control/admission/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "codec/admission/answer.h"
+#include "codec/admission/review.h"
+#include "codec/placement/placement_text.h"
+#include "codec/record.h"
+
+namespace carve::control {
+namespace {
+
+using codec::json_text;
+using codec::kSlots;
+using codec::pointer_word;
+using codec::Review;
+using codec::ReviewedContainer;
+
+constexpr std::string_view kOurs = "elasticgpu.io/";
+constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
+constexpr std::string_view kAdmitted = "elasticgpu.io/admitted";
+constexpr std::string_view kCount = "aliyun.com/gpu-count";
+constexpr std::string_view kDefaultScheduler = "default-scheduler";
+constexpr std::string_view kNodes = "system:node:";
+constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
+// The annotation that the extender of the older elasticgpu.io projects writes when it binds:
+// elasticgpu.io/container-NAME = "0,1".
+constexpr std::string_view kChosen = "elasticgpu.io/container-";
+
+/// One review in progress.
+struct Work {
+  const Review& review;
+  const codec::DialectSettings& dialects;
+  const AdmissionSettings& settings;
+  bool validating = false;
+  std::vector<Error> errors;
+  std::vector<std::string> warnings;
+  std::vector<codec::PatchStep> patch;
+  std::vector<std::string> missing;  // what the validating webhook expects to find and does not
+  AdmissionFaults faults = {};
+  bool annotated = false;  // the patch has added an annotation
+
+  void add(std::string path, std::string value) {
+    patch.push_back({"add", std::move(path), std::move(value)});
+  }
+  void refuse(AdmissionFault fault, Error error) {
+    faults.set(static_cast<std::size_t>(fault));
+    errors.push_back(std::move(error));
+  }
+  void refuse(AdmissionFault fault, std::string what) {
+    refuse(fault, Error{Code::kInvalidArgument, std::move(what)});
+  }
+};
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+/// A mirror pod: the kubelet runs the static pod's file regardless of the answer.
+bool is_mirror(const Review& review) {
+  return starts_with(review.user, kNodes) &&
+         review.pod.annotations.count(std::string(kMirror)) != 0;
+}
+
+/// The container's part of the request; nullptr: the container requests nothing from Carve.
+const PartRequest* part_of(const std::vector<PartRequest>& parts, const std::string& name) {
+  const auto found = std::find_if(parts.begin(), parts.end(),
+                                  [&](const PartRequest& part) { return part.part == name; });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+std::string amount_in(const std::map<std::string, std::string>& amounts) {
+  const auto found = amounts.find(std::string(kSlots));
+  return found == amounts.end() ? std::string() : found->second;
+}
+
+/// Annotations that no tenant may set: the record, the dialects' projections of it, and the older projects' card
+/// choice.
+bool is_carves(std::string_view key) {
+  if (key == codec::kRecordAnnotation || starts_with(key, kChosen)) return true;
+  for (const auto& dialect : codec::dialects()) {
+    if (std::find(dialect.shown.begin(), dialect.shown.end(), key) != dialect.shown.end())
+      return true;
+  }
+  return false;
+}
+
+/// Removes records and projections that a tenant supplies: Carve did not make that decision.
+void strip(Work& work) {
+  for (const auto& [key, value] : work.review.pod.annotations) {
+    if (!is_carves(key)) continue;
+    work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(key), ""});
+    work.missing.push_back("annotation " + key + ": only carve-control may write it");
+    work.warnings.push_back("annotation " + key +
+                            (starts_with(key, kChosen) ? ": removed; Carve chooses the cards"
+                                                       : ": removed; Carve writes it when it places the pod"));
+  }
+}
+
+/// Published manifests contain a placeholder instead of a container's name. The API server refuses such a key as well,
+/// but does not say what to write there.
+void check_placeholders(Work& work) {
+  std::vector<std::string> names;
+  for (const auto& container : work.review.pod.containers) names.push_back(container.name);
+  for (const auto& [key, value] : work.review.pod.annotations) {
+    const auto at = key.find('<');
+    if (!starts_with(key, kOurs) || at == std::string::npos) continue;
+    work.refuse(
+        AdmissionFault::kAnnotation,
+        fmt::format("annotation {}: {} is a placeholder; replace it with the name of a container (this pod has {})",
+                    key.substr(0, 128), key.substr(at, 64), fmt::join(names, ", ")));
+  }
+}
+
+/// Without this check an invalid preference would silently have no effect.
+void check_placement(Work& work) {
+  if (const auto said = codec::placement_of(work.review.pod); !said)
+    work.refuse(AdmissionFault::kPlacement, said.error());
+}
+
+/// Refuses unknown names below elasticgpu.io/: a pod with a typing error would wait forever.
+void check_names(Work& work, const codec::ContainerAsk& container) {
+  for (const auto* amounts : {&container.limits, &container.requests}) {
+    for (const auto& [name, value] : *amounts) {
+      if (!starts_with(name, kOurs) || name == kSlots) continue;
+      const auto& native = codec::dialects().front().resources;
+      if (std::find(native.begin(), native.end(), name) != native.end()) continue;
+      if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // reported with the limits
+      work.refuse(AdmissionFault::kResourceName,
+                  fmt::format("container {}: {}: no such resource; valid names are {}", container.name,
+                              name.substr(0, 64), fmt::join(native, ", ")));
+    }
+  }
+}
+
+/// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored
+/// silently.
+constexpr std::array<std::string_view, 3> kUnread = {"nvidia.com/gpumem", "nvidia.com/gpucores",
+                                                     "aliyun.com/gpu-core."};
+
+void check_unread(Work& work, const codec::ContainerAsk& container) {
+  for (const auto& [name, value] : container.limits) {
+    for (const auto start : kUnread) {
+      if (!starts_with(name, start) || value == "0") continue;
+      work.refuse(
+          AdmissionFault::kResourceName,
+          fmt::format("container {}: {}: Carve does not read this name; remove it, or request cards with {} "
+                      "instead of all these names",
+                      container.name, name.substr(0, 64), fmt::join(codec::dialects().front().resources, ", ")));
+    }
+  }
+}
+
+/// Refuses cards by a claim together with cards by a resource name in one container: both doors would mount their
+/// libraries over each other, and the intent is unclear. The pod does not say which devices a claim is for.
+void check_claims(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask) {
+  if (container.claims.empty()) return;
+  std::vector<std::string_view> names;
+  for (const auto& dialect : codec::dialects()) {
+    for (const auto name : dialect.resources) {
+      if (ask.limits.count(std::string(name)) != 0) names.push_back(name);
+    }
+  }
+  work.refuse(
+      AdmissionFault::kClaim,
+      fmt::format("container {}: resources.claims ({}) together with {}: ambiguous; a container may use only one of "
+                  "them. Request cards by the claim alone, or remove the claim; move a claim for another kind of "
+                  "device to another container of the pod",
+                  container.name, fmt::join(container.claims, ", "), fmt::join(names, ", ")));
+}
+
+/// Adds one slot per card that the container uses, to limits and requests.
+void put_slots(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask,
+               const PartRequest& part) {
+  const std::string wanted = std::to_string(part.request.count);
+  const std::string base = container.path + "/resources";
+  if (!container.has_resources) work.add(base, "{}");
+  const auto put = [&](const char* map, bool there, const std::string& written) {
+    if (written == wanted) return;
+    if (!there) work.add(base + "/" + map, "{}");
+    work.add(base + "/" + map + "/" + pointer_word(kSlots), json_text(wanted));
+    work.missing.push_back(
+        fmt::format("container {}: {}: {} is \"{}\", must be \"{}\"", container.name, map, kSlots, written, wanted));
+  };
+  put("limits", container.has_limits, amount_in(ask.limits));
+  put("requests", container.has_requests, amount_in(ask.requests));
+}
+
+void check_slots(Work& work, const codec::ContainerAsk& ask) {
+  if (amount_in(ask.limits).empty() && amount_in(ask.requests).empty()) return;
+  work.refuse(AdmissionFault::kSlots,
+              fmt::format("container {}: {} without a request for cards; do not request slots, Carve adds one per card "
+                          "(request cards with {})",
+                          ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
+}
+
+/// Empty, void and none expose no card on any runtime.
+bool is_harmless(const ReviewedContainer::Visible& visible) {
+  return !visible.from &&
+         (visible.value.empty() || visible.value == "void" || visible.value == "none");
+}
+
+/// Ensures that NVIDIA_VISIBLE_DEVICES in a container's environment exposes no card that was not requested. The value
+/// that an image sets is not visible here. A value from an envFrom ConfigMap is overridden if the pod is reviewed at
+/// all.
+void close_environment(Work& work, const ReviewedContainer& container) {
+  if (work.settings.visible == VisibleDevices::kLeave || container.asks_others) return;
+  const std::string entry =
+      fmt::format(R"({{"name":"{}","value":"void"}})", codec::kVisibleDevices);
+  for (const auto& visible : container.visible) {
+    if (is_harmless(visible)) continue;
+    const std::string value =
+        visible.from ? "(from elsewhere)" : "\"" + visible.value.substr(0, 64) + "\"";
+    const std::string what = fmt::format(
+        "container {}: {} = {} {}", container.name, codec::kVisibleDevices, value,
+        container.claims.empty() ? "without a request for a card" : "together with claims, which need no variable");
+    if (work.settings.visible == VisibleDevices::kRefuse) {
+      work.refuse(AdmissionFault::kVisibleDevices,
+                  what + "; set it to void or none" +
+                      (container.claims.empty()
+                           ? fmt::format(", or request a card ({}, …)", codec::dialects().front().resources.front())
+                           : ""));
+      continue;
+    }
+    work.patch.push_back(
+        {"replace", fmt::format("{}/env/{}", container.path, visible.index), entry});
+    work.missing.push_back(what);
+    work.warnings.push_back(what + ": set to void");
+  }
+  if (!container.visible.empty() || !container.env_from) return;
+  if (!container.has_env) work.add(container.path + "/env", "[]");
+  work.add(container.path + "/env/-", entry);
+}
+
+void annotate(Work& work, std::string_view key, const std::string& value) {
+  const auto there = work.review.pod.annotations.find(std::string(key));
+  if (there != work.review.pod.annotations.end() && there->second == value) return;
+  if (!work.review.has_annotations && !std::exchange(work.annotated, true)) work.add("/metadata/annotations", "{}");
+  work.add("/metadata/annotations/" + pointer_word(key), json_text(value));
+}
+
+/// Everything in the pod by which the validating webhook decides, as this review leaves it: one word for each extended
+/// resource of a container, for each annotation of Carve's and for gpushare's label. The API server itself compares it
+/// with the final pod, and calls the validating webhook only if they differ (matchConditions in
+/// deploy/control/webhook.yaml, which also compares what is the same for all pods). A new label or annotation by which
+/// requests are read must be added in both places. Empty: the pod has a value that is not one word, so the webhook is
+/// called.
+std::string admitted_words(const Work& work, const std::vector<PartRequest>& parts) {
+  std::vector<std::string> words;
+  for (const auto& container : work.review.pod.containers) {
+    auto limits = container.limits;
+    if (const auto* part = part_of(parts, container.name); part != nullptr)
+      limits[std::string(kSlots)] = std::to_string(part->request.count);
+    for (const auto& [name, value] : limits) {
+      if (name.find('/') != std::string::npos) words.push_back(fmt::format("{}:{}={}", container.name, name, value));
+    }
+  }
+  for (const auto& [key, value] : work.review.pod.annotations) {
+    if (starts_with(key, kOurs) && !starts_with(key, kChosen) && key != kUnderstood && key != kAdmitted)
+      words.push_back(key + "=" + value);
+  }
+  const auto& labels = work.review.pod.labels;
+  if (const auto count = labels.find(std::string(kCount)); count != labels.end())
+    words.push_back(count->first + "=" + count->second);
+  const auto broken = [](const std::string& word) { return word.find(' ') != std::string::npos; };
+  if (std::any_of(words.begin(), words.end(), broken)) return {};
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+/// Writes the annotation for the matchCondition; removes what a tenant wrote there.
+void put_admitted(Work& work, const std::string& words) {
+  if (!words.empty()) return annotate(work, kAdmitted, words);
+  if (work.review.pod.annotations.count(std::string(kAdmitted)) != 0)
+    work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(kAdmitted), ""});
+}
+
+/// Completes a pod that requests cards: its scheduler, and the parsed request.
+void complete(Work& work, const std::vector<PartRequest>& parts) {
+  const Review& review = work.review;
+  if (review.node.empty()) {
+    const bool stock = review.scheduler.empty() || review.scheduler == kDefaultScheduler;
+    if (stock && !work.settings.scheduler.empty() && work.settings.scheduler != review.scheduler) {
+      work.add("/spec/schedulerName", json_text(work.settings.scheduler));
+    }
+  } else if (!work.validating) {
+    work.warnings.push_back(
+        "spec.nodeName " + review.node +
+        ": the pod bypasses the scheduler; its containers start when Carve finds room on that node");
+  }
+  annotate(work, kUnderstood, to_human(parts));
+  put_admitted(work, admitted_words(work, parts));
+}
+
+void review_pod(Work& work) {
+  const Review& review = work.review;
+  strip(work);
+  if (is_mirror(review)) return put_admitted(work, {});
+  for (const auto& key : review.odd) {
+    work.refuse(AdmissionFault::kAnnotation,
+                fmt::format("label or annotation {}: its value is not a string; put it in quotes", key.substr(0, 128)));
+  }
+  check_placeholders(work);
+  const auto parts = codec::requests_of(review.pod, work.dialects);
+  if (!parts) work.refuse(AdmissionFault::kRequest, parts.error());
+  for (const auto& ask : review.pod.containers) check_names(work, ask);
+  for (std::size_t i = 0; i < review.containers.size(); ++i) {
+    const auto& container = review.containers[i];
+    const auto* part = parts ? part_of(*parts, container.name) : nullptr;
+    if (part != nullptr && i < review.pod.containers.size()) {
+      check_unread(work, review.pod.containers[i]);
+      check_claims(work, container, review.pod.containers[i]);
+      put_slots(work, container, review.pod.containers[i], *part);
+    } else if (parts) {
+      if (i < review.pod.containers.size()) check_slots(work, review.pod.containers[i]);
+      close_environment(work, container);
+    }
+  }
+  if (!parts || parts->empty()) return put_admitted(work, {});
+  check_placement(work);
+  complete(work, *parts);
+}
+
+/// Ephemeral containers have no request, and therefore get no card.
+void review_ephemeral(Work& work) {
+  for (const auto& container : work.review.containers) {
+    if (container.ephemeral) close_environment(work, container);
+  }
+}
+
+}  // namespace
+
+codec::ReviewAnswer Admission::answer(const Review& review, bool validating) const {
+  Work work{review, dialects_, settings_, validating, {}, {}, {}, {}};
+  const bool pod = review.resource == "pods";
+  if (pod && !review.unreadable.what.empty()) {
+    work.refuse(AdmissionFault::kUnreadable, review.unreadable);
+  } else if (pod && review.subresource.empty() && review.operation == "CREATE") {
+    review_pod(work);
+  } else if (pod && review.subresource == "ephemeralcontainers") {
+    review_ephemeral(work);
+  }
+  codec::ReviewAnswer answer;
+  answer.uid = review.uid;
+  if (validating && work.errors.empty()) {
+    for (const auto& what : work.missing) work.refuse(AdmissionFault::kNotMutated, what);
+    if (!work.errors.empty()) {
+      work.refuse(
+          AdmissionFault::kNotMutated,
+          "the mutating webhook carve-admission corrects this: it was not called, or another webhook changed the pod "
+          "after it");
+    }
+  }
+  if (const auto refused = joined(work.errors); !refused) {
+    answer.refusal = "carve: " + refused.error().what;
+    notify(work.faults);
+    return answer;
+  }
+  if (validating) return answer;
+  answer.warnings = std::move(work.warnings);
+  answer.patch = std::move(work.patch);
+  return answer;
+}
+
+void Admission::notify(AdmissionFaults faults) const {
+  if (watcher_) watcher_(faults);
+}
+
+std::string Admission::answer_text(std::string_view call, bool validating) const {
+  const auto review = codec::parse_review(call);
+  if (review) return codec::to_json(answer(*review, validating));
+  notify(AdmissionFaults().set(static_cast<std::size_t>(AdmissionFault::kUnreadable)));
+  return codec::to_json({"", "carve: " + review.error().what, {}, {}});
+}
+
+std::string Admission::mutate(std::string_view call) const { return answer_text(call, false); }
+
+std::string Admission::validate(std::string_view call) const { return answer_text(call, true); }
+
+}  // namespace carve::control

@@ -1,0 +1,80 @@
+#include "app/control/api/read_api.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/control/state/policy_watcher.h"
+#include "core/cluster/ruled_fit.h"
+
+namespace carve::control {
+namespace {
+
+bool names(const codec::GpuObject& gpu, const Slice& slice) {
+  return std::any_of(gpu.holders.begin(), gpu.holders.end(), [&](const codec::GpuHolder& holder) {
+    return holder.slice.owner == slice.owner && holder.slice.part == slice.part;
+  });
+}
+
+const CardState* card_of(const ClusterState& cluster, const codec::GpuObject& gpu) {
+  const auto node = cluster.find(gpu.node);
+  return node == cluster.end() ? nullptr : node->second->ledger.find(gpu.card.id);
+}
+
+/// Adds the slices that the ledger books on the card and that its node has not reported yet: room set aside, and
+/// recently bound pods.
+void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::GpuObject* gpu) {
+  const CardState* card = card_of(cluster, *gpu);
+  if (card == nullptr) return;
+  for (const Slice& slice : card->slices) {
+    if (names(*gpu, slice)) continue;
+    codec::GpuHolder holder;
+    holder.slice = slice;
+    if (const auto pod = model.pod(slice.owner.uid)) {
+      holder.space = pod->object.ask.space;
+      holder.name = pod->object.ask.name;
+    }
+    gpu->holders.push_back(std::move(holder));
+  }
+}
+
+std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules) {
+  if (!pod.request_error.empty()) return pod.request_error;
+  std::vector<std::string> names;
+  for (const auto& [name, state] : cluster) names.push_back(name);
+  if (names.empty()) return "no node has cards";
+  const auto found =
+      fit(cluster, pod.owner(), pod.parts, names, policy_of(rules, pod.object.ask), pod.object.priority);
+  if (!found.nodes.empty()) return "fits on " + found.nodes.front().node + "; it waits for something else";
+  return explain(found.refused);
+}
+
+codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) {
+  const auto cluster = model.snapshot();
+  std::vector<codec::WaitingPod> waiting;
+  for (const auto& pod : model.waiting()) {
+    const bool asked = rules != nullptr && waiting.size() < kWhys;
+    waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts),
+                       asked ? why_it_waits(*pod, *cluster, *rules) : pod->request_error});
+  }
+  auto cards = model.gpu_objects();
+  for (auto& gpu : cards) {
+    add_booked(model, *cluster, &gpu);
+    gpu.card.closed = why_closed(*cluster, gpu);
+  }
+  return codec::cluster_view(std::move(cards), std::move(waiting));
+}
+
+}  // namespace
+
+std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu) {
+  const CardState* card = card_of(cluster, gpu);
+  return card == nullptr ? std::string() : card->card.closed;
+}
+
+codec::ClusterView view_of(const ClusterModel& model) { return view(model, nullptr); }
+
+codec::ClusterView view_with_whys(const ClusterModel& model, const PlacementRules& rules) {
+  return view(model, &rules);
+}
+
+}  // namespace carve::control

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "app/control/state/cluster_model.h"
+#include "codec/views/cluster_view.h"
+#include "core/policy/rules.h"
+
+namespace carve::control {
+
+/// Why the card is closed to new slices regardless of its health: an operator's mark, or it is allocated through
+/// another door. Empty: it is open. The GPU object does not contain this, because the node does not know it.
+[[nodiscard]] std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu);
+
+/// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger
+/// books beyond that (recently bound pods, room set aside, nodes whose agent is away). Without the reasons why pods
+/// wait, see view_with_whys().
+///   cost    a copy of every GPU object; the model's snapshot()
+[[nodiscard]] codec::ClusterView view_of(const ClusterModel& model);
+
+/// The same, with the reasons why pods wait: the current answers of filter, for the first kWhys waiting pods
+/// (`carve explain` says more, about any pod).
+///   cost    fit() of all nodes for each of these pods
+[[nodiscard]] codec::ClusterView view_with_whys(const ClusterModel& model, const PlacementRules& rules);
+inline constexpr std::size_t kWhys = 64;
+
+}  // namespace carve::control

@@ -1,0 +1,97 @@
+#include "codec/settings/cluster_config.h"
+
+#include <fmt/format.h>
+
+#include "codec/settings/setting_lines.h"
+#include "core/policy/policy.h"
+
+namespace carve::codec {
+namespace {
+
+Error not_legal(const std::string& value, const std::string& legal) {
+  return {Code::kInvalidArgument, "\"" + value.substr(0, 64) + "\"; legal are " + legal};
+}
+
+Result<void> apply(const std::string& key, const std::string& value, ClusterConfig* config) {
+  if (key == "doors") {
+    if (value != "dra" && value != "slots" && value != "dra,slots" && value != "dra,slots,shared")
+      return tl::unexpected(not_legal(value, "dra, slots, dra,slots and dra,slots,shared"));
+    config->doors = value;
+  } else if (key == "dialects.nvidia") {
+    if (value != "slots" && value != "dra" && value != "off")
+      return tl::unexpected(not_legal(value, "slots, dra and off"));
+    config->nvidia = value == "slots" ? NvidiaDoor::kDevicePlugin : value == "dra" ? NvidiaDoor::kDra : NvidiaDoor::kOff;
+  } else if (key == "dialects.gpushare-unit") {
+    if (value != "GiB" && value != "MiB") return tl::unexpected(not_legal(value, "GiB and MiB"));
+    config->gpushare_unit = value == "GiB" ? Bytes::gib(1) : Bytes::mib(1);
+  } else if (key == "dialects.gpushare-http") {
+    if (value != "on" && value != "off") return tl::unexpected(not_legal(value, "off and on"));
+    config->gpushare_http = value == "on";
+  } else if (key == "placement.policy") {
+    CARVE_TRY(const auto* row, policy_named(value));
+    config->policy = row->name;
+  } else if (key == "scheduler.name") {
+    config->scheduler = value;
+  } else if (key == "admission.visible-devices") {
+    if (value != "void" && value != "refuse") return tl::unexpected(not_legal(value, "void and refuse"));
+    config->visible = value == "void" ? VisibleDevices::kVoid : VisibleDevices::kRefuse;
+  } else {
+    return fail(Code::kInvalidArgument, "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
+                                        "dialects.gpushare-http, placement.policy, scheduler.name and "
+                                        "admission.visible-devices");
+  }
+  return {};
+}
+
+/// Refuses settings that are legal one by one but leave nvidia.com/gpu without an interface that serves it: its pods
+/// would never start.
+Result<void> check_together(const ClusterConfig& config) {
+  if (config.nvidia == NvidiaDoor::kDra && config.doors == "slots")
+    return fail(Code::kInvalidArgument,
+                "dialects.nvidia = dra with doors = slots: no agent serves claims; set doors = dra or dra,slots, or "
+                "dialects.nvidia = slots or off");
+  if (config.nvidia == NvidiaDoor::kDevicePlugin && config.doors == "dra")
+    return fail(Code::kInvalidArgument,
+                "dialects.nvidia = slots with doors = dra: no agent serves slots; set doors = slots or dra,slots, or "
+                "dialects.nvidia = dra or off");
+  return {};
+}
+
+/// Applies every legal line. The errors name the others.
+Result<void> apply_lines(const std::string& text, const std::string& source, ClusterConfig* config) {
+  bool nvidia_said = false;
+  auto applied = each_setting(text, source, [&](const std::string& key, const std::string& value) {
+    nvidia_said = nvidia_said || key == "dialects.nvidia";
+    auto line = apply(key, value, config);
+    if (!line && (key == "dialects.nvidia" || key == "doors")) config->nvidia = NvidiaDoor::kOff;
+    return line;
+  });
+  if (!nvidia_said && config->doors == "dra") config->nvidia = NvidiaDoor::kDra;
+  return applied;
+}
+
+}  // namespace
+
+std::vector<std::string> ClusterConfig::totals() const {
+  std::vector<std::string> names = {"elasticgpu.io/gpu", "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory",
+                                    "aliyun.com/gpu-mem", "aliyun.com/gpu-count"};
+  if (nvidia == NvidiaDoor::kDevicePlugin) names.emplace_back("nvidia.com/gpu");
+  return names;
+}
+
+Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source) {
+  ClusterConfig config;
+  CARVE_TRY_VOID(apply_lines(text, source, &config));
+  if (auto fits = check_together(config); !fits)
+    return fail(Code::kInvalidArgument, fmt::format("configuration:\n  {}: {}", source, fits.error().what));
+  return config;
+}
+
+ClusterConfig legal_lines(const std::string& text) {
+  ClusterConfig config;
+  static_cast<void>(apply_lines(text, "", &config));
+  if (!check_together(config)) config.nvidia = NvidiaDoor::kOff;
+  return config;
+}
+
+}  // namespace carve::codec

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/dialects/dialect.h"
+
+namespace carve::codec {
+
+/// How a pod that requests `nvidia.com/gpu` gets its whole cards.
+enum class NvidiaDoor : std::uint8_t { kDevicePlugin, kDra, kOff };
+
+/// How admission treats NVIDIA_VISIBLE_DEVICES in the environment of a container that requests no card. With NVIDIA's
+/// container runtime as the node's default runtime, the variable would expose every card, past all limits.
+enum class VisibleDevices : std::uint8_t {
+  kVoid,    // set it to "void", with a warning
+  kRefuse,  // refuse the pod
+  kLeave,   // leave it: another system assigns cards by it
+};
+
+/// The settings that control and all agents of one installation share: the ConfigMap `carve-cluster`, which both mount.
+/// It exists where control is installed. An agent without it serves DRA only.
+struct ClusterConfig {
+  std::string doors = "slots";                // of the agents: dra, slots, dra,slots or dra,slots,shared
+  NvidiaDoor nvidia = NvidiaDoor::kDevicePlugin;     // dialects.nvidia; by default dra with doors = dra, else slots
+  Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
+  bool gpushare_http = false;                 // dialects.gpushare-http: gpushare's filter and inspect on the plain port
+  std::string policy = "binpack";             // placement.policy: binpack or spread
+  std::string scheduler = "carve-scheduler";  // scheduler.name: set on pods of the default scheduler; "": not set
+  // admission.visible-devices: NVIDIA_VISIBLE_DEVICES in a container that requests no card; void or refuse
+  VisibleDevices visible = VisibleDevices::kVoid;
+
+  [[nodiscard]] DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaDoor::kDevicePlugin}; }
+  /// The extended resources that the pods of this installation request.
+  [[nodiscard]] std::vector<std::string> totals() const;
+};
+
+/// Lines of `key = value`.
+///   errors  kInvalidArgument: every line that is wrong, with its number and `source` (an unknown key is wrong); if
+///           each line is right, lines that contradict each other
+[[nodiscard]] Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source);
+/// What the legal lines say, for the command that undoes an installation whose ConfigMap has a mistake. Where the lines
+/// on `nvidia.com/gpu` are illegal or contradict each other, it counts as off: it may be another plugin's.
+[[nodiscard]] ClusterConfig legal_lines(const std::string& text);
+
+}  // namespace carve::codec
