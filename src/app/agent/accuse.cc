@@ -87,7 +87,7 @@ void SecondLine::look_for_unexplained(const std::vector<GpuUsage>& usage, const 
     Breach breach = breach_of(card.card, found->bytes, suspicion);
     Accusations::Verdict verdict;
     if (ends) verdict = unexplained_.judge(card.card, *found, suspicion, now);
-    breach.slice = verdict.slice;
+    breach.slice = ends ? verdict.slice : suspicion.slice;
     breach.ends_slice = verdict.whole;
     if (!verdict.cleared.empty()) {
       events_.note(
