@@ -177,9 +177,7 @@ class Table {
   static bool grow(Shard& shard) REQUIRES(shard.lock) {
     const std::uint32_t wider = shard.capacity == 0 ? 128 : shard.capacity * 2;
     void* memory = mmap(nullptr, wider * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      return false;
-    }
+    if (memory == MAP_FAILED) return false;
     Shard bigger{static_cast<Entry*>(memory), wider, shard.count, {}};
     const Hold hold(bigger.lock);
     for (std::uint32_t at = 0; at < shard.capacity; ++at) {

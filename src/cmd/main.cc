@@ -588,10 +588,8 @@ int carve_main(int argc_given, char** argv_given) {
   CLI::App* used = app.get_subcommands().front();
   if (used->get_name() == "slice") used = used->get_subcommands().front();
   const std::string name = used->get_name();
-  if (name == "run" && all.run.command.empty()) {
-    return usage_error(
-        "run: no command; it follows --, as in: carve run --memory 4Gi --cores 30 -- python train.py");
-  }
+  if (name == "run" && all.run.command.empty())
+    return usage_error("run: no command; it follows --, as in: carve run --memory 4Gi --cores 30 -- python train.py");
   if (name != "run" && ours != argc) return usage_error(name + ": takes no command after --");
   return dispatch(name, used, app, all);
 }

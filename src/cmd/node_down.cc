@@ -66,8 +66,8 @@ Result<std::optional<Fd>> wait_for_agents_end(const std::string& socket, const s
       reason = lock.error().what;
     }
     if (clock.now() - start >= kPatience) {
-      return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; first delete DaemonSet carve-agent",
-                                                         kPatience.count(), reason));
+      return fail(Code::kFailedPrecondition,
+                  fmt::format("after {} s: {}; first delete DaemonSet carve-agent", kPatience.count(), reason));
     }
     clock.sleep_for(std::chrono::seconds(1), {});
   }
@@ -90,8 +90,9 @@ Result<std::vector<std::string>> totals_of(const std::string& path) {
   const auto config = parse_cluster_config(*text, path);
   if (config) return config->totals();
   const auto legal = legal_lines(*text);
-  std::fprintf(stderr, "carve: %s\ncarve: down goes on with the legal lines%s\n", config.error().what.c_str(),
-               legal.nvidia == NvidiaDoor::kDevicePlugin ? "" : "; the total of nvidia.com/gpu on the Node is left as it is");
+  std::fprintf(
+      stderr, "carve: %s\ncarve: down goes on with the legal lines%s\n", config.error().what.c_str(),
+      legal.nvidia == NvidiaDoor::kDevicePlugin ? "" : "; the total of nvidia.com/gpu on the Node is left as it is");
   return legal.totals();
 }
 

@@ -84,7 +84,10 @@ Result<void> send_frame(int fd, std::string_view bytes) {
 }
 
 Result<Fd> listen_at(const std::string& path) {
-  CARVE_TRY(const sockaddr_un address, unix_address(path));
+  // The socket replaces a stale one, whose process has died, in one step: to a client that waits for the next agent, the
+  // stale socket shows that an agent is expected.
+  const std::string fresh = path + "~";
+  CARVE_TRY(const sockaddr_un address, unix_address(fresh));
   constexpr std::chrono::milliseconds kMoment{100};  // a listener that does not accept in time is alive too
   if (auto living = connect_to(path, kMoment); living || living.error().code == Code::kDeadlineExceeded) {
     return fail(Code::kAlreadyExists, path + ": another process already listens on it");
@@ -92,15 +95,20 @@ Result<Fd> listen_at(const std::string& path) {
   struct stat info = {};
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) return fail(Code::kFailedPrecondition, path + ": exists and is not a socket");
-    ::unlink(path.c_str());  // stale: its process has died
   }
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
+  ::unlink(fresh.c_str());  // of a process that died here
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return tl::unexpected(errno_error(errno, "bind " + path));
   }
-  ::chmod(path.c_str(), 0666);
+  ::chmod(fresh.c_str(), 0666);
   if (::listen(fd.get(), 128) != 0) return tl::unexpected(errno_error(errno, "listen " + path));
+  if (::rename(fresh.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(fresh.c_str());
+    return tl::unexpected(errno_error(error, "create " + path));
+  }
   return fd;
 }
 

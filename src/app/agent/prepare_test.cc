@@ -59,7 +59,9 @@ TEST(Prepare, AnInitContainerWithoutAProcessIsIdle) {
   ASSERT_TRUE(prepared) << prepared.error().what;
   ASSERT_TRUE(agent->prepare(part(pod, "main")));
   std::map<std::string, std::string> states;
-  for (const auto& slice : agent->view({})->slices) states[slice.id] = slice.state;
+  const auto view = agent->view({});
+  ASSERT_TRUE(view);
+  for (const auto& slice : view->slices) states[slice.id] = slice.state;
   EXPECT_EQ(states.size(), 2U);
   EXPECT_EQ(states[id_of(*prepared)], "idle");
   states.erase(id_of(*prepared));

@@ -111,7 +111,7 @@ TEST_F(Refusals, HaveAFixForEveryCode) {
       {Code::kNotFound, "the kubelet retries; if it still fails, re-create the claim", kSeeControl},
       {Code::kAlreadyExists, "re-create the pod", "re-create the pod"},
       {Code::kPermissionDenied, kLog, kLog},
-      {Code::kResourceExhausted, kHeld, kHeld},
+      {Code::kResourceExhausted, "the pod waits here until there is room", kHeld},
       {Code::kFailedPrecondition, "the kubelet retries; the Node's", "re-create the pod; the Node's"},
       {Code::kAborted, "re-create the pod", "re-create the pod"},
       {Code::kOutOfRange, kLog, kLog},

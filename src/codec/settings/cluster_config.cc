@@ -20,7 +20,9 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
   } else if (key == "dialects.nvidia") {
     if (value != "slots" && value != "dra" && value != "off")
       return tl::unexpected(not_legal(value, "slots, dra and off"));
-    config->nvidia = value == "slots" ? NvidiaDoor::kDevicePlugin : value == "dra" ? NvidiaDoor::kDra : NvidiaDoor::kOff;
+    config->nvidia = value == "slots" ? NvidiaDoor::kDevicePlugin
+                     : value == "dra" ? NvidiaDoor::kDra
+                                      : NvidiaDoor::kOff;
   } else if (key == "dialects.gpushare-unit") {
     if (value != "GiB" && value != "MiB") return tl::unexpected(not_legal(value, "GiB and MiB"));
     config->gpushare_unit = value == "GiB" ? Bytes::gib(1) : Bytes::mib(1);
@@ -36,9 +38,10 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     if (value != "void" && value != "refuse") return tl::unexpected(not_legal(value, "void and refuse"));
     config->visible = value == "void" ? VisibleDevices::kVoid : VisibleDevices::kRefuse;
   } else {
-    return fail(Code::kInvalidArgument, "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
-                                        "dialects.gpushare-http, placement.policy, scheduler.name and "
-                                        "admission.visible-devices");
+    return fail(Code::kInvalidArgument,
+                "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
+                "dialects.gpushare-http, placement.policy, scheduler.name and "
+                "admission.visible-devices");
   }
   return {};
 }
