@@ -54,8 +54,7 @@ Result<std::string> receive_frame(int fd, std::size_t max_bytes, std::chrono::mi
   std::array<unsigned char, 4> head = {};
   CARVE_TRY_VOID(receive_all(fd, reinterpret_cast<char*>(head.data()), head.size(), idle));
   const std::size_t length = head[0] | static_cast<std::size_t>(head[1]) << 8U |
-                             static_cast<std::size_t>(head[2]) << 16U |
-                             static_cast<std::size_t>(head[3]) << 24U;
+                             static_cast<std::size_t>(head[2]) << 16U | static_cast<std::size_t>(head[3]) << 24U;
   if (length > max_bytes) {
     return fail(Code::kOutOfRange,
                 "message of " + std::to_string(length) + " bytes; at most " + std::to_string(max_bytes) + " are legal");
@@ -84,8 +83,8 @@ Result<void> send_frame(int fd, std::string_view bytes) {
 }
 
 Result<Fd> listen_at(const std::string& path) {
-  // The socket replaces a stale one, whose process has died, in one step: to a client that waits for the next agent, the
-  // stale socket shows that an agent is expected.
+  // The socket replaces a stale one, whose process has died, in one step: to a client that waits for the next agent,
+  // the stale socket shows that an agent is expected.
   const std::string fresh = path + "~";
   CARVE_TRY(const sockaddr_un address, unix_address(fresh));
   constexpr std::chrono::milliseconds kMoment{100};  // a listener that does not accept in time is alive too

@@ -135,8 +135,8 @@ TEST(Explanation, Golden) {
   EXPECT_THAT(text, HasSubstr(R"("fits":["n1"],"ranked":[],"refused":[{"nodes":3,"why":"full"}])"));
   EXPECT_THAT(text, HasSubstr(R"("would_fit":{"cores":4,"cards":1})"));
   EXPECT_EQ(to_json(Explanation{}),
-            R"({"namespace":"","name":"","node":"","state":"","ended":false,"wrong":"","asks":[],"holds":[],"claims":[],)"
-            R"("epoch":0,"policy":"",)"
+            R"({"namespace":"","name":"","node":"","state":"","ended":false,"wrong":"","asks":[],"holds":[],)"
+            R"("claims":[],"epoch":0,"policy":"",)"
             R"("nodes":0,"fits":[],"ranked":[],"refused":[],"final":false,"would_fit":{},"scheduler_says":"",)"
             R"("unread":""})");
 }
