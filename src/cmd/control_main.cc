@@ -61,6 +61,7 @@ using codec::MetricsText;
 // elsewhere.
 constexpr std::chrono::seconds kNotice{5};
 constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer; a leader that hangs is soon replaced
+constexpr std::chrono::seconds kPeerChoice{1};  // its answer to a call about nodes, which waits for no server
 constexpr unsigned kBindsPerSecond = 1000;     // binds must not be slower than the scheduler that sends them
 constexpr std::chrono::seconds kLeaseCall{2};  // a read of the Lease, or its renewal
 constexpr std::chrono::seconds kGrace{6};      // for the requests that have arrived; the pod has 15 s
@@ -128,7 +129,8 @@ class Control {
   std::string metrics_text();
   void write_ports(MetricsText* text) const;
   void report_to_leader(const codec::UnschedulablePodsNote& note);
-  Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
+  Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call,
+                               std::chrono::milliseconds limit = kPeerCall);
   std::vector<Thread> start_threads();
 
   const Inputs in_;
@@ -223,7 +225,7 @@ class Control {
   control::LeaderRoute leader_route_{{.leads = [this] { return leader_.epoch() != 0; },
                                       .holder = [this] { return leader_.holder(); },
                                       .ask = [this](const std::string& address, std::string_view path,
-                                                    std::string_view call) { return ask_peer(address, path, call); },
+                                                    std::string_view call) { return ask_peer(address, path, call, kPeerChoice); },
                                       .clock = clock_}};
   control::StaticPodBinder static_pod_binder_{{.model = model_,
                                                .leader = leader_,
@@ -267,13 +269,14 @@ void Control::report_to_leader(const codec::UnschedulablePodsNote& note) {
   if (!reported) log_.warn("the leader cannot be notified of an unschedulable pod", {{"error", reported.error().what}});
 }
 
-Result<std::string> Control::ask_peer(const std::string& address, std::string_view path, std::string_view call) {
+Result<std::string> Control::ask_peer(const std::string& address, std::string_view path, std::string_view call,
+                                      std::chrono::milliseconds limit) {
   const auto client = certificates_.client();
   if (client.pair.empty()) return fail(Code::kUnavailable, "this replica has no client certificate yet");
   const auto names = names_of(in_.options);
   return peers_.post({client.pair.certificate, client.pair.key, client.authorities,
                       names.service + "." + names.space + ".svc"},
-                     address, std::string(path), std::string(call), kPeerCall);
+                     address, std::string(path), std::string(call), limit);
 }
 
 control::Answers Control::answers() {

@@ -102,6 +102,8 @@ int ask_for_stock() {
 /// Uses everything that touches shared memory: contexts, all paths to memory, refusals, launches, waits.
 int work() {
   if (start_driver() != 0) return 1;
+  // First: for some requests after a refusal no thread adds to its stock.
+  if (const int problem = work_of_two_threads(); problem != 0) return problem;
   for (const Path& path : paths()) {
     Held held[2] = {};
     if (path.take(2 * kMiB, &held[0]) != 0 || path.take(kRoom, &held[1]) == 0) return 2;
@@ -109,7 +111,6 @@ int work() {
   }
   CUdeviceptr small = 0;
   if (call("cuMemAlloc_v2", &small, std::size_t{100}) != 0 || call("cuMemFree_v2", small) != 0) return 4;
-  if (const int problem = work_of_two_threads(); problem != 0) return problem;
   CUstream stream = nullptr;
   if (call("cuStreamCreate", &stream, 0U) != 0) return 5;
   if (call("cuMemAlloc_v2", &small, kLong) != 0) return 6;

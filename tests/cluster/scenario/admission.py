@@ -16,6 +16,7 @@ from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 WEBHOOK = HERE.parent.parent / "deploy" / "control" / "webhook.yaml"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+ADMITTED = "elasticgpu.io/admitted"      # what the mutating webhook saw: the validating one compares
 UNDERSTOOD = "elasticgpu.io/understood"
 ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/carve-system/endpointslices?labelSelector=kubernetes.io/service-name%3D"
 
@@ -218,9 +219,11 @@ class Served(AdmissionTest):
 
     def test_annotations_that_only_carve_writes_are_removed(self):
         stored = self.review(self.of({"nvidia.com/gpu": "1"}, annotations={
-            RECORD: "{}", "ALIYUN_COM_GPU_MEM_IDX": "0", "elasticgpu.io/container-main": "0", "mine": "1"}))
+            RECORD: "{}", "ALIYUN_COM_GPU_MEM_IDX": "0", "elasticgpu.io/container-main": "0", ADMITTED: "{}",
+            "mine": "1"}))
         self.assertIsInstance(stored, dict, stored)
-        self.assertEqual(sorted(stored["metadata"]["annotations"]), [UNDERSTOOD, "mine"])
+        self.assertEqual(sorted(stored["metadata"]["annotations"]), [ADMITTED, UNDERSTOOD, "mine"])
+        self.assertNotEqual(stored["metadata"]["annotations"][ADMITTED], "{}")
 
     def test_nvidia_visible_devices_gives_no_card(self):
         stored = self.review(self.of(env=[{"name": VISIBLE, "value": "all"}]))

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import socket
 import struct
@@ -948,7 +949,12 @@ while True:
                 top.send_signal(sent)
                 assert top.wait(timeout=5) == 0, (words, sent, top.stderr.read())
                 took = time.monotonic() - begin
-                text = os.read(main, 65536)
+                text = b""
+                while select.select([main], [], [], 0 if text.endswith(b"\x1b[?1049l") else 2)[0]:   # in pieces
+                    try:
+                        text += os.read(main, 65536)
+                    except OSError:     # the program has ended, and all is read
+                        break
                 assert text.startswith(b"\x1b[?1049h") and text.endswith(b"\x1b[?1049l"), (words, sent, text)
                 assert took < 1, (words, sent, took)  # the timeout of an answer is 10 s
                 asking.close()
