@@ -19,8 +19,9 @@ struct Library {
   unsigned users GUARDED_BY(mutex) = 0;  ///< nvmlInit calls without a matching nvmlShutdown
   std::unique_ptr<Session> session GUARDED_BY(mutex);
   int owner_pid GUARDED_BY(mutex) = 0;  ///< after a fork the child opens its own connection
-  Card handles[kMaxCards] GUARDED_BY(mutex);
-  unsigned visible GUARDED_BY(mutex) = 0;
+  // Also under the lock. The compiler does not see it in a function that on_library() or on_card() calls.
+  Card handles[kMaxCards];
+  unsigned visible = 0;
 };
 Library& library();
 
