@@ -57,7 +57,6 @@ int grant_written(const Options&);
 int stopped_in_lease(const Options&);
 int many_processes(const Options&);
 int open_capture(const Options&);
-int work_hangs(const Options&);
 int changing_block(const Options&);
 int racing_capture(const Options&);
 int other_card(const Options&);

@@ -36,7 +36,7 @@ ATTACKS = {
     "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
     "grant-written": "held", "stopped-in-lease": "either",
     "registered-compute": "either", "compute-lied": "either",
-    "many-processes": "held", "open-capture": "held", "work-hangs": "held", "changing-block": "held",
+    "many-processes": "held", "open-capture": "held", "changing-block": "held",
     "racing-capture": "held", "second-hello": "held", "detached-context": "held", "imported-handles": "held",
     "destroyed-pool": "held", "childs-inheritance": "held", "destroyed-contexts": "held", "exec-again": "held",
     "other-card": "held",
@@ -45,9 +45,8 @@ ATTACKS = {
 # to the event, and the neighbour's share from then on.
 COMPUTE_ATTACKS = ("registered-compute", "compute-lied")
 # Card time by ordinary calls. The judgement uses the neighbour's share from the attack's first kernel to its end.
-SHARE_ATTACKS = ("many-processes", "open-capture", "work-hangs", "changing-block")
+SHARE_ATTACKS = ("many-processes", "open-capture", "changing-block")
 SHARE_HOLD_MS = 5000
-HANGING_SLICES = 8  # of work-hangs: offline, besteffort
 # In a slice of both cards of a machine that has two.
 TWO_CARDS = ("other-card",)
 # What each row does. SECURITY.md has the same words (promises()).
@@ -68,7 +67,6 @@ WORDS = {
     "registered-compute": "a hello, then kernels from the driver's own file",
     "compute-lied": "the same, with false values in its account",
     "many-processes": "16 processes with kernels of 20 ms", "open-capture": "kernels while a capture is open",
-    "work-hangs": "8 offline slices whose work never ends",
     "changing-block": "one function and grid, with blocks of 1 and then 1024 threads",
     "racing-capture": "captures that begin and end during allocations",
     "second-hello": "a second hello, whose pages are unmapped", "detached-context": "detaches one of two users of a context",
@@ -93,8 +91,6 @@ def promise(name):
     """The result that the test requires, in words."""
     if name in COMPUTE_ATTACKS:
         return f"caught within {COMPUTE_MS / 1000:g} s"
-    if name == "work-hangs":
-        return "held, and an event `rescues-repeat`"
     return "held" if ATTACKS[name] == "held" else f"held, or caught within {SECOND:g} s"
 
 
@@ -209,32 +205,19 @@ class Table:
 
     def run_share(self, name):
         """→ (verdict, 0, 0, share of the neighbour from the first kernel of the attack to its end)"""
-        if name == "work-hangs":
-            flags, count = ["--memory", "1Gi", "--share", "besteffort", "--priority", "offline"], HANGING_SLICES
-        else:
-            flags, count = ["--memory", "2Gi", "--cores", "30", "--share", "burst"], 1
-        known = len(self.m.view()["events"])
-        # Slices of a lower class get their first work in flight only while the neighbour leaves the card idle.
+        flags = ["--memory", "8Gi", "--cores", "30", "--share", "burst"]     # room for 16 contexts
         os.kill(self.neighbour_pid, signal.SIGSTOP)
         try:
-            processes = [self.m.start("run", *flags, "--", *self.command_of(name)) for _ in range(count)]
-            for process in processes:
-                line = process.stdout.readline() if select.select([process.stdout], [], [], 20)[0] else ""
-                if '"began_ns"' not in line:
-                    process.kill()
-                    return "missing: " + line.strip() + process.stderr.read().strip(), 0, 0, None
+            process = self.m.start("run", *flags, "--", *self.command_of(name))
+            line = process.stdout.readline() if select.select([process.stdout], [], [], 20)[0] else ""
+            if '"began_ns"' not in line:
+                process.kill()
+                return "missing: " + line.strip() + process.stderr.read().strip(), 0, 0, None
         finally:
             os.kill(self.neighbour_pid, signal.SIGCONT)
-        since, wall = time.monotonic_ns(), time.time() * 1000
-        for process in processes:
-            process.wait(timeout=60)
-        share = self.neighbour_share(since, time.monotonic_ns())
-        if name != "work-hangs":
-            return "held", 0, 0, share
-        events = [e for e in self.m.view()["events"][known:] if e["kind"] == "rescues-repeat"]
-        if not events:
-            return "NOT SEEN", 0, 0, share
-        return f"held, seen in {max(0, events[0]['unix_ms'] - wall):.0f} ms", 0, 0, share
+        since = time.monotonic_ns()
+        process.wait(timeout=60)
+        return "held", 0, 0, self.neighbour_share(since, time.monotonic_ns())
 
     def forget_offences(self):
         self.m.kill_agent()

@@ -1,5 +1,5 @@
-// Card time by ordinary calls through the library: many processes, work whose end cannot be recorded, work that hangs,
-// and kernels that become longer than they were.
+// Card time by ordinary calls through the library: many processes, work whose end cannot be recorded, and
+// kernels that become longer than they were.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/attacks/attack.h"
@@ -104,28 +103,6 @@ int open_capture(const Options& o) {
     return precondition_missing("open-capture", "no capture");
   report_begin("open-capture");
   return launch_for(o, function, works, 64);
-}
-
-/// Work in flight that never ends, and a launch that waits: to the arbiter these look like two streams that wait for
-/// each other, and it gives leases out of turn.
-int work_hangs(const Options& o) {
-  if (start_driver() != 0) return precondition_missing("work-hangs", "no driver");
-  const CUfunction function = kernel(500);
-  const CUstream hangs = new_stream();
-  const auto never = +[](void*) { pause(); };
-  if (launch(function, hangs) != 0 || call("cuLaunchHostFunc", hangs, never, static_cast<void*>(nullptr)) != 0 ||
-      launch(function, hangs) != 0) {
-    return precondition_missing("work-hangs", "no host function");
-  }
-  std::thread([&o, function] {
-    CUcontext context = nullptr;
-    call("cuDevicePrimaryCtxRetain", &context, CUdevice{0});
-    call("cuCtxSetCurrent", context);
-    launch_for(o, function, new_stream(), 16);
-  }).detach();
-  report_begin("work-hangs");
-  usleep(static_cast<useconds_t>(o.hold_ms * 1000));
-  _exit(0);  // the stream never ends
 }
 
 /// The same function and grid first with one thread per block (22 us), then with 1024 (20 ms).

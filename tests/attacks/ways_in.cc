@@ -201,7 +201,6 @@ constexpr Attack kAttacks[] = {
     {"stopped-in-lease", stopped_in_lease},
     {"many-processes", many_processes},
     {"open-capture", open_capture},
-    {"work-hangs", work_hangs},
     {"changing-block", changing_block},
     {"racing-capture", racing_capture},
     {"other-card", other_card},
