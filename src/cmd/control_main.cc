@@ -60,11 +60,11 @@ using codec::MetricsText;
 // answers every request and closes its connection. It is as long as kube-proxy may need to route new connections
 // elsewhere.
 constexpr std::chrono::seconds kNotice{5};
-constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer; a leader that hangs is soon replaced
+constexpr std::chrono::seconds kPeerCall{2};    // the leader's answer; a leader that hangs is soon replaced
 constexpr std::chrono::seconds kPeerChoice{1};  // its answer to a call about nodes, which waits for no server
-constexpr unsigned kBindsPerSecond = 1000;     // binds must not be slower than the scheduler that sends them
-constexpr std::chrono::seconds kLeaseCall{2};  // a read of the Lease, or its renewal
-constexpr std::chrono::seconds kGrace{6};      // for the requests that have arrived; the pod has 15 s
+constexpr unsigned kBindsPerSecond = 1000;      // binds must not be slower than the scheduler that sends them
+constexpr std::chrono::seconds kLeaseCall{2};   // a read of the Lease, or its renewal
+constexpr std::chrono::seconds kGrace{6};       // for the requests that have arrived; the pod has 15 s
 
 /// This process's identity in the Lease. A restarted process gets another one, because the leadership of the previous
 /// process is not its own.
@@ -222,11 +222,12 @@ class Control {
                                         return ask_peer(address, control::kBindHere,
                                                         control::with_chosen_cards(extender_, call));
                                       }}};
-  control::LeaderRoute leader_route_{{.leads = [this] { return leader_.epoch() != 0; },
-                                      .holder = [this] { return leader_.holder(); },
-                                      .ask = [this](const std::string& address, std::string_view path,
-                                                    std::string_view call) { return ask_peer(address, path, call, kPeerChoice); },
-                                      .clock = clock_}};
+  control::LeaderRoute leader_route_{
+      {.leads = [this] { return leader_.epoch() != 0; },
+       .holder = [this] { return leader_.holder(); },
+       .ask = [this](const std::string& address, std::string_view path,
+                     std::string_view call) { return ask_peer(address, path, call, kPeerChoice); },
+       .clock = clock_}};
   control::StaticPodBinder static_pod_binder_{{.model = model_,
                                                .leader = leader_,
                                                .api = bind_api_,
@@ -274,9 +275,9 @@ Result<std::string> Control::ask_peer(const std::string& address, std::string_vi
   const auto client = certificates_.client();
   if (client.pair.empty()) return fail(Code::kUnavailable, "this replica has no client certificate yet");
   const auto names = names_of(in_.options);
-  return peers_.post({client.pair.certificate, client.pair.key, client.authorities,
-                      names.service + "." + names.space + ".svc"},
-                     address, std::string(path), std::string(call), limit);
+  return peers_.post(
+      {client.pair.certificate, client.pair.key, client.authorities, names.service + "." + names.space + ".svc"},
+      address, std::string(path), std::string(call), limit);
 }
 
 control::Answers Control::answers() {
