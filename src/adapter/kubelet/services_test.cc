@@ -94,7 +94,7 @@ TEST(Streams, DoesNotSendAListThatWasCreatedWhileTheKubeletDisconnected) {
   ASSERT_NE(mkdtemp(folder), nullptr);
   const std::string address = "unix:" + std::string(folder) + "/s";
   SlowSlots slots;
-  Workers workers(1);
+  Workers workers(ThreadName("test"), 1);
   SlotService service(slots, workers);
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
