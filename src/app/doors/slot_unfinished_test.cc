@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "app/doors/testing/slot_node.h"
 #include "codec/record.h"
 
@@ -87,6 +89,23 @@ TEST_F(SlotUnfinished, KeepsAContainerWhoseSliceIsRefused) {
   door.step();
   clock.advance(seconds(30));
   EXPECT_THAT(door.unfinished(), ElementsAre(HasSubstr("bound here")));
+}
+
+// Whether a container gets what a record says.
+using SlotRecord = SlotNode;
+
+TEST_F(SlotRecord, OfAnotherUidGivesNothingAndTheRefusalNamesBoth) {
+  hear("a", "Pending", record_annotation(*codec::encode_record(*record_of(1, slices_of_pod("b")))));
+  allocate("a", "slot-0001");
+  std::optional<Result<void>> answer;
+  door.before_start({"slot-0001"}, [&](const Result<void>& result) { answer = result; });
+  for (int second = 0; second < 120 && !answer; ++second) {
+    door.step();
+    clock.advance(seconds(1));
+  }
+  ASSERT_TRUE(answer && !*answer);
+  EXPECT_THAT(answer->error().what, HasSubstr("its record is for pod b, but the pod's UID is a"));
+  EXPECT_THAT(slices.held(), IsEmpty());
 }
 
 }  // namespace
