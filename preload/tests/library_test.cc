@@ -15,13 +15,11 @@
 #include <vector>
 
 #include "preload/driver_abi.h"
-#include "preload/testing/sandbox.h"
-#include "preload/testing/slice_server.h"
+#include "preload/testing/stub_slice.h"
 
 namespace carve::preload::testing {
 namespace {
 
-constexpr char kUuid[] = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
 constexpr std::uint64_t kMiB = 1U << 20;
 
 constexpr const char* kHooked[] = {
@@ -32,38 +30,9 @@ constexpr const char* kHooked[] = {
 #undef GATE
 };
 
-class Library : public ::testing::Test {
+class Library : public StubSlice {
  protected:
-  void SetUp() override {
-    if (geteuid() != 0) {
-      GTEST_SKIP() << "needs root for a mount namespace";
-    }
-    static const std::string problem = enter_sandbox({CARVE_LIBRARY, CARVE_STUB, CARVE_STUB, CARVE_STUB});
-    ASSERT_EQ(problem, "");
-  }
-
-  void start_slice(std::uint64_t limit, std::uint32_t compute = 30, std::uint64_t context_bytes = 0) {
-    CardSpec card;
-    card.uuid = kUuid;
-    card.memory_limit = limit;
-    card.compute_limit = compute;
-    card.context_bytes = context_bytes;
-    slice_ = std::make_unique<SliceServer>("/run/carve/slices/test", std::vector<CardSpec>{card});
-  }
-
-  /// Runs `body` in a child, because a process connects only once. Returns the child's exit code.
-  template <class Body>
-  int in_child(Body body) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      _exit(body());
-    }
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  }
-
-  std::unique_ptr<SliceServer> slice_;
+  Library() : StubSlice(CARVE_LIBRARY, CARVE_STUB) {}
 };
 
 template <class Function>

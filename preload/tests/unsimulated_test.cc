@@ -2,21 +2,16 @@
 // newer ways to begin a capture. On a driver that does no work (testing/stub_driver.cc).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "preload/driver_abi.h"
-#include "preload/testing/sandbox.h"
-#include "preload/testing/slice_server.h"
+#include "preload/testing/stub_slice.h"
 
 namespace carve::preload::testing {
 namespace {
 
-constexpr char kUuid[] = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
 constexpr std::uint64_t kMiB = 1U << 20;
 constexpr std::uint64_t kContext = 10 * kMiB;
 constexpr CUresult kRefusedByDriver = 999;  // an error that the library never returns itself
@@ -39,38 +34,17 @@ void driver_fails_next() { stub<void(CUresult)>("carve_stub_fail_next")(kRefused
 std::uint64_t contexts_made() { return stub<std::uint64_t()>("carve_stub_contexts")(); }
 std::uint64_t capture_questions() { return stub<std::uint64_t()>("carve_stub_capture_questions")(); }
 
-class Unsimulated : public ::testing::Test {
+class Unsimulated : public StubSlice {
  protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "needs root for a mount namespace";
-    static const std::string problem = enter_sandbox({CARVE_LIBRARY, CARVE_STUB, CARVE_STUB, CARVE_STUB});
-    ASSERT_EQ(problem, "");
-  }
-  void start_slice(std::uint64_t limit) {
-    CardSpec card;
-    card.uuid = kUuid;
-    card.memory_limit = limit;
-    card.compute_limit = 30;
-    card.context_bytes = kContext;
-    slice_ = std::make_unique<SliceServer>("/run/carve/slices/test", std::vector<CardSpec>{card});
-  }
-  /// Runs `body` in a child, because a process connects only once. Returns the child's exit code. A child that waits
-  /// for a lease is ended after ten seconds.
+  Unsimulated() : StubSlice(CARVE_LIBRARY, CARVE_STUB) {}
+  void start_slice(std::uint64_t limit) { StubSlice::start_slice(limit, 30, kContext); }
+  /// A child that waits for a lease is ended after ten seconds.
   template <class Body>
   int in_child(Body body) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      alarm(10);
-      _exit(body());
-    }
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    return StubSlice::in_child(body, 10);
   }
   /// The charge of the slice, also in a child.
   [[nodiscard]] std::uint64_t charged() const { return slice_->used_bytes(0); }
-
-  std::unique_ptr<SliceServer> slice_;
 };
 
 struct ContextCall {

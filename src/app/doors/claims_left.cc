@@ -10,12 +10,6 @@
 #include "codec/dra/resource_slice.h"
 
 namespace carve::doors {
-namespace {
-
-constexpr std::string_view kResourceSlices = "/apis/resource.k8s.io/v1/resourceslices";
-
-}  // namespace
-
 std::size_t ClaimsLeft::prepared() const {
   std::set<std::string> claims;
   for (const auto& slice : slices_.held()) {
@@ -54,8 +48,7 @@ bool ClaimsLeft::any(Clock::Time now) {
 }
 
 Result<std::size_t> ClaimsLeft::withdraw_slices() {
-  const auto query = fmt::format("spec.driver={},spec.nodeName={}", kDriver, node_);
-  CARVE_TRY(const auto texts, api_.list(std::string(kResourceSlices), {{"fieldSelector", query}}));
+  CARVE_TRY(const auto texts, api_.list(std::string(kResourceSlices), {{"fieldSelector", slices_of_node(node_)}}));
   std::size_t deleted = 0;
   for (const auto& text : texts) {
     const auto slice = codec::parse_slice(text);

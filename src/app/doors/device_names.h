@@ -20,6 +20,10 @@ inline constexpr std::string_view kSlotsTaint = "gpu.elasticgpu.io/used-by-slots
 /// kSlotsTaint, because claims that share a card with slots tolerate that one.
 inline constexpr std::string_view kFullTaint = "gpu.elasticgpu.io/full";
 
+inline constexpr std::string_view kResourceSlices = "/apis/resource.k8s.io/v1/resourceslices";
+/// The field selector of this driver's ResourceSlices of a node.
+[[nodiscard]] std::string slices_of_node(const std::string& node);
+
 /// The card's name in ResourceSlices: a DNS label from its UUID, which never changes ("gpu-8f0c4a…").
 [[nodiscard]] std::string device_name(const CardId& card);
 

@@ -107,6 +107,10 @@ void keep_times(codec::PublishedSlice* wanted, const codec::PublishedSlice& exis
 
 }  // namespace
 
+std::string slices_of_node(const std::string& node) {
+  return fmt::format("spec.driver={},spec.nodeName={}", kDriver, node);
+}
+
 std::string device_name(const CardId& card) {
   std::string_view uuid = card.str();
   if (uuid.starts_with("GPU-")) uuid.remove_prefix(4);

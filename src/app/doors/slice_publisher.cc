@@ -12,7 +12,6 @@
 namespace carve::doors {
 namespace {
 
-constexpr std::string_view kSlices = "/apis/resource.k8s.io/v1/resourceslices";
 constexpr auto kLook = std::chrono::milliseconds(1000);
 constexpr auto kLookSoon = std::chrono::milliseconds(50);  // the kubelet is about to register the driver
 constexpr auto kRest = std::chrono::milliseconds(200);     // after a write: gathers the next changes
@@ -35,9 +34,7 @@ void SlicePublisher::run_watch(const std::stop_token& stop) {
   sink.replace = [this](const std::vector<std::string>& objects) { replace(objects); };
   sink.change = [this](const KubeChange& one) { change(one); };
   sink.trouble = [](const Error&) {};
-  api_.watch(std::string(kSlices),
-             {{"fieldSelector", fmt::format("spec.driver={},spec.nodeName={}", kDriver, node_)}},
-             sink, stop);
+  api_.watch(std::string(kResourceSlices), {{"fieldSelector", slices_of_node(node_)}}, sink, stop);
 }
 
 /// Remembers an object of this driver and node. False: it is another one's, or older than the known one. The watch may
@@ -98,7 +95,7 @@ Result<std::string> SlicePublisher::node_uid() {
 }
 
 Result<void> SlicePublisher::write(const SliceWrite& write) {
-  const auto path = fmt::format("{}/{}", kSlices, write.slice.name);
+  const auto path = fmt::format("{}/{}", kResourceSlices, write.slice.name);
   if (write.kind == SliceWrite::Kind::kRemove) {
     const auto removed = api_.remove(path);
     if (!removed && removed.error().code != Code::kNotFound) return tl::unexpected(removed.error());
@@ -108,7 +105,7 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
   }
   CARVE_TRY(const auto uid, node_uid());
   const auto body = codec::encode_slice(write.slice, uid);
-  auto written = write.kind == SliceWrite::Kind::kCreate ? api_.create(std::string(kSlices), body)
+  auto written = write.kind == SliceWrite::Kind::kCreate ? api_.create(std::string(kResourceSlices), body)
                                                          : api_.replace(path, body);
   if (!written) return fail_in("ResourceSlice " + write.slice.name, written.error());
   auto answer = codec::parse_slice(*written);

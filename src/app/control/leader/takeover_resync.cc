@@ -104,14 +104,10 @@ void TakeoverResync::step(const std::stop_token& stop) {
 
 void TakeoverResync::wait_for_request(const std::stop_token& stop) {
   MutexLock lock(mutex_);
-  while (requested_ == known_term_ && !stop.stop_requested()) request_.wait(lock);
+  while (requested_ == known_term_ && !stop.stop_requested()) request_.wait(lock, stop);
 }
 
 void TakeoverResync::run(const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [this] {
-    const MutexLock lock(mutex_);
-    request_.notify_all();
-  });
   while (!stop.stop_requested()) {
     wait_for_request(stop);
     step(stop);

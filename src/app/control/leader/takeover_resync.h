@@ -58,7 +58,7 @@ class TakeoverResync {
   std::map<std::string, Decision> pending_;  // by UID: decisions that the model does not show yet
   // Shared by both threads.
   mutable Mutex mutex_;
-  Condition request_;
+  StopCondition request_;
   std::uint64_t requested_ GUARDED_BY(mutex_) = 0;
   std::uint64_t known_term_ GUARDED_BY(mutex_) = 0;
   std::optional<Error> error_ GUARDED_BY(mutex_);

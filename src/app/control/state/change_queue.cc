@@ -1,6 +1,7 @@
 #include "app/control/state/change_queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace carve::control {
@@ -62,15 +63,11 @@ void ChangeQueue::wait(Clock& clock, Clock::Time until, const std::stop_token& s
   while (changes_.empty() && !stop.stop_requested()) {
     const auto now = clock.now();
     if (now >= until) return;
-    changed_.wait_for(lock, std::min(until - now, kResync));
+    changed_.wait_until(lock, stop, std::chrono::steady_clock::now() + std::min(until - now, kResync));
   }
 }
 
 void ChangeQueue::run(Clock& clock, const std::stop_token& stop, const std::function<Clock::Time()>& step) {
-  const std::stop_callback wake(stop, [this] {
-    const MutexLock lock(mutex_);
-    changed_.notify_one();
-  });
   while (!stop.stop_requested()) {
     wait(clock, step(), stop);
     if (!clock.sleep_for(kGather, stop)) return;

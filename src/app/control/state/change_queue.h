@@ -69,7 +69,7 @@ class ChangeQueue {
 
   const std::vector<const ChangeFeed*> feeds_;
   Mutex mutex_;
-  Condition changed_;
+  StopCondition changed_;
   Changes changes_ GUARDED_BY(mutex_);
 };
 
