@@ -27,7 +27,7 @@ endif()
 # test uses. Where the priority may not be raised, `nice` prints a message and continues.
 set(first_at_the_processor nice -n -20)
 
-# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE] [THREADS test|soak])
+# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 180] [ALONE] [THREADS test|soak])
 # ALONE: the test measures real time, so it gets the label `alone` and first_at_the_processor.
 # THREADS: the test has concurrent threads, so scripts/test, or scripts/soak, also runs it under ThreadSanitizer.
 # Every gtest case is one ctest test, so that the closing line counts the tests that really ran. With CARVE_WHOLE_PROGRAMS
@@ -39,7 +39,7 @@ function(carve_test name)
     set(ARG_LABEL unit)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 180)  # against hanging; a loaded machine is several times slower
   endif()
   if(CARVE_PURE)
     add_library(${name} OBJECT ${ARG_SOURCES})

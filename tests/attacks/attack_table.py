@@ -3,7 +3,8 @@
 slice), or caught in N ms (it had more, the node saw it and acted). The result is read only from the simulated driver's
 account. During each attack a neighbour computes in its own slice; its share must not suffer.
 
-attack_table.py --bin <build>/bin [--only NAME]... Exit code 77: skipped, with the reason; 1: a result was neither.
+attack_table.py --bin <build>/bin [--only NAME]... [--part K/N] Exit code 77: skipped, with the reason; 1: a result was
+neither. --part runs every N-th attack, from the K-th on (1 to N).
 attack_table.py --promises prints the table of SECURITY.md: each attack with the result that this test requires.
 """
 import glob
@@ -307,6 +308,17 @@ def on_machine(profile, table, names):
         machine.close()
 
 
+def part_of(arguments):
+    """(K, N) of `--part K/N`; (1, 1) without the flag. Exits with a message when the value is not legal."""
+    if "--part" not in arguments:
+        return 1, 1
+    value = (arguments[arguments.index("--part") + 1:] or [""])[0]
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", value)
+    if not found or int(found[1]) > int(found[2]):
+        sys.exit(f"--part \"{value}\": legal is K/N with K from 1 to N")
+    return int(found[1]), int(found[2])
+
+
 def main():
     if "--promises" in sys.argv:
         print("\n".join(promises()))
@@ -316,14 +328,15 @@ def main():
         return 77
     enter_private_namespace()
     only = [value for flag, value in zip(sys.argv, sys.argv[1:]) if flag == "--only"]
-    names = [name for name in ATTACKS if not only or name in only]
+    part, parts = part_of(sys.argv)
+    names = [name for name in ATTACKS if not only or name in only][part - 1::parts]
     table = Table(None)
     table.print_head()
     for profile, some in (("t4x1", [name for name in names if name not in TWO_CARDS]),
                           ("t4x2", [name for name in names if name in TWO_CARDS])):
         if some:
             on_machine(profile, table, some)
-    if not only:
+    if len(names) == len(ATTACKS):
         table.check_documents()
     print(f"attacks: {len(names)} tried: {table.verdicts['held']} held, {table.verdicts['caught']} caught; "
           f"{len(table.problems)} problems")

@@ -10,6 +10,15 @@ import attack_table  # noqa: E402
 
 
 class Counts(unittest.TestCase):
+    def test_the_parts_are_all_attacks_once(self):
+        names = list(attack_table.ATTACKS)
+        parts = [names[part - 1::4] for part in range(1, 5)]
+        self.assertEqual(sorted(sum(parts, [])), sorted(names))
+        self.assertEqual(attack_table.part_of(["--part", "2/4"]), (2, 4))
+        for wrong in ("0/4", "5/4", "1", ""):
+            with self.assertRaises(SystemExit):
+                attack_table.part_of(["--part", wrong])
+
     def test_every_document_states_the_number_of_the_table(self):
         texts = attack_table.documents()
         self.assertGreater(len(texts), 10)

@@ -94,9 +94,17 @@ def kill(state: State, name: str) -> None:
     state.forget(name)
 
 
+PATIENT = 20  # seconds
+
+
 def until(what: str, seconds: float, condition, every: float = 0.05):
     """Polls a condition that has no event, first after `every` seconds and then less often, up to four times that:
-    polls take processor time from what they wait for. Returns the condition's value; the TimeoutError names `what`."""
+    polls take processor time from what they wait for. Returns the condition's value; the TimeoutError names `what`.
+
+    Times of PATIENT seconds and more are no promise of the product: they end a wait that hangs. They are doubled,
+    because a virtual machine whose host is busy is several times slower."""
+    if seconds >= PATIENT:
+        seconds *= 2
     deadline = time.monotonic() + seconds
     longest = 4 * every
     while True:

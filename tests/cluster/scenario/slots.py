@@ -90,8 +90,8 @@ class Slots(SlotTest):
         name = self.start(again, {"main": [(3, 4, 30)]})["metadata"]["name"]
         wait_for("two restarts", 90, lambda: (self.kube.get("Pod", name)["status"].get("containerStatuses") or
                                               [{"restartCount": 0}])[0]["restartCount"] >= 2)
-        self.assertEqual(json.loads(self.kube.logs(name, "main", previous=True))["cuda"]["cards"],
-                         [{"uuid": self.cards[3], "memory": 4 * GIB}])
+        look = wait_for("the look of the previous container", 60, lambda: self.look_before(name), 0.5)
+        self.assertEqual(look["cuda"]["cards"], [{"uuid": self.cards[3], "memory": 4 * GIB}])
 
     def test_a_pod_of_the_same_name_gets_its_own_slice(self):
         name = self.name()
