@@ -43,8 +43,8 @@ SOAK = bool(os.environ.get("CARVE_SOAK"))
 
 
 def in_soak(test):
-    """Marks a test that scripts/soak runs and scripts/test does not. Without CARVE_SOAK the method is no test, so it
-    counts neither as run nor as skipped. scripts/README.md lists these tests with the reason."""
+    """Marks a test, or a class of tests, that scripts/soak runs and scripts/test does not. Without CARVE_SOAK it is no
+    test, so it counts neither as run nor as skipped. scripts/README.md lists these tests with the reason."""
     return test if SOAK else None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ring import control_plane, images  # noqa: E402
 from ring.slot_testing import SlotTest, slot_pod  # noqa: E402
-from ring.testing import main, pod, wait_for  # noqa: E402
+from ring.testing import in_soak, main, pod, wait_for  # noqa: E402
 
 TAINT = "gpu.elasticgpu.io/used-by-slots"
 FULL = "gpu.elasticgpu.io/full"
@@ -249,6 +249,7 @@ class Shared(DraAndSlots):
         wait_for("the driver has gone", 30, lambda: not list(registry.glob("gpu.elasticgpu.io-*")), 0.2)
 
 
+@in_soak
 class ServerWithoutTaints(DraAndSlots):
     """The API server's feature is off, as in an old cluster: it drops the field silently."""
     doors = "dra,slots"

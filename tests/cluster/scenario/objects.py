@@ -202,7 +202,9 @@ class Objects(CarveTest):
     def test_a_freed_slice_annotates_the_node_and_a_waiting_pod_starts(self):
         """Pods that each request more than half of a card: one more than there are cards waits, then runs."""
         cards = len(self.carve.truth("cards")["cards"])
-        first = [self.started(self.fraction("80Gi", "60"))["metadata"]["name"] for _ in range(cards)]
+        first = [self.create(self.fraction("80Gi", "60"))["metadata"]["name"] for _ in range(cards)]
+        for one in first:
+            self.wait_phase(one, "Running", 90)
         waiting = self.create(self.fraction("80Gi", "60"))["metadata"]["name"]
         time.sleep(2)
         self.assertEqual(self.phase(waiting), "Pending")

@@ -82,6 +82,7 @@ class Races(SlotTest):
         self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         return made
 
+    @in_soak
     def test_ra1_equal_pods_bound_in_another_order_get_their_own_slices(self):
         self.equal_pods(8)
 
