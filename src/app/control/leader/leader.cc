@@ -49,6 +49,7 @@ Result<void> Leader::read_lease() {
     caught_up_ = false;
     world_.log.warn("leadership lost", {{"epoch", before}, {"holder", lease.holder}});
   }
+  if (before == 0 && leader_election_.epoch() != 0) begin_term();  // the answer to our write was lost
   return {};
 }
 
@@ -59,21 +60,24 @@ Result<void> Leader::write(LeaderElection::Move move) {
   {
     const MutexLock lock(mutex_);
     lease = leader_election_.lease_for(move, floor, micro_time(world_.clock.wall_now()));
+    leader_election_.sending(lease, sent);
   }
   const auto body = codec::encode_lease(lease);
   const auto written =
       lease.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
-  // A write with an unknown outcome counts as not written: the next read shows it, and until then the old time counts.
+  // A write with an unknown outcome counts as not written until a read shows it. Until then the old time counts.
   if (!written) return tl::unexpected(written.error());
   CARVE_TRY(const auto stored, codec::parse_lease(*written));
   const MutexLock lock(mutex_);
   leader_election_.wrote(stored, sent);
-  if (move == LeaderElection::Move::kTake) {
-    caught_up_ = false;
-    ++terms_;
-    world_.log.info("Lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
-  }
+  if (move == LeaderElection::Move::kTake) begin_term();
   return {};
+}
+
+void Leader::begin_term() {
+  caught_up_ = false;
+  ++terms_;
+  world_.log.info("Lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
 }
 
 void Leader::check_caught_up() {

@@ -58,6 +58,7 @@ class Leader {
  private:
   Result<void> read_lease();
   Result<void> write(LeaderElection::Move move);
+  void begin_term() REQUIRES(mutex_);
   void check_caught_up();
   [[nodiscard]] std::string path() const;
 

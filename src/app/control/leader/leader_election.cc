@@ -12,6 +12,13 @@ void LeaderElection::seen(const codec::Lease& lease, Clock::Time now) {
   seen_at_ = now;
   seen_ = lease;
   highest_ = std::max(highest_, lease.transitions);
+  // Only our own write has this time of renewal in this term. A wall clock that was set back can repeat a time; then the
+  // earliest such write counts.
+  const auto ours = std::find_if(unanswered_.begin(), unanswered_.end(), [&](const Write& one) {
+    return one.lease.holder == lease.holder && one.lease.renewed == lease.renewed &&
+           one.lease.transitions == lease.transitions;
+  });
+  if (ours != unanswered_.end()) wrote(lease, ours->sent);
   // Another replica took it, a person released it, or an earlier process with our identity wrote it.
   if (epoch_ != 0 && (lease.holder != identity_ || static_cast<std::uint64_t>(lease.transitions) != epoch_)) epoch_ = 0;
 }
@@ -41,11 +48,18 @@ codec::Lease LeaderElection::lease_for(Move move, std::uint64_t floor, const std
   return lease;
 }
 
+void LeaderElection::sending(const codec::Lease& lease, Clock::Time sent) {
+  if (lease.renewed == seen_.renewed) return;  // a read could not tell it from the previous one
+  if (unanswered_.size() == kUnanswered) unanswered_.erase(unanswered_.begin());
+  unanswered_.push_back({lease, sent});
+}
+
 void LeaderElection::wrote(const codec::Lease& lease, Clock::Time sent) {
   seen_ = lease;
   highest_ = std::max(highest_, lease.transitions);
   changed_ = renewed_ = sent;
   epoch_ = static_cast<std::uint64_t>(lease.transitions);
+  unanswered_.clear();
 }
 
 bool LeaderElection::holds_until(Clock::Time deadline, Clock::Time now) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "codec/cluster/lease.h"
@@ -24,12 +25,15 @@ class LeaderElection {
 
   LeaderElection(std::string identity, Timing timing) : identity_(std::move(identity)), timing_(timing) {}
 
-  /// The server's current Lease; an empty version: there is no Lease.
+  /// The server's current Lease; an empty version: there is no Lease. It may be the one of a write whose answer was
+  /// lost: then this replica holds it from before that write, as if the answer had arrived.
   void seen(const codec::Lease& lease, Clock::Time now);
   [[nodiscard]] Move move(Clock::Time now) const;
   /// The Lease to write for that move. `floor`: epochs up to this one have been used. So have the epochs of all Leases
   /// that this replica observed, including deleted ones.
   [[nodiscard]] codec::Lease lease_for(Move move, std::uint64_t floor, const std::string& now_rfc3339) const;
+  /// This write begins at `sent`; its answer may be lost.
+  void sending(const codec::Lease& lease, Clock::Time sent);
   /// The server accepted the write. `sent`: a time before the write began.
   void wrote(const codec::Lease& lease, Clock::Time sent);
   /// Another replica leads, or the leader is unknown.
@@ -41,6 +45,8 @@ class LeaderElection {
   [[nodiscard]] const codec::Lease& lease() const { return seen_; }
 
  private:
+  static constexpr std::size_t kUnanswered = 8;  // more than a Lease's time has room for
+
   std::string identity_;
   Timing timing_;
   codec::Lease seen_;
@@ -49,7 +55,12 @@ class LeaderElection {
   Clock::Time changed_{};  // when we last observed a change of seen_
   Clock::Time renewed_{};  // before our last accepted write
   std::uint64_t epoch_ = 0;
-  std::int64_t highest_ = 0;  // the highest epoch of all Leases that we observed
+  struct Write {
+    codec::Lease lease;
+    Clock::Time sent;
+  };
+  std::vector<Write> unanswered_;  // since the last accepted write, oldest first; at most kUnanswered
+  std::int64_t highest_ = 0;       // the highest epoch of all Leases that we observed
 };
 
 }  // namespace carve::control

@@ -97,27 +97,60 @@ TEST_F(LeaderTest, CountsARenewalWithALostAnswerOnlyOnceItIsRead) {
   settle(*a, *b);
   clock.advance(5s);
   api.fail_next({.verb = "replace", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
+  api.fail_next({.verb = "get", .path = "leases", .code = Code::kDeadlineExceeded});
   a->step();
   EXPECT_TRUE(a->leads_until(clock.now() + 4s));
   EXPECT_FALSE(a->leads_until(clock.now() + 5s)) << "the old time counts";
-  a->step();
+  clock.advance(1s);
+  api.fail_next({.verb = "replace", .path = "leases", .code = Code::kFailedPrecondition});
+  a->step();  // this write is refused, and the read after it shows the one before
+  EXPECT_TRUE(a->leads_until(clock.now() + 4s)) << "the older one was sent a second ago";
+  EXPECT_FALSE(a->leads_until(clock.now() + 9s));
   a->step();
   EXPECT_TRUE(a->leads_until(clock.now() + 5s));
   EXPECT_EQ(a->epoch(), 1U) << "it is still the same term";
 }
 
-TEST_F(LeaderTest, DoesNotLeadAfterTakingTheLeaseWithALostAnswer) {
+TEST_F(LeaderTest, LeadsAfterTakingTheLeaseWithALostAnswerOnceItIsRead) {
+  a->step();  // reads that there is no Lease
   api.fail_next({.verb = "create", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
+  api.fail_next({.verb = "get", .path = "leases", .code = Code::kDeadlineExceeded});
   a->step();
+  EXPECT_FALSE(leads(*a)) << "the outcome of its write is unknown";
+  clock.advance(3s);
   a->step();
-  EXPECT_FALSE(leads(*a)) << "the Lease names it, but since an unknown time";
-  for (int i = 0; i < 22; ++i) {
-    clock.advance(500ms);
-    settle(*a, *b);
-    ASSERT_FALSE(leads(*a) && leads(*b));
+  EXPECT_TRUE(a->leads_until(clock.now() + 6s));
+  EXPECT_FALSE(a->leads_until(clock.now() + 7s)) << "it holds the Lease since before the write";
+  EXPECT_EQ(a->epoch(), 1U);
+  EXPECT_EQ(a->terms(), 1U);
+}
+
+TEST_F(LeaderTest, KeepsLeadingWhileTheServerAnswersNoWriteInTime) {
+  settle(*a, *b);
+  for (int i = 0; i < 30; ++i) {  // every write takes effect and has no answer
+    api.fail_next({.verb = "replace", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
+    clock.advance(2s);
+    a->step();
+    b->step();
+    ASSERT_TRUE(a->leads_until(clock.now() + 4s)) << "after " << 2 * i << " s";
+    ASSERT_FALSE(leads(*b));
   }
-  EXPECT_TRUE(leads(*a) || leads(*b));
-  EXPECT_EQ(a->epoch() + b->epoch(), 2U);
+  EXPECT_EQ(a->epoch(), 1U);
+}
+
+TEST_F(LeaderTest, ARepeatedWallTimeDoesNotProlongALease) {
+  LeaderElection election("a", {});
+  codec::Lease lease;
+  lease.holder = "a";
+  lease.version = "1";
+  lease.renewed = "2026-01-01T00:00:00.000000Z";
+  lease.transitions = 1;
+  const auto begin = clock.now();
+  election.sending(lease, begin);
+  election.sending(lease, begin + 8s);  // the wall clock was set back by eight seconds
+  election.seen(lease, begin + 8s);
+  EXPECT_TRUE(election.holds_until(begin + 9s, begin + 8s));
+  EXPECT_FALSE(election.holds_until(begin + 10s, begin + 8s)) << "the first write may be the one that was read";
 }
 
 TEST_F(LeaderTest, LeadsOnlyAfterCatchingUp) {
