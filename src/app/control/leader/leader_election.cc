@@ -12,7 +12,7 @@ void LeaderElection::seen(const codec::Lease& lease, Clock::Time now) {
   seen_at_ = now;
   seen_ = lease;
   highest_ = std::max(highest_, lease.transitions);
-  // Only our own write has this time of renewal in this term. A wall clock that was set back can repeat a time; then the
+  // Only our own write has this time of renewal in this term. A wall clock that was set back can repeat a time: the
   // earliest such write counts.
   const auto ours = std::find_if(unanswered_.begin(), unanswered_.end(), [&](const Write& one) {
     return one.lease.holder == lease.holder && one.lease.renewed == lease.renewed &&
