@@ -115,11 +115,13 @@ class AsInstalled(InstalledTest):
         self.carve.node.run([simctl, "hang", "on"])
         try:
             wait_for("the agent reports all cards", 30, lambda: all(self.troubles()))
+            slow = 0
             for _ in range(10):
                 code, seconds = self.probe("agent")
                 self.assertEqual(code, 0)
-                self.assertLess(seconds, 5)
+                slow += seconds >= 5    # the start of a process in the container counts, and waits for a processor
                 time.sleep(0.5)
+            self.assertLess(slow, 3, "the kubelet restarts an agent after several probes without an answer in time")
             self.assertEqual(self.containers_of_carve(), before)
             # An agent that is started now becomes ready, too.
             old = self.carve.ready("carve-agent")["metadata"]["name"]
