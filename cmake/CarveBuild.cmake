@@ -32,6 +32,7 @@ endif()
 
 set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(simdjson REQUIRED)
 
 # GCC starts garbage collection at 128 MiB, which takes a twentieth of the time of a large file. Four concurrent
 # compilers with 512 MiB more each fit the machine that the tests are designed for (24 GiB).

@@ -1,6 +1,6 @@
-// The processor time to find, in JSON of control's two hot paths, the pieces that control needs: by JsonWalk
-// (codec/json_walk.h), by Boost.JSON's document, and by simdjson's document and On-Demand interfaces where
-// libsimdjson-dev is installed. All run in turn in each round; the figure is the median of the rounds.
+// The processor time to find, in JSON of control's two hot paths, the pieces that control needs: by JsonPieces
+// (codec/json_pieces.h), by Boost.JSON's document, and by simdjson's document and On-Demand interfaces, of which
+// JsonPieces uses both. All run in turn in each round; the figure is the median of the rounds.
 //
 //   json_bench [--rounds N]
 //
@@ -19,10 +19,7 @@
 #include <vector>
 
 #include "bench/control/objects.h"
-#include "codec/json_walk.h"
-#ifdef CARVE_SIMDJSON
-#include <simdjson.h>
-#endif
+#include "codec/json_pieces.h"
 
 namespace carve::bench {
 namespace {
@@ -38,47 +35,45 @@ struct Reader {
   std::function<std::size_t(const std::string&)> read;
 };
 
-std::size_t walk_call(const std::string& text) {
-  codec::JsonWalk walk(text);
+std::size_t pieces_call(const std::string& text) {
+  codec::JsonPieces pieces(text);
   std::vector<std::string_view> names;
   std::size_t found = 0;
-  const bool read = walk.object([&](std::string_view name) {
-    if (name != "NodeNames") {
-      const auto value = walk.value();
-      if (value && name == "Pod") found += value->size();
-      return value.has_value();
+  const bool read = pieces.object([&](std::string_view name, codec::JsonPieces::Value value) {
+    if (name == "Pod") {
+      const auto pod = pieces.text(value);
+      if (pod) found += pod->size();
+      return pod.has_value();
     }
-    return walk.array([&] {
-      const auto one = walk.plain_text();
+    if (name != "NodeNames") return true;
+    return pieces.array(value, [&](codec::JsonPieces::Value item) {
+      const auto one = pieces.plain_text(item);
       if (one) names.push_back(*one);
       return one.has_value();
     });
   });
-  if (!read || !walk.over()) std::abort();
+  if (!read) std::abort();
   for (const auto& name : names) found += name.size();
   return found;
 }
 
-std::size_t walk_event(const std::string& text) {
-  codec::JsonWalk walk(text);
-  std::size_t found = 0;
-  const bool read = walk.object([&](std::string_view name) {
-    if (name != "object") return walk.plain_text().has_value();
-    walk.next();
-    const auto begin = walk.at();
-    const bool object = walk.object([&](std::string_view field) {
-      if (field != "metadata") return walk.value().has_value();
-      return walk.object([&](std::string_view one) {
-        const auto value = walk.value();
-        if (value && one == "resourceVersion") found += value->size() - 2;  // without its quotes
-        return value.has_value();
+std::size_t pieces_event(const std::string& text) {
+  codec::JsonPieces pieces(text);
+  std::string_view object;
+  std::string_view metadata;
+  std::string_view version;
+  const bool read = pieces.object([&](std::string_view name, codec::JsonPieces::Value value) {
+    if (name != "object") return true;
+    return pieces.object(value, &object, [&](std::string_view field, codec::JsonPieces::Value member) {
+      if (field != "metadata") return true;
+      return pieces.object(member, &metadata, [&](std::string_view one, codec::JsonPieces::Value found) {
+        if (one == "resourceVersion") version = pieces.plain_text(found).value_or("");
+        return true;
       });
     });
-    found += walk.at() - begin;
-    return object;
   });
-  if (!read || !walk.over()) std::abort();
-  return found;
+  if (!read) std::abort();
+  return object.size() + version.size();
 }
 
 std::size_t document_call(const std::string& text) {
@@ -95,7 +90,6 @@ std::size_t document_event(const std::string& text) {
   return event.at("object").at("metadata").at("resourceVersion").as_string().size();
 }
 
-#ifdef CARVE_SIMDJSON
 // The text has room for simdjson's padding already: the API client and the server would reserve it in their buffers.
 simdjson::padded_string_view padded(const std::string& text) {
   return simdjson::padded_string_view(text.data(), text.size(), text.capacity());
@@ -147,7 +141,6 @@ std::size_t demand_event(const std::string& text) {
   }
   return found;
 }
-#endif
 
 double cpu_us() {
   timespec now{};
@@ -181,16 +174,12 @@ void compare(const char* what, std::string text, const std::vector<Reader>& read
 int run(std::size_t rounds) {
   std::vector<std::string> names(kNodes);
   for (std::size_t i = 0; i < kNodes; ++i) names[i] = node_name(i);
-  std::vector<Reader> call{{"JsonWalk", true, walk_call}, {"Boost.JSON", true, document_call}};
-  std::vector<Reader> watch{{"JsonWalk", true, walk_event}, {"Boost.JSON", true, document_event}};
-#ifdef CARVE_SIMDJSON
+  std::vector<Reader> call{{"JsonPieces", true, pieces_call}, {"Boost.JSON", true, document_call}};
+  std::vector<Reader> watch{{"JsonPieces", true, pieces_event}, {"Boost.JSON", true, document_event}};
   call.push_back({"simdjson, document", true, dom_call});
   call.push_back({"simdjson, On-Demand", false, demand_call});
   watch.push_back({"simdjson, document", true, dom_event});
   watch.push_back({"simdjson, On-Demand", false, demand_event});
-#else
-  std::printf("libsimdjson-dev is not installed: simdjson does not take part\n");
-#endif
   compare("filter call", choose_call(7, names), call, rounds);
   compare("watch event", event("MODIFIED", pod_object({.number = 7, .node = node_name(3)})), watch, rounds);
   return 0;

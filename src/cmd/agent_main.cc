@@ -41,7 +41,7 @@
 #include "cmd/config.h"
 #include "cmd/config_watch.h"
 #include "cmd/keep_agent.h"
-#include "cmd/node_doors.h"
+#include "cmd/node_plugins.h"
 #include "cmd/options.h"
 #include "cmd/start_again.h"
 #include "cmd/stop_signals.h"
@@ -193,7 +193,7 @@ constexpr int kMostRounds = 6000;  // of 10 ms, 60 s in all: an agent has 30 s t
 /// The journal, which only one agent has at a time. On a Kubernetes node a new agent starts while the previous one
 /// still runs. It registers with the kubelet (`early`) and waits here until the previous agent has ended. nullopt: a
 /// stop signal arrived meanwhile.
-Result<std::optional<JournalFile>> open_journal(const HostOptions& options, const DoorOptions* doors,
+Result<std::optional<JournalFile>> open_journal(const HostOptions& options, const PluginOptions* plugins,
                                                 const sigset_t& stop, Log& log, std::unique_ptr<TakeOver>* early) {
   CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
   const std::string folder = options.state_dir + "/journal.d";
@@ -201,10 +201,10 @@ Result<std::optional<JournalFile>> open_journal(const HostOptions& options, cons
   for (int round = 0;; ++round) {
     auto file = JournalFile::open(folder);
     if (file) return std::optional<JournalFile>(std::move(*file));
-    if (file.error().code != Code::kFailedPrecondition || doors == nullptr) return fail_in("journal", file.error());
+    if (file.error().code != Code::kFailedPrecondition || plugins == nullptr) return fail_in("journal", file.error());
     if (round == 0) {
       log.info("another agent serves this node; taking over when it ends", {{"journal", file.error().what}});
-      CARVE_TRY(*early, TakeOver::open(*doors, log));
+      CARVE_TRY(*early, TakeOver::open(*plugins, log));
     } else if (round == kMostRounds && *early) {
       // The other agent does not end: two agents were started for one node. The kubelet returns to the one that serves.
       log.warn("the other agent does not end; this one leaves the kubelet and waits", {{"journal", file.error().what}});
@@ -215,29 +215,29 @@ Result<std::optional<JournalFile>> open_journal(const HostOptions& options, cons
   }
 }
 
-/// The kubelet interfaces of this node, served on a thread of their own.
-struct Doors {
-  DoorOptions options;
+/// The kubelet plugins of this node, served on a thread of their own.
+struct Plugins {
+  PluginOptions options;
   std::unique_ptr<KubeApi> api;
 };
 
-/// Kubelet interfaces and totals: from the flags, else from the cluster configuration if it exists, else DRA alone.
-Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log) {
+/// Kubelet plugins and totals: from the flags, else from the cluster configuration if it exists, else DRA alone.
+Result<void> apply_cluster(const NodeOptions& node, PluginOptions* plugins, Log& log) {
   std::string words = node.doors.empty() ? "dra" : node.doors;
-  CARVE_TRY(doors->totals, node::total_names(node.totals));
+  CARVE_TRY(plugins->totals, node::total_names(node.totals));
   if (!node.cluster_config.empty()) {
     const auto cluster = read_cluster_config(node.cluster_config);
     if (!cluster && cluster.error().code != Code::kNotFound) return tl::unexpected(cluster.error());
     if (cluster) {
       if (node.doors.empty()) words = cluster->doors;
-      if (node.totals.empty() && words != "dra") doors->totals = cluster->totals();
-      doors->gpushare_unit = cluster->gpushare_unit;
-      doors->wakes_pods = false;
+      if (node.totals.empty() && words != "dra") plugins->totals = cluster->totals();
+      plugins->gpushare_unit = cluster->gpushare_unit;
+      plugins->wakes_pods = false;
     }
     log.info(cluster ? "control is installed" : "control is not installed",
              {{"configuration", node.cluster_config}, {"doors", words}});
   }
-  return parse_doors(words, doors);
+  return parse_plugins(words, plugins);
 }
 
 /// Whether an agent can start with this cluster configuration. Without one, control is not installed and the agent
@@ -268,7 +268,7 @@ ConfigWatch watch_configuration(const HostOptions& options, const NodeOptions& n
 
 /// Makes this process the keeper of an agent that serves the device plugin. The agent is its child, with the same
 /// arguments. `stays`: whether the node still serves slots after a change of settings.
-int keep_own_agent(const DoorOptions& options, const std::function<bool()>& stays, const sigset_t& stop,
+int keep_own_agent(const PluginOptions& options, const std::function<bool()>& stays, const sigset_t& stop,
                    const Clock& clock, Log& log) {
   const auto args = own_arguments();
   if (!args) return report(args.error());
@@ -299,23 +299,23 @@ Result<std::unique_ptr<cdi::OwnedCardFiles>> open_card_files(const HostOptions& 
   return nullptr;
 }
 
-/// The kubelet interfaces to serve; nullopt: not on a Kubernetes node.
+/// The kubelet plugins to serve; nullopt: not on a Kubernetes node.
 ///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: no kubeconfig and no pod's service account
-Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
+Result<std::optional<Plugins>> plugins_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
   if (node.name.empty()) return std::nullopt;
-  Doors doors;
-  doors.options.node = node.name;
-  doors.options.kubelet_dir = node.kubelet_dir;
-  doors.options.unique = node.instance;
-  doors.options.cdi_dir = host.cdi_dir;
-  doors.options.kept_by = node.kept_by;
-  doors.options.crashes = node.crashes;
+  Plugins plugins;
+  plugins.options.node = node.name;
+  plugins.options.kubelet_dir = node.kubelet_dir;
+  plugins.options.unique = node.instance;
+  plugins.options.cdi_dir = host.cdi_dir;
+  plugins.options.kept_by = node.kept_by;
+  plugins.options.crashes = node.crashes;
   for (const auto& socket : node.runtime_socket.empty() ? kubelet::usual_runtime_sockets()
                                                         : std::vector<std::string>{node.runtime_socket})
-    doors.options.runtime_sockets.push_back(host.host_root + socket);
-  CARVE_TRY_VOID(apply_cluster(node, &doors.options, log));
-  CARVE_TRY(doors.api, kube::open(node.kubeconfig, clock, log));
-  return doors;
+    plugins.options.runtime_sockets.push_back(host.host_root + socket);
+  CARVE_TRY_VOID(apply_cluster(node, &plugins.options, log));
+  CARVE_TRY(plugins.api, kube::open(node.kubeconfig, clock, log));
+  return plugins;
 }
 
 /// Runs the agent once. Returns its exit code; kSettingsChanged: its settings changed.
@@ -328,10 +328,10 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   Log log;
   SystemClock clock;
   if (!node.name.empty() && node.kept_by < 0) {
-    DoorOptions wanted;
+    PluginOptions wanted;
     if (auto applied = apply_cluster(node, &wanted, log); !applied) return report(applied.error());
     const auto stays = [&node, &log] {
-      DoorOptions now;
+      PluginOptions now;
       return apply_cluster(node, &now, log) && now.slots;
     };
     if (wanted.slots) return keep_own_agent(wanted, stays, stop_signals, clock, log);
@@ -343,12 +343,12 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   auto configured = watch_configuration(given, node, clock, log);
   const Thread watching_config("agent-config", [&](const std::stop_token& stop) { configured.run({}, stop); });
   const auto changed = [&] { return agreed.changed() || configured.changed(); };
-  auto doors = doors_of(options, node, clock, log);
-  if (!doors) return report(doors.error());
-  const bool node_agent = doors->has_value();
-  if (node_agent) (*doors)->options.starts_again = changed;
+  auto plugins = plugins_of(options, node, clock, log);
+  if (!plugins) return report(plugins.error());
+  const bool node_agent = plugins->has_value();
+  if (node_agent) (*plugins)->options.starts_again = changed;
   std::unique_ptr<TakeOver> early;
-  auto file = open_journal(options, node_agent ? &(*doors)->options : nullptr, stop_signals, log, &early);
+  auto file = open_journal(options, node_agent ? &(*plugins)->options : nullptr, stop_signals, log, &early);
   if (!file) return report(file.error());
   if (!file->has_value()) return changed() ? kSettingsChanged : kExitOk;
   JournalOnDisk journal(std::move(**file));
@@ -407,12 +407,12 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
     }
     std::atomic<bool> failed = false;
     Thread kubelet;
-    if (*doors) {
+    if (*plugins) {
       kubelet = Thread("kubelet", [&](const std::stop_token& stop) {
-        doors::WaitingDra* waiting = early ? &early->door() : nullptr;
-        auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, waiting);
+        plugins::WaitingDra* waiting = early ? &early->driver() : nullptr;
+        auto served = run_plugins((*plugins)->options, agent, *(*plugins)->api, clock, log, stop, waiting);
         if (!served) {
-          log.error("the kubelet interfaces cannot be opened", {{"error", served.error().what}});
+          log.error("the kubelet plugins cannot be opened", {{"error", served.error().what}});
           failed = true;
           ::kill(::getpid(), SIGTERM);  // the DaemonSet restarts it, and shows the failure
         }
@@ -422,7 +422,7 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
     if (early) {
       handover = Thread("handover", [&](const std::stop_token& stop) {
         clock.sleep_for(kHandover, stop);
-        early->close();  // the WaitingDra stays: run_doors() uses it
+        early->close();  // the WaitingDra stays: run_plugins() uses it
       });
     }
     int signal = 0;

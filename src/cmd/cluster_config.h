@@ -8,7 +8,7 @@ namespace carve::cmd {
 
 using codec::ClusterConfig;
 using codec::legal_lines;
-using codec::NvidiaDoor;
+using codec::NvidiaPlugin;
 using codec::parse_cluster_config;
 
 /// parse_cluster_config() of a file. kNotFound: there is none.

@@ -65,7 +65,7 @@ TEST_F(ClusterConfigFile, RequiresAnInterfaceThatServesNvidia) {
               HasSubstr(".conf: dialects.nvidia = dra with doors = slots: no agent serves claims"));
   EXPECT_THAT(read("doors = dra\ndialects.nvidia = slots\n").error().what,
               HasSubstr("dialects.nvidia = slots with doors = dra: no agent serves slots"));
-  EXPECT_EQ(read("doors = dra\n")->nvidia, NvidiaDoor::kDra) << "the default is the interface that is served";
+  EXPECT_EQ(read("doors = dra\n")->nvidia, NvidiaPlugin::kDra) << "the default is the interface that is served";
   for (const char* doors : {"dra", "slots", "dra,slots"}) {
     for (const char* nvidia : {"dra", "slots", "off"}) {
       const std::string_view served = doors;

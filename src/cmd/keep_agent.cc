@@ -24,11 +24,11 @@ struct Served {
   std::unique_ptr<kubelet::KubeletServer> server;
   Thread serving;
 
-  Result<void> open(const DoorOptions& options, SlotCalls& calls, Log& log) {
-    kubelet::KubeletServer::Doors doors;
-    doors.slots = &calls;
-    doors.slot_socket = slot_socket(options);
-    CARVE_TRY(server, kubelet::KubeletServer::open(doors, log));
+  Result<void> open(const PluginOptions& options, SlotCalls& calls, Log& log) {
+    kubelet::KubeletServer::Plugins plugins;
+    plugins.slots = &calls;
+    plugins.slot_socket = slot_socket(options);
+    CARVE_TRY(server, kubelet::KubeletServer::open(plugins, log));
     serving = Thread("kubelet", [this](const std::stop_token& stop) { server->run(stop); });
     return {};
   }
@@ -46,17 +46,17 @@ bool told(int fd) {
 
 }  // namespace
 
-Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, std::function<bool()> stays, int stop,
+Result<int> keep_agent(const PluginOptions& options, KeptAgent& agent, std::function<bool()> stays, int stop,
                        const Clock& clock, Log& log) {
   CARVE_TRY(const auto wake, Bell::make());
   Served served;
-  keeper::KeptDoor door({clock,
+  keeper::KeptDevicePlugin plugin({clock,
                          [&served] {
                            if (served.server) served.server->changed();
                          },
                          [&wake] { wake.ring(); }});
   keeper::Keeper keeping(
-      {agent, door, clock, log, [&] { return served.open(options, door, log); }, [&served] { served.close(); },
+      {agent, plugin, clock, log, [&] { return served.open(options, plugin, log); }, [&served] { served.close(); },
        [&served] { return served.server && served.server->seen().slots_registered; }, std::move(stays)});
   for (;;) {
     const auto wait = keeping.step();

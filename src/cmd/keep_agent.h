@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "cmd/node_doors.h"
+#include "cmd/node_plugins.h"
 #include "port/kept_agent.h"
 
 namespace carve::cmd {
@@ -19,7 +19,7 @@ namespace carve::cmd {
 ///   stop     a non-blocking descriptor with reads of multiples of 8 bytes (a signalfd, an eventfd): readable means
 ///            stop
 ///   errors   the system's, before any child was started
-[[nodiscard]] Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, std::function<bool()> stays,
+[[nodiscard]] Result<int> keep_agent(const PluginOptions& options, KeptAgent& agent, std::function<bool()> stays,
                                      int stop, const Clock& clock, Log& log);
 
 }  // namespace carve::cmd

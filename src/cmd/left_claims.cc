@@ -18,10 +18,10 @@ struct Driver {
   Thread serving;
 
   Result<void> open(DraCalls& dra, const kubelet::DraSocketOptions& sockets, Log& log) {
-    kubelet::KubeletServer::Doors doors;
-    doors.dra = &dra;
-    doors.dra_sockets = sockets;
-    CARVE_TRY(server, kubelet::KubeletServer::open(doors, log));
+    kubelet::KubeletServer::Plugins plugins;
+    plugins.dra = &dra;
+    plugins.dra_sockets = sockets;
+    CARVE_TRY(server, kubelet::KubeletServer::open(plugins, log));
     serving = Thread("left-claims-rpc", [this](const std::stop_token& stop) { server->run(stop); });
     return {};
   }
@@ -33,7 +33,7 @@ struct Driver {
 
 }  // namespace
 
-void serve_left_claims(doors::ClaimsLeft& left, DraCalls& dra, const kubelet::DraSocketOptions& sockets, Clock& clock,
+void serve_left_claims(plugins::ClaimsLeft& left, DraCalls& dra, const kubelet::DraSocketOptions& sockets, Clock& clock,
                        Log& log, const std::stop_token& stop) {
   std::optional<Driver> driver;
   bool withdrawn = false;

@@ -143,7 +143,7 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
   app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server (default: as a pod of the cluster)")
       ->type_name("FILE");
   app->add_option("--doors", node->doors,
-                  "kubelet interfaces to serve: dra (the DRA driver), slots (the device plugin), dra,slots, or "
+                  "kubelet plugins to serve: dra (the DRA driver), slots (the device plugin), dra,slots, or "
                   "dra,slots,shared (claims may get cards that slots use); default: as --cluster-config says, else dra")
       ->type_name("LIST");
   app->add_option("--cluster-config", node->cluster_config,

@@ -1,18 +1,18 @@
 #include "cmd/take_over.h"
 
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 
 namespace carve::cmd {
 
-Result<std::unique_ptr<TakeOver>> TakeOver::open(const DoorOptions& options, Log& log) {
+Result<std::unique_ptr<TakeOver>> TakeOver::open(const PluginOptions& options, Log& log) {
   if (!options.dra) return nullptr;
   std::unique_ptr<TakeOver> made(new TakeOver());
-  const std::string driver(doors::kDriver);
-  kubelet::KubeletServer::Doors doors;
-  doors.dra = &made->door_;
-  doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver, options.kubelet_dir + "/plugins_registry",
+  const std::string driver(plugins::kDriver);
+  kubelet::KubeletServer::Plugins plugins;
+  plugins.dra = &made->driver_;
+  plugins.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver, options.kubelet_dir + "/plugins_registry",
                        (options.unique.empty() ? "agent" : options.unique) + "-next"};
-  CARVE_TRY(made->server_, kubelet::KubeletServer::open(doors, log));
+  CARVE_TRY(made->server_, kubelet::KubeletServer::open(plugins, log));
   made->serving_ =
       Thread("dra-early", [server = made->server_.get()](const std::stop_token& stop) { server->run(stop); });
   return made;
@@ -24,7 +24,7 @@ void TakeOver::close() {
 }
 
 TakeOver::~TakeOver() {
-  door_.give_up();  // before the server, whose destructor waits for the calls that wait in door_
+  driver_.give_up();  // before the server, whose destructor waits for the calls that wait in driver_
   close();
 }
 

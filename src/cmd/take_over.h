@@ -3,11 +3,11 @@
 #include <memory>
 
 #include "adapter/kubelet/kubelet_server.h"
-#include "app/doors/waiting_dra.h"
+#include "app/plugins/waiting_dra.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/thread.h"
-#include "cmd/node_doors.h"
+#include "cmd/node_plugins.h"
 
 namespace carve::cmd {
 
@@ -16,17 +16,17 @@ namespace carve::cmd {
 class TakeOver {
  public:
   /// nullptr: the options do not include the DRA driver.
-  static Result<std::unique_ptr<TakeOver>> open(const DoorOptions& options, Log& log);
+  static Result<std::unique_ptr<TakeOver>> open(const PluginOptions& options, Log& log);
   ~TakeOver();
   TakeOver(const TakeOver&) = delete;
   TakeOver& operator=(const TakeOver&) = delete;
-  [[nodiscard]] doors::WaitingDra& door() { return door_; }
-  /// Closes the sockets. door() stays valid, because run_doors() may still use it.
+  [[nodiscard]] plugins::WaitingDra& driver() { return driver_; }
+  /// Closes the sockets. driver() stays valid, because run_plugins() may still use it.
   void close();
 
  private:
   TakeOver() = default;
-  doors::WaitingDra door_;
+  plugins::WaitingDra driver_;
   std::unique_ptr<kubelet::KubeletServer> server_;
   Thread serving_;
 };

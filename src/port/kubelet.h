@@ -8,9 +8,9 @@
 
 #include "base/result.h"
 
-// The kubelet's sockets from the view of the doors: what the kubelet calls on a node's driver (the two *Calls,
-// implemented by app/doors and called by adapter/kubelet), and what it can be queried for (PodResources). Nothing here
-// knows gRPC.
+// The kubelet's sockets from the view of the kubelet plugins: what the kubelet calls on a node's driver (the two
+// *Calls, implemented by app/plugins and called by adapter/kubelet), and what it can be queried for (PodResources).
+// Nothing here knows gRPC.
 namespace carve {
 
 /// A resource claim as the kubelet identifies it.

@@ -57,7 +57,7 @@ struct ProgramError {
   friend bool operator==(const ProgramError&, const ProgramError&) = default;
 };
 
-/// What the kubelet's two doors need from the node: one prepare() for both doors. Safe from any thread. Calls for one
+/// What the two kubelet plugins need from the node: one prepare() for both. Safe from any thread. Calls for one
 /// owner run one after the other, in the order of arrival. Calls for different owners do not wait for each other's
 /// steps; they share the journal's syncs and the arbiter's connection. All of it works from the journal alone while the
 /// driver is away.

@@ -113,7 +113,7 @@ void KeptSlots::leave() {
   MutexLock lock(mutex_);
   while (!closed_ && closed_changed_.wait_until(lock, end) == std::cv_status::no_timeout) {
   }
-  if (!closed_) world_.log.warn("the keeper did not close the kubelet's door in time");
+  if (!closed_) world_.log.warn("the keeper did not close the device plugin's socket in time");
 }
 
 }  // namespace carve::kubelet

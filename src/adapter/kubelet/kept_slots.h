@@ -17,8 +17,8 @@
 
 namespace carve::kubelet {
 
-/// The slot door of an agent that has a keeper (src/app/keeper): the kubelet's calls arrive over the connection to the
-/// keeper, and the list is sent there. It takes the place of the slots in KubeletServer.
+/// The device plugin of an agent that has a keeper (src/app/keeper): the kubelet's calls arrive over the connection to
+/// the keeper, and the list is sent there. It takes the place of the slots in KubeletServer.
 class KeptSlots {
  public:
   struct World {
@@ -37,9 +37,9 @@ class KeptSlots {
   void run(const std::stop_token& stop);
   /// Call it when the list has changed. Any thread.
   void changed();
-  /// True when the kubelet has registered the keeper's door and watches its list. Any thread.
+  /// True when the kubelet has registered the keeper's device plugin and watches its list. Any thread.
   [[nodiscard]] bool listening() const { return listening_; }
-  /// Call it, while run() runs, when this agent ends in order: the keeper then closes the door. Returns when the door
+  /// Call it, while run() runs, when this agent ends in order: the keeper then closes its socket. Returns when it
   /// is closed, after 3 s at the latest.
   void leave();
   /// Sends nothing more to the keeper. Call it when this agent ends to be started again at once: the calls that it has

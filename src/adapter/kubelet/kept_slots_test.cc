@@ -47,12 +47,12 @@ class KeptSlotsTest : public testing::Test {
     keeper = std::move(ends->first);
     auto opened = KeptSlots::open(ends->second.release(), {slots, [this] { return settled.load(); }, log});
     ASSERT_TRUE(opened);
-    door = std::move(*opened);
-    running = std::jthread([this](const std::stop_token& stop) { door->run(stop); });
+    plugin = std::move(*opened);
+    running = std::jthread([this](const std::stop_token& stop) { plugin->run(stop); });
   }
   void TearDown() override {
     running = std::jthread();
-    door.reset();
+    plugin.reset();
   }
   /// The next packet; waits at most ten seconds.
   AgentWord heard() {
@@ -75,7 +75,7 @@ class KeptSlotsTest : public testing::Test {
   std::atomic<bool> settled = true;
   Log log{[](std::string_view) {}};
   Fd keeper;
-  std::unique_ptr<KeptSlots> door;
+  std::unique_ptr<KeptSlots> plugin;
   std::jthread running;
 };
 
@@ -95,16 +95,16 @@ TEST_F(KeptSlotsTest, AnswersTheKeepersCalls) {
 
 TEST_F(KeptSlotsTest, SendsTheListOnlyWhenItHasChanged) {
   begun();
-  door->changed();  // it has not
+  plugin->changed();  // it has not
   slots.set({{"slot-0000", false}});
-  door->changed();
+  plugin->changed();
   EXPECT_EQ(heard(), AgentWord(codec::SayList{true, {{"slot-0000", false}}}));
 }
 
 TEST_F(KeptSlotsTest, SendsTheListAgainWhenItIsSettled) {
   begun();
   settled = false;
-  door->changed();
+  plugin->changed();
   EXPECT_EQ(heard(), AgentWord(codec::SayList{false, {{"slot-0000", true}}}));
   settled = true;
   EXPECT_EQ(heard(), AgentWord(codec::SayList{true, {{"slot-0000", true}}}));
@@ -112,25 +112,25 @@ TEST_F(KeptSlotsTest, SendsTheListAgainWhenItIsSettled) {
 
 TEST_F(KeptSlotsTest, KnowsWhetherTheKubeletListens) {
   begun();
-  EXPECT_FALSE(door->listening());
+  EXPECT_FALSE(plugin->listening());
   for (const bool listening : {true, false}) {
     ask(codec::TellListening{listening});
     ask(codec::AskAlive{1});
     EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1}));
-    EXPECT_EQ(door->listening(), listening);
+    EXPECT_EQ(plugin->listening(), listening);
   }
 }
 
-TEST_F(KeptSlotsTest, LeaveReturnsWhenTheDoorIsClosed) {
+TEST_F(KeptSlotsTest, LeaveReturnsWhenTheKeeperHasClosedTheSocket) {
   begun();
   std::atomic<bool> left = false;
   const std::jthread leaving([&] {
-    door->leave();
+    plugin->leave();
     left = true;
   });
   EXPECT_EQ(heard(), AgentWord(codec::SayLeft{}));
   ask(codec::AskAlive{1});
-  EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1})) << "the agent serves until the door is closed";
+  EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1})) << "the agent serves until the socket is closed";
   EXPECT_FALSE(left);
   ask(codec::TellClosed{});
   for (int i = 0; i < 200 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -143,7 +143,7 @@ TEST_F(KeptSlotsTest, SurvivesInvalidPacketsAndTheEndOfTheKeeper) {
   ask(codec::AskAlive{1});
   EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1}));
   keeper.reset();
-  door->leave();  // returns immediately
+  plugin->leave();  // returns immediately
 }
 
 }  // namespace

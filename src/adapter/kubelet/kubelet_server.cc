@@ -32,7 +32,7 @@ constexpr auto kDrain = std::chrono::seconds(2);
 }  // namespace
 
 struct KubeletServer::Impl {
-  Impl(const Doors& doors_in, Log& log_in, Bell bell) : doors(doors_in), log(log_in), wake(std::move(bell)) {}
+  Impl(const Plugins& plugins_in, Log& log_in, Bell bell) : plugins(plugins_in), log(log_in), wake(std::move(bell)) {}
 
   void tend();
   void tend_dra();
@@ -42,18 +42,18 @@ struct KubeletServer::Impl {
   void accept_from(const std::optional<UnixListener>& listener);
   void note_error(const std::string& text);
   [[nodiscard]] std::string plugin_path() const {
-    return doors.dra_sockets.plugins_folder + "/dra-" + doors.dra_sockets.unique + ".sock";
+    return plugins.dra_sockets.plugins_folder + "/dra-" + plugins.dra_sockets.unique + ".sock";
   }
   [[nodiscard]] std::string registry_path() const {
-    return doors.dra_sockets.registry + "/" + doors.dra_sockets.driver + "-" + doors.dra_sockets.unique +
+    return plugins.dra_sockets.registry + "/" + plugins.dra_sockets.driver + "-" + plugins.dra_sockets.unique +
            "-reg.sock";
   }
   [[nodiscard]] std::string slot_path() const {
-    return doors.slot_socket.folder + "/" + doors.slot_socket.socket;
+    return plugins.slot_socket.folder + "/" + plugins.slot_socket.socket;
   }
-  [[nodiscard]] std::string kubelet_path() const { return doors.slot_socket.folder + "/kubelet.sock"; }
+  [[nodiscard]] std::string kubelet_path() const { return plugins.slot_socket.folder + "/kubelet.sock"; }
 
-  Doors doors;
+  Plugins plugins;
   Log& log;
   Bell wake;
   Workers local{ThreadName("slot-allocate"), 1};      // for Allocate: the kubelet sends one call at a time
@@ -91,7 +91,7 @@ void KubeletServer::Impl::note_error(const std::string& text) {
     fresh = seen.error != text;
     seen.error = text;
   }
-  if (fresh && !text.empty()) log.warn("a door to the kubelet has an error", {{"error", text}});
+  if (fresh && !text.empty()) log.warn("a socket to the kubelet has an error", {{"error", text}});
 }
 
 void KubeletServer::Impl::tend_dra() {
@@ -156,12 +156,12 @@ void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
       context.set_deadline(std::chrono::system_clock::now() + kRegisterDeadline);
       v1beta1::RegisterRequest request;
       request.set_version("v1beta1");
-      request.set_endpoint(doors.slot_socket.socket);
-      request.set_resource_name(doors.slot_socket.resource);
+      request.set_endpoint(plugins.slot_socket.socket);
+      request.set_resource_name(plugins.slot_socket.resource);
       request.mutable_options()->set_pre_start_required(true);
       v1beta1::Empty nothing;
       const auto status = stub->Register(&context, request, &nothing);
-      if (!status.ok()) error = "register " + doors.slot_socket.resource + ": " + status.error_message();
+      if (!status.ok()) error = "register " + plugins.slot_socket.resource + ": " + status.error_message();
     } else {
       error = connected.error().what;
     }
@@ -181,8 +181,8 @@ void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
 void KubeletServer::Impl::tend() {
   if (!watch) {
     std::vector<std::string> folders;
-    if (doors.dra) folders = {doors.dra_sockets.registry, doors.dra_sockets.plugins_folder};
-    if (doors.slots) folders.push_back(doors.slot_socket.folder);
+    if (plugins.dra) folders = {plugins.dra_sockets.registry, plugins.dra_sockets.plugins_folder};
+    if (plugins.slots) folders.push_back(plugins.slot_socket.folder);
     auto opened = FolderWatch::open(folders);
     if (opened) {
       watch.emplace(std::move(*opened));
@@ -190,8 +190,8 @@ void KubeletServer::Impl::tend() {
       note_error(opened.error().what);
     }
   }
-  if (doors.dra) tend_dra();
-  if (doors.slots) tend_slots();
+  if (plugins.dra) tend_dra();
+  if (plugins.slots) tend_slots();
   const auto now = Monotonic::now();
   if (registered_at != 0) retry = kRetryFirst;
   if (health && now >= next_health) {
@@ -217,7 +217,7 @@ void KubeletServer::Impl::poll_once(const std::stop_token& stop) {
   for (const auto* listener : {&plugin_socket, &registry_socket, &slot_listener}) {
     if (*listener) add((*listener)->fd());
   }
-  const bool soon = doors.slots && registered_at == 0 && !registering && file_identity(kubelet_path()) != 0;
+  const bool soon = plugins.slots && registered_at == 0 && !registering && file_identity(kubelet_path()) != 0;
   const auto timeout = soon ? std::chrono::duration_cast<std::chrono::milliseconds>(retry)
                             : std::chrono::duration_cast<std::chrono::milliseconds>(kLook);
   if (stop.stop_requested()) return;
@@ -242,18 +242,18 @@ KubeletServer::~KubeletServer() {
   impl_->dra_workers.unprepare.stop();
 }
 
-Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, Log& log) {
+Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Plugins& plugins, Log& log) {
   CARVE_TRY(auto wake, Bell::make());
-  auto impl = std::make_unique<Impl>(doors, log, std::move(wake));
+  auto impl = std::make_unique<Impl>(plugins, log, std::move(wake));
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   Impl& self = *impl;
-  if (doors.dra) {
-    impl->dra_v1 = std::make_unique<DraV1>(*doors.dra, impl->dra_workers);
-    impl->dra_v1beta1 = std::make_unique<DraV1Beta1>(*doors.dra, impl->dra_workers);
-    impl->health = std::make_unique<HealthService>(*doors.dra);
+  if (plugins.dra) {
+    impl->dra_v1 = std::make_unique<DraV1>(*plugins.dra, impl->dra_workers);
+    impl->dra_v1beta1 = std::make_unique<DraV1Beta1>(*plugins.dra, impl->dra_workers);
+    impl->health = std::make_unique<HealthService>(*plugins.dra);
     impl->registration = std::make_unique<RegistrationService>(
-        doors.dra_sockets.driver, impl->plugin_path(),
+        plugins.dra_sockets.driver, impl->plugin_path(),
         [&self] {
           const MutexLock lock(self.mutex);
           self.seen.dra_registered = false;
@@ -271,13 +271,13 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
     builder.RegisterService(impl->dra_v1beta1.get());
     builder.RegisterService(impl->health.get());
     builder.RegisterService(impl->registration.get());
-    CARVE_TRY_VOID(make_folders(doors.dra_sockets.plugins_folder, 0750));
-    CARVE_TRY_VOID(make_folders(doors.dra_sockets.registry, 0750));
-    remove_dead_sockets(doors.dra_sockets.registry, doors.dra_sockets.driver + "-", "-reg.sock");
-    remove_dead_sockets(doors.dra_sockets.plugins_folder, "dra-", ".sock");
+    CARVE_TRY_VOID(make_folders(plugins.dra_sockets.plugins_folder, 0750));
+    CARVE_TRY_VOID(make_folders(plugins.dra_sockets.registry, 0750));
+    remove_dead_sockets(plugins.dra_sockets.registry, plugins.dra_sockets.driver + "-", "-reg.sock");
+    remove_dead_sockets(plugins.dra_sockets.plugins_folder, "dra-", ".sock");
   }
-  if (doors.slots) {
-    impl->slots = std::make_unique<SlotService>(*doors.slots, impl->local);
+  if (plugins.slots) {
+    impl->slots = std::make_unique<SlotService>(*plugins.slots, impl->local);
     builder.RegisterService(impl->slots.get());
   }
   impl->server = builder.BuildAndStart();

@@ -28,8 +28,8 @@ struct SlotSocketOptions {
 /// milliseconds the plugin is registered there again.
 class KubeletServer {
  public:
-  struct Doors {
-    DraCalls* dra = nullptr;  // null: this door is not served
+  struct Plugins {
+    DraCalls* dra = nullptr;  // null: this interface is not served
     DraSocketOptions dra_sockets;
     SlotCalls* slots = nullptr;
     SlotSocketOptions slot_socket;
@@ -42,8 +42,8 @@ class KubeletServer {
     std::string error;  // the last error of the kubelet or the system; empty: none
   };
 
-  /// Starts the gRPC server; run() creates the sockets. The objects in `doors` must outlive it.
-  static Result<std::unique_ptr<KubeletServer>> open(const Doors& doors, Log& log);
+  /// Starts the gRPC server; run() creates the sockets. The objects in `plugins` must outlive it.
+  static Result<std::unique_ptr<KubeletServer>> open(const Plugins& plugins, Log& log);
   ~KubeletServer();
   /// Serves until `stop`. Then removes the registration first, so that the kubelet sends no more calls, and the other
   /// sockets afterwards; the destructor ends calls in flight.

@@ -37,7 +37,7 @@ struct AgentConfig {
   WatchBounds bounds;
   UnexplainedBounds unexplained;
   std::vector<std::string> trusted_holders;  // programs outside slices that may hold cards: is_bystander()
-  bool gives_cards = true;  // false: only the kubelet interfaces grant cards, and allocate() refuses
+  bool gives_cards = true;  // false: only the kubelet plugins grant cards, and allocate() refuses
   Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for the last process
   XidPolicy xid_policy = built_in_xid_policy();
   std::string boot_id, version;  // the kernel's boot ID (a reboot resets cards); the version of Carve

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// The end of slices from the kubelet interfaces: a slice ends when its owner is gone and the last process that has it
+// The end of slices from the kubelet plugins: a slice ends when its owner is gone and the last process that has it
 // is gone.
 namespace carve {
 namespace {

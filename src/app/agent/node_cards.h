@@ -18,7 +18,7 @@
 namespace carve {
 
 /// The cards of this node: what the driver lists, and the health of each card. Verdicts are entered in the ledger,
-/// where the kubelet interfaces, the views and the placement read them. Safe from any thread, except where noted.
+/// where the kubelet plugins, the views and the placement read them. Safe from any thread, except where noted.
 class NodeCards {
  public:
   NodeCards(const AgentConfig& config, const AgentWorld& world, SliceStore& store, LibraryLinks& links,

@@ -8,7 +8,7 @@
 
 namespace carve {
 
-/// The views for inspect, top and doctor, and for the kubelet interfaces: copies of what the last round saw. They wait
+/// The views for inspect, top and doctor, and for the kubelet plugins: copies of what the last round saw. They wait
 /// for no other process. Safe from any thread.
 class NodeViews {
  public:

@@ -16,7 +16,7 @@
 
 namespace carve {
 
-/// The slices of the kubelet interfaces. The decision was made elsewhere; this node carries it out, or returns the
+/// The slices of the kubelet plugins. The decision was made elsewhere; this node carries it out, or returns the
 /// reason why it cannot. The calls have the contracts of NodeSlices. Safe from any thread. Calls for different owners
 /// do not wait for each other, except for the journal's sync and the arbiter's connection.
 class PreparedSlices {

@@ -80,7 +80,7 @@ struct LiveSlice {
 [[nodiscard]] std::string offender_of(const LiveSlice& slice);
 
 /// The note that is written to the journal with the record: "keep=0 uid=1000 name=train.py", with gated=1 if the slice
-/// is gated. The note of a slice from a kubelet interface also names its owner: "keep=1 uid=0 owner=claim/<UID>
+/// is gated. The note of a slice from a kubelet plugin also names its owner: "keep=1 uid=0 owner=claim/<UID>
 /// part=<part> pods=<UID>,<UID> env=<key>=<value>;… ending=1 name=…". pods, env and ending appear only if they are set.
 [[nodiscard]] std::string note_of(const LiveSlice& slice);
 /// Reads a note. Missing fields keep their defaults.

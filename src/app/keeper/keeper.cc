@@ -43,14 +43,14 @@ void Keeper::serving() {
   const auto now = world_.clock.now();
   restarts_.served(now);
   if (crashes_ > 0)
-    world_.log.info("the agent serves again", {{"crashes", crashes_}, {"waiting", world_.door.waiting()}});
-  world_.door.attach([this](const codec::KeeperWord& word) { return send(word); });
+    world_.log.info("the agent serves again", {{"crashes", crashes_}, {"waiting", world_.plugin.waiting()}});
+  world_.plugin.attach([this](const codec::KeeperWord& word) { return send(word); });
 }
 
 void Keeper::left() {
   stopping_ = true;
   serving_ = false;
-  world_.door.close("the node's agent is stopping; the kubelet retries");
+  world_.plugin.close("the node's agent is stopping; the kubelet retries");
   world_.close();
   send(codec::TellClosed{});
 }
@@ -68,14 +68,14 @@ void Keeper::hear(const std::string& packet) {
         } else if constexpr (std::is_same_v<Word, codec::SayLeft>) {
           left();
         } else if constexpr (!std::is_same_v<Word, codec::AnswerAlive>) {
-          world_.door.heard(said);
+          world_.plugin.heard(said);
         }
       },
       *word);
   if (open_ || !serving_ || !std::holds_alternative<codec::SayList>(*word)) return;
   open_ = true;
   if (const auto opened = world_.open(); !opened) {
-    world_.log.error("the kubelet's slot door cannot be opened", {{"error", opened.error().what}});
+    world_.log.error("the device plugin's socket cannot be opened", {{"error", opened.error().what}});
     failed_ = true;
     stop();
   }
@@ -84,7 +84,7 @@ void Keeper::hear(const std::string& packet) {
 void Keeper::ended(const ProcessEnd& end) {
   const auto now = world_.clock.now();
   running_ = serving_ = false;
-  world_.door.detach();
+  world_.plugin.detach();
   const bool changed = end.code == kSettingsChanged && end.signal == 0;
   if (stopping_) return finish(changed ? 0 : exit_code(end));
   if (changed) return settings_changed(now);
@@ -110,7 +110,7 @@ void Keeper::settings_changed(Clock::Time now) {
 }
 
 void Keeper::finish(int code) {
-  world_.door.close("the node's agent has ended");
+  world_.plugin.close("the node's agent has ended");
   world_.close();
   over_ = failed_ && code == 0 ? kFailed : code;
 }
@@ -120,7 +120,7 @@ Clock::Duration Keeper::look_after(Clock::Time now) {
   if (!serving_) return kIdle;
   const bool listening = world_.listening();
   if (told_listening_ != listening && send(codec::TellListening{listening})) told_listening_ = listening;
-  Clock::Duration wait = told_listening_ == true ? std::chrono::milliseconds(1000) : kLookAtDoor;
+  Clock::Duration wait = told_listening_ == true ? std::chrono::milliseconds(1000) : kLookAtPlugin;
   if (asked_alive_) {
     if (now - *asked_alive_ >= kDeaf && !unheard_) {
       unheard_ = true;
@@ -148,7 +148,7 @@ Clock::Duration Keeper::step() {
   }
   if (over_) return kIdle;
   now = world_.clock.now();
-  Clock::Duration wait = std::min(look_after(now), world_.door.tick());
+  Clock::Duration wait = std::min(look_after(now), world_.plugin.tick());
   if (!running_) wait = std::min(wait, std::max(start_at_ - now, Clock::Duration::zero()));
   return std::min(wait, kIdle);
 }

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "app/keeper/kept_door.h"
+#include "app/keeper/kept_device_plugin.h"
 #include "app/keeper/restarts.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,27 +12,27 @@
 
 namespace carve::keeper {
 
-/// Runs one agent at a time behind one slot door. The keeper starts the first agent, opens the door to the kubelet when
-/// that agent serves, starts another agent after a crash or a change of settings, kills an agent that hangs, and ends
-/// when an agent ends in order (exit code 0). One thread.
+/// Runs one agent at a time behind one device plugin. The keeper starts the first agent, opens the device plugin's
+/// socket when that agent serves, starts another agent after a crash or a change of settings, kills an agent that
+/// hangs, and ends when an agent ends in order (exit code 0). One thread.
 class Keeper {
  public:
   static constexpr Clock::Duration kAskAlive = std::chrono::seconds(5);
   /// The keeper kills an agent that sends nothing for this long after AskAlive. The answer needs no disk, no driver and
   /// no API server.
   static constexpr Clock::Duration kDeaf = std::chrono::seconds(15);
-  static constexpr Clock::Duration kLookAtDoor = std::chrono::milliseconds(100);
+  static constexpr Clock::Duration kLookAtPlugin = std::chrono::milliseconds(100);
 
   struct World {
     KeptAgent& agent;
-    KeptDoor& door;
+    KeptDevicePlugin& plugin;
     const Clock& clock;
     Log& log;
-    std::function<Result<void>()> open;  // opens the door to the kubelet; called once
-    std::function<void()> close;         // closes the door; also called when it is not open
-    std::function<bool()> listening;     // true: the kubelet has registered the door and watches its list
-    // After a change of settings: whether this node still has a slot door, so that the next agent can serve it. False:
-    // the keeper ends with kSettingsChanged. Unset: yes.
+    std::function<Result<void>()> open;  // opens the device plugin's socket; called once
+    std::function<void()> close;         // closes it; also called when it is not open
+    std::function<bool()> listening;     // true: the kubelet has registered the device plugin and watches its list
+    // After a change of settings: whether this node still serves slots, so that the next agent can serve it. False: the
+    // keeper ends with kSettingsChanged. Unset: yes.
     std::function<bool()> stays = {};
   };
   explicit Keeper(World world) : world_(std::move(world)) {}
@@ -60,9 +60,9 @@ class Keeper {
   std::uint64_t crashes_ = 0;
   bool running_ = false;
   bool serving_ = false;
-  bool stopping_ = false;  // stop() was called, or the agent has left the door by itself: no other agent is started
+  bool stopping_ = false;  // stop() was called, or the agent has left the keeper by itself: no other agent is started
   bool open_ = false;
-  bool failed_ = false;  // the door could not be opened
+  bool failed_ = false;  // the socket could not be opened
   Clock::Time start_at_{};
   std::optional<Clock::Time> asked_alive_;  // when AskAlive was sent; empty: the agent has sent something since
   Clock::Time heard_at_{};

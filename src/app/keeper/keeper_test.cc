@@ -47,7 +47,7 @@ class KeeperTest : public testing::Test {
   }
   std::shared_ptr<std::optional<Result<void>>> start(const std::string& slot) {
     auto got = std::make_shared<std::optional<Result<void>>>();
-    door.before_start({slot}, [got](Result<void> answer) { *got = std::move(answer); });
+    plugin.before_start({slot}, [got](Result<void> answer) { *got = std::move(answer); });
     return got;
   }
 
@@ -59,8 +59,8 @@ class KeeperTest : public testing::Test {
   bool can_open = true;
   bool listening = true;
   bool stays = true;
-  KeptDoor door{{clock, [] {}, [] {}}};
-  Keeper keeper{{agent, door, clock, log,
+  KeptDevicePlugin plugin{{clock, [] {}, [] {}}};
+  Keeper keeper{{agent, plugin, clock, log,
                  [this]() -> Result<void> {
                    ++opened;
                    if (!can_open) return fail(Code::kInternal, "the test makes it fail");
@@ -69,7 +69,7 @@ class KeeperTest : public testing::Test {
                  [this] { ++closed; }, [this] { return listening; }, [this] { return stays; }}};
 };
 
-TEST_F(KeeperTest, OpensTheDoorWhenTheFirstAgentServes) {
+TEST_F(KeeperTest, OpensTheSocketWhenTheFirstAgentServes) {
   keeper.step();
   EXPECT_THAT(agent.starts, ElementsAre(0));
   pass(seconds(60));  // the agent waits for the journal of another agent
@@ -77,7 +77,7 @@ TEST_F(KeeperTest, OpensTheDoorWhenTheFirstAgentServes) {
   EXPECT_THAT(agent.signals, IsEmpty());
   serve();
   EXPECT_EQ(opened, 1);
-  EXPECT_EQ(door.list().size(), 1U);
+  EXPECT_EQ(plugin.list().size(), 1U);
   pass(seconds(60));
   EXPECT_EQ(opened, 1);
   EXPECT_FALSE(keeper.over());
@@ -92,7 +92,7 @@ TEST_F(KeeperTest, TellsTheAgentWhetherTheKubeletListens) {
   EXPECT_THAT(agent.asked<TellListening>(), ElementsAre(TellListening{false}, TellListening{true}));
 }
 
-TEST_F(KeeperTest, StartsAnotherAgentImmediatelyAfterACrashAndKeepsTheDoorOpen) {
+TEST_F(KeeperTest, StartsAnotherAgentImmediatelyAfterACrashAndKeepsTheSocketOpen) {
   begin();
   const auto started = start("slot-0000");
   keeper.step();
@@ -112,7 +112,7 @@ TEST_F(KeeperTest, StartsAnotherAgentImmediatelyAfterACrashAndKeepsTheDoorOpen) 
   EXPECT_EQ(closed, 0);
 }
 
-TEST_F(KeeperTest, StartsAnotherAgentAfterAChangeOfSettingsAndKeepsTheDoorOpen) {
+TEST_F(KeeperTest, StartsAnotherAgentAfterAChangeOfSettingsAndKeepsTheSocketOpen) {
   begin();
   for (int change = 0; change < 3; ++change) {
     const auto started = start("slot-0000");
@@ -132,7 +132,7 @@ TEST_F(KeeperTest, StartsAnotherAgentAfterAChangeOfSettingsAndKeepsTheDoorOpen) 
   EXPECT_FALSE(keeper.over());
 }
 
-TEST_F(KeeperTest, EndsToBeStartedAgainWhenTheNewSettingsHaveNoSlotDoor) {
+TEST_F(KeeperTest, EndsToBeStartedAgainWhenTheNewSettingsHaveNoSlots) {
   begin();
   stays = false;
   agent.end({kSettingsChanged, 0});
@@ -178,7 +178,7 @@ TEST_F(KeeperTest, GivesUpACrashLoopWithTheExitCodeOfTheAgent) {
   EXPECT_THAT(keeper.over(), Optional(128 + SIGABRT));
   EXPECT_GT(agent.starts.size(), 10U);
   EXPECT_EQ(closed, 1);
-  EXPECT_FALSE(door.allocate({"slot-0000"}));
+  EXPECT_FALSE(plugin.allocate({"slot-0000"}));
 }
 
 TEST_F(KeeperTest, AFailedStartCountsAsACrash) {
@@ -247,7 +247,7 @@ TEST_F(KeeperTest, KillsAnAgentThatHangsAndStartsAnother) {
   EXPECT_THAT(agent.starts, ElementsAre(0, 1));
 }
 
-TEST_F(KeeperTest, FailsWhenTheDoorCannotBeOpened) {
+TEST_F(KeeperTest, FailsWhenTheSocketCannotBeOpened) {
   can_open = false;
   begin();
   EXPECT_THAT(agent.signals, ElementsAre(SIGTERM));

@@ -6,7 +6,7 @@
 #include <regex>
 #include <thread>
 
-#include "app/doors/testing/fake_node_slices.h"
+#include "app/plugins/testing/fake_node_slices.h"
 #include "app/node/testing/reported_node.h"
 #include "codec/node/plugin_conflict.h"
 
@@ -29,7 +29,7 @@ class TroubledSlices final : public NodeSlices {
   [[nodiscard]] std::vector<Slice> held() const override { return real.held(); }
   [[nodiscard]] GpuInventory cards() const override { return real.cards(); }
   [[nodiscard]] NodeTroubles troubles() const override { return now; }
-  doors::FakeNodeSlices real{doors::some_cards(1)};
+  plugins::FakeNodeSlices real{plugins::some_cards(1)};
   NodeTroubles now;
 };
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/doors/testing/fake_node_slices.h"
+#include "app/plugins/testing/fake_node_slices.h"
 #include "port/testing/fake_kube_api.h"
 
 namespace carve::node {
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 struct GpuPublisherTest : ::testing::Test {
   carve::testing::FakeKubeApi kube;
   GpuPublisher publisher{"n1", kube};
-  GpuInventory cards = doors::some_cards(2);
+  GpuInventory cards = plugins::some_cards(2);
   std::vector<HeldSlice> held;
   Clock::Time now{seconds(100)};
 
@@ -152,7 +152,7 @@ TEST_F(GpuPublisherTest, WritesNothingBeforeTheFirstList) {
 }
 
 TEST(GpuObjects, ListAClaimUnderEveryPodAndContainerThatNamesIt) {
-  const auto cards = doors::some_cards(1);
+  const auto cards = plugins::some_cards(1);
   HeldSlice one;
   one.slice.owner = {OwnerKind::kClaim, "u-c"};
   one.slice.part = "big/sub";

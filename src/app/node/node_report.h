@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "app/doors/event_recorder.h"
-#include "app/doors/node_pods.h"
+#include "app/plugins/event_recorder.h"
+#include "app/plugins/node_pods.h"
 #include "app/node/cardless_pods.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
@@ -31,8 +31,8 @@ class NodeReport {
   struct World {
     NodeSlices& slices;
     KubeApi& api;
-    doors::NodePods& pods;
-    doors::EventRecorder& notices;
+    plugins::NodePods& pods;
+    plugins::EventRecorder& notices;
     ContainerRuntime& runtime;
     Clock& clock;
     Log& log;
@@ -40,7 +40,7 @@ class NodeReport {
     std::vector<std::string> totals;             // names to keep on the Node: totals.h
     Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
     std::function<std::string()> not_published;  // why other objects are not published; empty text: they are
-    std::vector<std::string> doors = {};         // kubelet interfaces that are open: "dra", "slots"
+    std::vector<std::string> doors = {};         // kubelet plugins that are open: "dra", "slots"
     // Update an annotation of the Node when slices become free, so that kube-scheduler requeues waiting pods. False
     // where control does it: a scheduling attempt before control's ledger has the room would fail, and the pod would
     // wait on.

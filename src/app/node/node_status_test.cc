@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/doors/testing/fake_node_slices.h"
+#include "app/plugins/testing/fake_node_slices.h"
 #include "app/node/conditions.h"
 #include "app/node/labels.h"
 #include "app/node/node_report.h"
@@ -178,7 +178,7 @@ TEST(RuntimeCdi, IsJudgedByTheRuntimesConfigurationThenByItsVersion) {
 }
 
 TEST(Labels, CountMixedModelsSeparately) {
-  auto cards = doors::some_cards(3);
+  auto cards = plugins::some_cards(3);
   cards.cards[2].model = "NVIDIA L4 (SIMULATED)";
   cards.cards[2].memory = Bytes::gib(24);
   const auto labels = labels_of(cards);

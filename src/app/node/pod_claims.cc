@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 #include "codec/dra/claim.h"
 
 namespace carve::node {
@@ -30,7 +30,7 @@ bool PodClaims::is_of_carve(const std::vector<std::string>& classes, Clock::Time
     auto found = classes_.find(name);
     if (found == classes_.end() || now >= found->second.second) {
       const auto text = api_.get("/apis/resource.k8s.io/v1/deviceclasses/" + name);
-      const bool named = text && text->find(doors::kDriver) != std::string::npos;
+      const bool named = text && text->find(plugins::kDriver) != std::string::npos;
       found = classes_.insert_or_assign(name, std::pair(named, now + kClassLasts)).first;
     }
     if (found->second.first) return true;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "app/doors/testing/fake_node_slices.h"
+#include "app/plugins/testing/fake_node_slices.h"
 #include "app/node/testing/reported_node.h"
 
 // What the Node shows of its agent: that it is about to end, and that the next one serves.
@@ -37,7 +37,7 @@ class Presence : public ::testing::Test, protected ReportedNode {
                     R"({"type":"GPUAgentLeaving","status":"True","reason":"AgentToldToEnd"}]}})");
   }
 
-  doors::FakeNodeSlices slices{doors::some_cards(1)};
+  plugins::FakeNodeSlices slices{plugins::some_cards(1)};
   bool serves = true;
   NodeReport report{"n1", [this] {
                       auto one = world(slices);

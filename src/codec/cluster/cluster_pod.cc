@@ -7,7 +7,7 @@
 
 #include "codec/dialects/pod_ask_json.h"
 #include "codec/json_memory.h"
-#include "codec/json_walk.h"
+#include "codec/json_pieces.h"
 #include "codec/record.h"
 
 namespace carve::codec {
@@ -25,14 +25,16 @@ constexpr std::array<std::string_view, 8> kSpec = {
 constexpr std::array<std::string_view, 6> kStatus = {"nominatedNodeName",     "startTime", "conditions", "phase",
                                                      "initContainerStatuses", "containerStatuses"};
 
-/// The object at the current position, reduced to these members.
+/// The object reduced to these members.
 template <std::size_t kCount>
-bool keep(JsonWalk& walk, const std::array<std::string_view, kCount>& wanted, std::string* out) {
+bool keep(JsonPieces& pieces, JsonPieces::Value object, const std::array<std::string_view, kCount>& wanted,
+          std::string* out) {
   char before = '{';
-  const bool whole = walk.object([&](std::string_view name) {
-    const auto value = walk.value();
-    if (!value) return false;
+  std::string_view text;
+  const bool whole = pieces.object(object, &text, [&](std::string_view name, JsonPieces::Value member) {
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) return true;
+    const auto value = pieces.text(member);
+    if (!value) return false;
     *out += std::exchange(before, ',');
     ((((*out += '"') += name) += "\":") += *value);
     return true;
@@ -43,20 +45,21 @@ bool keep(JsonWalk& walk, const std::array<std::string_view, kCount>& wanted, st
 
 /// The Pod reduced to these members; nullopt: the text is not in the API server's form, and is parsed completely.
 std::optional<std::string> what_is_read(std::string_view text) {
-  JsonWalk walk(text);
+  JsonPieces pieces(text);
   std::string out;
   out.reserve(text.size() + 64);
   char before = '{';
-  const bool whole = walk.object([&](std::string_view name) {
+  const bool whole = pieces.object([&](std::string_view name, JsonPieces::Value value) {
     const bool metadata = name == "metadata";
     const bool spec = name == "spec";
-    if (!metadata && !spec && name != "status") return walk.value().has_value();
+    if (!metadata && !spec && name != "status") return true;
     out += std::exchange(before, ',');
     (((out += '"') += name) += "\":");
-    return metadata ? keep(walk, kMetadata, &out) : spec ? keep(walk, kSpec, &out) : keep(walk, kStatus, &out);
+    if (metadata) return keep(pieces, value, kMetadata, &out);
+    return spec ? keep(pieces, value, kSpec, &out) : keep(pieces, value, kStatus, &out);
   });
   out += before == '{' ? "{}" : "}";
-  return whole && walk.over() ? std::optional(std::move(out)) : std::nullopt;
+  return whole ? std::optional(std::move(out)) : std::nullopt;
 }
 
 json::object texts(const std::map<std::string, std::string>& all) {

@@ -8,7 +8,7 @@
 
 #include "codec/dialects/pod_ask_json.h"
 #include "codec/json_memory.h"
-#include "codec/json_walk.h"
+#include "codec/json_pieces.h"
 
 namespace carve::codec {
 namespace {
@@ -72,26 +72,26 @@ struct CallTexts {
 };
 
 /// nullopt: the text has another form, or is not a call.
-std::optional<CallTexts> walk_call(std::string_view text) {
-  JsonWalk walk(text);
+std::optional<CallTexts> call_pieces(std::string_view text) {
+  JsonPieces pieces(text);
   CallTexts call;
-  const bool whole = walk.object([&](std::string_view name) {
+  const bool whole = pieces.object([&](std::string_view name, JsonPieces::Value value) {
     if (same_word(name, "Pod")) {
-      const auto pod = walk.value();
+      const auto pod = pieces.text(value);
       if (!pod || !call.pod.empty()) return false;  // of two Pods, the document parser decides which one counts
       call.pod = *pod;
       return true;
     }
-    if (!same_word(name, "NodeNames")) return walk.value().has_value();
+    if (!same_word(name, "NodeNames")) return true;
     if (std::exchange(call.names_there, true)) return false;
-    return walk.array([&] {
-      const auto one = walk.plain_text();
+    return pieces.array(value, [&](JsonPieces::Value item) {
+      const auto one = pieces.plain_text(item);
       if (!one || one->empty()) return false;
       call.names.push_back(*one);
       return true;
     });
   });
-  return whole && walk.over() && call.names_there && !call.pod.empty() ? std::optional(std::move(call)) : std::nullopt;
+  return whole && call.names_there && !call.pod.empty() ? std::optional(std::move(call)) : std::nullopt;
 }
 
 /// Writes a JSON string. Node names and Carve's own reasons need no escapes, so most texts are copied.
@@ -146,7 +146,7 @@ void put_nodes(const std::vector<std::string_view>& names,
 
 Result<ExtenderArgs> parse_extender_args(std::string_view text) {
   ExtenderArgs args;
-  if (auto call = walk_call(text)) {
+  if (auto call = call_pieces(text)) {
     json_read::Memory memory(call->pod);
     CARVE_TRY(const auto pod, json_read::parse_in(memory, call->pod, "extender call", kDepth - 1));
     CARVE_TRY(args.pod, take_pod(pod, &args.priority));

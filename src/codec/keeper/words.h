@@ -8,8 +8,8 @@
 
 #include "base/result.h"
 
-// The messages between an agent and its keeper. The keeper holds the kubelet's side of the slot door across restarts of
-// the agent. The keeper assigns the numbers: each question has its own, and none is reused.
+// The messages between an agent and its keeper. The keeper holds the kubelet's side of the device plugin across
+// restarts of the agent. The keeper assigns the numbers: each question has its own, and none is reused.
 namespace carve::codec {
 
 // From the keeper.
@@ -27,7 +27,7 @@ struct AskAlive {
   std::uint64_t number = 0;
   friend bool operator==(const AskAlive&, const AskAlive&) = default;
 };
-struct TellListening {  // whether the kubelet has registered the door and reads its list
+struct TellListening {  // whether the kubelet has registered the device plugin and reads its list
   bool listening = false;
   friend bool operator==(const TellListening&, const TellListening&) = default;
 };
@@ -69,7 +69,7 @@ struct AnswerAlive {
   std::uint64_t number = 0;
   friend bool operator==(const AnswerAlive&, const AnswerAlive&) = default;
 };
-struct SayLeft {  // this agent ends in order: the kubelet must be notified that the door is not served
+struct SayLeft {  // this agent ends in order: the kubelet must be notified that the device plugin is not served
   friend bool operator==(const SayLeft&, const SayLeft&) = default;
 };
 using AgentWord = std::variant<SayServing, SayList, AnswerAllocated, AnswerStart, AnswerRefused, AnswerAlive, SayLeft>;

@@ -5,15 +5,14 @@
 #include <boost/json.hpp>
 #include <optional>
 
-#include "codec/json_walk.h"
+#include "codec/json_pieces.h"
 
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
 
-/// Deep enough for every object of Kubernetes (managedFields and schemas exceed Boost's 32).
-constexpr std::size_t kDepth = 128;
+constexpr std::size_t kDepth = JsonPieces::kDepth;
 constexpr std::size_t kQuoted = 200;
 
 Result<json::object> parse_object(std::string_view text) {
@@ -46,46 +45,40 @@ struct EventTexts {
   std::string_view managed;  // the part of `object` that is left out, with one adjacent comma
 };
 
-/// Scans the metadata that begin at the current position in `line`.
-bool walk_metadata(JsonWalk& walk, std::string_view line, EventTexts* event) {
+/// Finds what is needed of an object's metadata.
+bool metadata_pieces(JsonPieces& pieces, JsonPieces::Value metadata, EventTexts* event) {
   event->version = event->managed = {};
-  std::size_t last = 0;  // the end of the previous member; 0: there is none
-  return walk.object([&](std::string_view name) {
-    if (name == "resourceVersion") {
-      const auto text = walk.plain_text();
-      if (text) event->version = *text;
-      last = walk.at();
-      return text.has_value();
-    }
-    const bool whole = walk.value().has_value();
-    if (whole && name == kManaged && last != 0) event->managed = line.substr(last, walk.at() - last);
-    last = walk.at();
-    return whole;
+  const char* last = nullptr;  // the end of the previous member
+  std::string_view whole;
+  return pieces.object(metadata, &whole, [&](std::string_view name, JsonPieces::Value member) {
+    const bool version = name == "resourceVersion";
+    const auto text = version ? pieces.plain_text(member) : pieces.text(member);
+    if (!text) return false;
+    const char* const end = text->data() + text->size() + (version ? 1 : 0);  // with the quote after a plain text
+    if (version) event->version = *text;
+    if (name == kManaged && last != nullptr) event->managed = {last, static_cast<std::size_t>(end - last)};
+    last = end;
+    return true;
   });
 }
 
 /// The parts of an event, found without building a document; nullopt: it is not an event, or another form.
-std::optional<EventTexts> walk_event(std::string_view line) {
-  JsonWalk walk(line, kDepth);
+std::optional<EventTexts> event_pieces(std::string_view line) {
+  JsonPieces pieces(line);
   EventTexts event;
-  const bool whole = walk.object([&](std::string_view name) {
+  const bool whole = pieces.object([&](std::string_view name, JsonPieces::Value value) {
     if (name == "type") {
-      const auto type = walk.plain_text();
+      const auto type = pieces.plain_text(value);
       if (type) event.type = *type;
       return type.has_value();
     }
-    if (name != "object") return walk.value().has_value();
-    if (walk.next() != '{') return false;
+    if (name != "object") return true;
     event.object = event.version = event.managed = {};
-    const auto begin = walk.at();
-    if (!walk.object([&](std::string_view field) {
-          return field == "metadata" ? walk_metadata(walk, line, &event) : walk.value().has_value();
-        }))
-      return false;
-    event.object = line.substr(begin, walk.at() - begin);
-    return true;
+    return pieces.object(value, &event.object, [&](std::string_view field, JsonPieces::Value member) {
+      return field != "metadata" || metadata_pieces(pieces, member, &event);
+    });
   });
-  return whole && walk.over() ? std::optional(event) : std::nullopt;
+  return whole ? std::optional(event) : std::nullopt;
 }
 
 /// `text` without `piece`, which must be a part of it.
@@ -142,7 +135,7 @@ Result<KubePage> parse_kube_page(std::string_view text) {
 }
 
 Result<KubeEvent> parse_kube_event(std::string_view line) {
-  if (const auto event = walk_event(line); event && !event->object.empty()) {
+  if (const auto event = event_pieces(line); event && !event->object.empty()) {
     const bool deleted = event->type == "DELETED";
     if (deleted || event->type == "ADDED" || event->type == "MODIFIED") {
       KubeEvent found;

@@ -69,7 +69,7 @@ void take_what_it_is(const json::value& value, GpuObject* gpu) {
     (void)take_number(link, "lanes", 255, &lanes);
     gpu->links.push_back({read::text(link, "uuid"), read::text(link, "level"), static_cast<int>(lanes)});
   }
-  for (const auto& door : read::list(value, "spec.doors")) gpu->doors.push_back(read::text_of(&door));
+  for (const auto& door : read::list(value, "spec.doors")) gpu->doors.push_back(read::text_of(&plugin));
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
   } else if (key == "dialects.nvidia") {
     if (value != "slots" && value != "dra" && value != "off")
       return tl::unexpected(not_legal(value, "slots, dra and off"));
-    config->nvidia = value == "slots" ? NvidiaDoor::kDevicePlugin
-                     : value == "dra" ? NvidiaDoor::kDra
-                                      : NvidiaDoor::kOff;
+    config->nvidia = value == "slots" ? NvidiaPlugin::kDevicePlugin
+                     : value == "dra" ? NvidiaPlugin::kDra
+                                      : NvidiaPlugin::kOff;
   } else if (key == "dialects.gpushare-unit") {
     if (value != "GiB" && value != "MiB") return tl::unexpected(not_legal(value, "GiB and MiB"));
     config->gpushare_unit = value == "GiB" ? Bytes::gib(1) : Bytes::mib(1);
@@ -49,11 +49,11 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
 /// Refuses settings that are legal one by one but leave nvidia.com/gpu without an interface that serves it: its pods
 /// would never start.
 Result<void> check_together(const ClusterConfig& config) {
-  if (config.nvidia == NvidiaDoor::kDra && config.doors == "slots")
+  if (config.nvidia == NvidiaPlugin::kDra && config.doors == "slots")
     return fail(Code::kInvalidArgument,
                 "dialects.nvidia = dra with doors = slots: no agent serves claims; set doors = dra or dra,slots, or "
                 "dialects.nvidia = slots or off");
-  if (config.nvidia == NvidiaDoor::kDevicePlugin && config.doors == "dra")
+  if (config.nvidia == NvidiaPlugin::kDevicePlugin && config.doors == "dra")
     return fail(Code::kInvalidArgument,
                 "dialects.nvidia = slots with doors = dra: no agent serves slots; set doors = slots or dra,slots, or "
                 "dialects.nvidia = dra or off");
@@ -66,10 +66,10 @@ Result<void> apply_lines(const std::string& text, const std::string& source, Clu
   auto applied = each_setting(text, source, [&](const std::string& key, const std::string& value) {
     nvidia_said = nvidia_said || key == "dialects.nvidia";
     auto line = apply(key, value, config);
-    if (!line && (key == "dialects.nvidia" || key == "doors")) config->nvidia = NvidiaDoor::kOff;
+    if (!line && (key == "dialects.nvidia" || key == "doors")) config->nvidia = NvidiaPlugin::kOff;
     return line;
   });
-  if (!nvidia_said && config->doors == "dra") config->nvidia = NvidiaDoor::kDra;
+  if (!nvidia_said && config->doors == "dra") config->nvidia = NvidiaPlugin::kDra;
   return applied;
 }
 
@@ -78,7 +78,7 @@ Result<void> apply_lines(const std::string& text, const std::string& source, Clu
 std::vector<std::string> ClusterConfig::totals() const {
   std::vector<std::string> names = {"elasticgpu.io/gpu", "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory",
                                     "aliyun.com/gpu-mem", "aliyun.com/gpu-count"};
-  if (nvidia == NvidiaDoor::kDevicePlugin) names.emplace_back("nvidia.com/gpu");
+  if (nvidia == NvidiaPlugin::kDevicePlugin) names.emplace_back("nvidia.com/gpu");
   return names;
 }
 
@@ -93,7 +93,7 @@ Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::s
 ClusterConfig legal_lines(const std::string& text) {
   ClusterConfig config;
   static_cast<void>(apply_lines(text, "", &config));
-  if (!check_together(config)) config.nvidia = NvidiaDoor::kOff;
+  if (!check_together(config)) config.nvidia = NvidiaPlugin::kOff;
   return config;
 }
 

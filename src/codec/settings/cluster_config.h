@@ -10,7 +10,7 @@
 namespace carve::codec {
 
 /// How a pod that requests `nvidia.com/gpu` gets its whole cards.
-enum class NvidiaDoor : std::uint8_t { kDevicePlugin, kDra, kOff };
+enum class NvidiaPlugin : std::uint8_t { kDevicePlugin, kDra, kOff };
 
 /// How admission treats NVIDIA_VISIBLE_DEVICES in the environment of a container that requests no card. With NVIDIA's
 /// container runtime as the node's default runtime, the variable would expose every card, past all limits.
@@ -24,7 +24,7 @@ enum class VisibleDevices : std::uint8_t {
 /// It exists where control is installed. An agent without it serves DRA only.
 struct ClusterConfig {
   std::string doors = "slots";                // of the agents: dra, slots, dra,slots or dra,slots,shared
-  NvidiaDoor nvidia = NvidiaDoor::kDevicePlugin;     // dialects.nvidia; by default dra with doors = dra, else slots
+  NvidiaPlugin nvidia = NvidiaPlugin::kDevicePlugin;     // dialects.nvidia; by default dra with doors = dra, else slots
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
   bool gpushare_http = false;                 // dialects.gpushare-http: gpushare's filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread
@@ -32,7 +32,7 @@ struct ClusterConfig {
   // admission.visible-devices: NVIDIA_VISIBLE_DEVICES in a container that requests no card; void or refuse
   VisibleDevices visible = VisibleDevices::kVoid;
 
-  [[nodiscard]] DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaDoor::kDevicePlugin}; }
+  [[nodiscard]] DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin}; }
   /// The extended resources that the pods of this installation request.
   [[nodiscard]] std::vector<std::string> totals() const;
 };

@@ -52,7 +52,7 @@ class Ring:
 
     def kube(self, token=None, certificate="admin") -> Kube:
         file = self.certificates.file
-        port = int((self.state.folder / "door.port").read_text())
+        port = int((self.state.folder / "port_forward.port").read_text())
         if token:
             return Kube(port, file("ca.crt"), token=token)
         return Kube(port, file("ca.crt"), file(f"{certificate}.crt"), file(f"{certificate}.key"))
@@ -85,9 +85,9 @@ class Ring:
         """Waits until the API server answers; fails immediately when its process has ended."""
         until_process(self.state, "apiserver", "kube-apiserver ready", seconds, self.kube().ready)
 
-    def _open_door(self):
-        port_file = self.state.folder / "door.port"
-        spawn(self.state, "door", [sys.executable, Path(__file__).with_name("door.py"), port_file,
+    def _open_port_forward(self):
+        port_file = self.state.folder / "port_forward.port"
+        spawn(self.state, "port_forward", [sys.executable, Path(__file__).with_name("port_forward.py"), port_file,
                                    self.state.content["network"], network.API_SERVICE, network.API_PORT],
               Place(cgroups.Tracker("control").make()))
         until("the forwarder to the API server", 10, port_file.exists)
@@ -137,7 +137,7 @@ class Ring:
         say("certificates")
         state.content["network"] = network.make(state, control, nodes)
         state.save()
-        ring._open_door()
+        ring._open_port_forward()
         etcd.start(state, found, ring.certificates, ring.control)
         ring.start_api_server()
         made = [Node(state, found, ring.certificates, i, state.content["network"]) for i in range(1, nodes + 1)]

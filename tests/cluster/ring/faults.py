@@ -21,9 +21,9 @@ from .state import start_time  # noqa: E402
 from .testing import RingTest  # noqa: E402
 
 PARTS = ("leader", "agent", "keeper", "arbiter", "kubelet", "containerd", "apiserver")
-_DOOR = "/var/lib/kubelet/device-plugins/carve-slots.sock"
+_DEVICE_PLUGIN = "/var/lib/kubelet/device-plugins/carve-slots.sock"
 SOCKETS = {         # where a part listens while it serves; the socket of a killed process refuses connections
-    "agent": (carve.AGENT_SOCKET, _DOOR), "keeper": (carve.AGENT_SOCKET, _DOOR),
+    "agent": (carve.AGENT_SOCKET, _DEVICE_PLUGIN), "keeper": (carve.AGENT_SOCKET, _DEVICE_PLUGIN),
     "arbiter": ("/run/carve/arbiter/control",), "kubelet": ("/var/lib/kubelet/pod-resources/kubelet.sock",),
     "containerd": (CONTAINERD_SOCKET,)}
 

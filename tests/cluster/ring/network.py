@@ -1,7 +1,7 @@
 """The ring's network: a network namespace of its own, so that its ports and interfaces cannot collide with others.
 
 It contains the loopback interface with the API server's service address and one address per node, and the pods' veth
-pairs. The only way out is door.py, a forwarder from the host's loopback to the API server.
+pairs. The only way out is port_forward.py, a forwarder from the host's loopback to the API server.
 """
 import os
 

@@ -17,7 +17,7 @@ from pathlib import Path
 if __package__ is None:                 # started as a program: the package is the folder above
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     __package__ = "ring"
-from . import door, network             # noqa: E402
+from . import port_forward, network             # noqa: E402
 from .kube import ApiError, Kube        # noqa: E402
 
 FRESH = 0.3         # seconds for which a list of endpoints is used again
@@ -57,7 +57,7 @@ def serve(client, endpoints):
         except OSError:
             continue
         server.settimeout(None)
-        door.join(client, server)
+        port_forward.join(client, server)
         return
     client.close()
 

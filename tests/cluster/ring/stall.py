@@ -45,7 +45,7 @@ class Stall:
 
     def __init__(self, ring, held, lost=False):
         file = ring.certificates.file
-        self._server = (int((ring.state.folder / "door.port").read_text()), ssl.create_default_context(cafile=file("ca.crt")))
+        self._server = (int((ring.state.folder / "port_forward.port").read_text()), ssl.create_default_context(cafile=file("ca.crt")))
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._context.load_cert_chain(file("apiserver.crt"), file("apiserver.key"))
         self._held = held

@@ -1,4 +1,4 @@
-"""What the agent costs on a node with both kubelet interfaces: memory, idle CPU, and the delay of a container's start.
+"""What the agent costs on a node with both kubelet plugins: memory, idle CPU, and the delay of a container's start.
 
 Each is compared with the budget of design 10. Memory and CPU are the agent's own, independent of the machine's load.
 The start is timed from the logs of kubelet and runtime, in rounds of one pod without a GPU, one by DRA and one by

@@ -17,7 +17,7 @@ GIB = 1 << 30
 HOLD = ["ring-look", "allocate", str(GIB), "hold", "3600"]
 TAINT = "gpu.elasticgpu.io/unhealthy"
 BY_SLOTS = "gpu.elasticgpu.io/used-by-slots"
-SECONDS = 10  # within which both kubelet interfaces must report the card
+SECONDS = 10  # within which both kubelet plugins must report the card
 KUBELET = 10  # the interval at which the kubelet writes its node's status
 
 

@@ -73,9 +73,9 @@ class ManyPods(SlotTest):
         figures = []
         kinds = [("DRA", 100 if SOAK else 40, self.by_claims, self.judge_claims),
                  ("slots", 100, self.by_records, self.judge_records)]
-        for door, count, start, judge in ([("no GPU", 100, self.without, None)] if SOAK else []) + kinds:
+        for plugin, count, start, judge in ([("no GPU", 100, self.without, None)] if SOAK else []) + kinds:
             names, seconds = self.start_all(count, start(count))
-            figures.append(f"{count} by {door}: median {seconds[count // 2]:.1f}, last {seconds[-1]:.1f}")
+            figures.append(f"{count} by {plugin}: median {seconds[count // 2]:.1f}, last {seconds[-1]:.1f}")
             if judge:
                 pods = [one for one in self.kube.list("Pod") if one["metadata"]["name"] in names]
                 self.assertEqual(len(pods), count)

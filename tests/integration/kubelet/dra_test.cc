@@ -8,10 +8,10 @@
 #include <future>
 #include <set>
 
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 #include "base/fd.h"
 #include "codec/dra/resource_slice.h"
-#include "tests/integration/kubelet/doors_fixture.h"
+#include "tests/integration/kubelet/plugins_fixture.h"
 
 namespace carve::test {
 namespace {
@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct Dra : DoorsTest {
-  Dra() : DoorsTest(4) {}
+struct Dra : PluginsTest {
+  Dra() : PluginsTest(4) {}
   void api_has_claim(const std::string& uid, int on, const std::string& memory,
                      const std::string& name = "c") {
     kube.put(
@@ -31,7 +31,7 @@ struct Dra : DoorsTest {
             R"({{"metadata":{{"namespace":"ml","name":"{}","uid":"{}"}},"status":{{"allocation":{{"devices":)"
             R"({{"results":[{{"request":"g","driver":"gpu.elasticgpu.io","pool":"n1","device":"{}",)"
             R"("shareID":"s-{}","consumedCapacity":{{"memory":"{}","cores":"30"}}}}]}}}}}}}})",
-            name, uid, doors::device_name(card(on)), uid, memory));
+            name, uid, plugins::device_name(card(on)), uid, memory));
   }
   /// The newest ResourceSlice, or "".
   std::string last_written() {
@@ -98,7 +98,7 @@ TEST_F(Dra, TheDriverStaysForUnprepareWhenDoorsLosesDra) {
   kube.put("/apis/resource.k8s.io/v1/resourceslices/n1-gpu.elasticgpu.io-0", last_written());
   stop_agent();
   auto slots = options();
-  ASSERT_TRUE(cmd::parse_doors("slots", &slots));
+  ASSERT_TRUE(cmd::parse_plugins("slots", &slots));
   for (std::size_t start = 0; start < 2; ++start) {  // the second one is a restart of the agent
     const auto agent = run_agent(slots);
     driver = kubelet.find_drivers(1).at(0);
@@ -289,7 +289,7 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
 }
 
 /// A node whose cards are assigned to claims by the scheduler and to records by control.
-struct BothDoors : Dra {
+struct BothPlugins : Dra {
   std::set<std::string> tainted() {
     std::set<std::string> names;
     const auto text = last_written();
@@ -297,28 +297,28 @@ struct BothDoors : Dra {
     const auto published = codec::parse_slice(text)->devices;
     for (const auto& device : published) {
       for (const auto& taint : device.taints) {
-        if (taint.key == doors::kSlotsTaint) names.insert(device.name);
+        if (taint.key == plugins::kSlotsTaint) names.insert(device.name);
       }
     }
     return names;
   }
 };
 
-TEST_F(BothDoors, ACardWithARecordIsOfferedToNoClaimUntilItsPodIsOver) {
+TEST_F(BothPlugins, ACardWithARecordIsOfferedToNoClaimUntilItsPodIsOver) {
   start_all();
   const auto driver = kubelet.find_drivers(1).at(0);
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
-  EXPECT_TRUE(eventually([&] { return tainted() == std::set{doors::device_name(card(2))}; }))
+  EXPECT_TRUE(eventually([&] { return tainted() == std::set{plugins::device_name(card(2))}; }))
       << "before the pod is admitted";
   kubelet.admit(&a);
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
-  EXPECT_EQ(tainted(), std::set{doors::device_name(card(2))});
+  EXPECT_EQ(tainted(), std::set{plugins::device_name(card(2))});
   api_deletes(a);
   EXPECT_TRUE(in_the_long_run([&] { return tainted().empty(); }));
 }
 
-TEST_F(BothDoors, SlicesOfPodsEndWhenDoorsLosesSlots) {
+TEST_F(BothPlugins, SlicesOfPodsEndWhenDoorsLosesSlots) {
   start_all();
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
@@ -326,7 +326,7 @@ TEST_F(BothDoors, SlicesOfPodsEndWhenDoorsLosesSlots) {
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
   stop_agent();
   auto claims = options();
-  ASSERT_TRUE(cmd::parse_doors("dra", &claims));
+  ASSERT_TRUE(cmd::parse_plugins("dra", &claims));
   const auto agent = run_agent(claims);
   const auto driver = kubelet.find_drivers(1).at(0);
   EXPECT_EQ(slices.held().size(), 1U) << "the pod runs";
@@ -334,9 +334,9 @@ TEST_F(BothDoors, SlicesOfPodsEndWhenDoorsLosesSlots) {
   EXPECT_TRUE(in_the_long_run([&] { return slices.held().empty(); }));
 }
 
-TEST_F(BothDoors, SharedCardsAreOfferedRegardlessOfTheirUse) {
+TEST_F(BothPlugins, SharedCardsAreOfferedRegardlessOfTheirUse) {
   auto with = options();
-  ASSERT_TRUE(cmd::parse_doors("dra,slots,shared", &with));
+  ASSERT_TRUE(cmd::parse_plugins("dra,slots,shared", &with));
   kubelet.start();
   const auto agent = run_agent(with);
   kubelet.list_after_start();
@@ -352,12 +352,12 @@ TEST_F(BothDoors, SharedCardsAreOfferedRegardlessOfTheirUse) {
   slices.set_health(3, {false, "XID 79"});
   ASSERT_TRUE(eventually([&] { return last_written().find("xid-79") != std::string::npos; }));
   EXPECT_EQ(tainted(), std::set<std::string>());
-  cmd::DoorOptions apart;
-  ASSERT_TRUE(cmd::parse_doors("dra,slots", &apart));
+  cmd::PluginOptions apart;
+  ASSERT_TRUE(cmd::parse_plugins("dra,slots", &apart));
   EXPECT_FALSE(apart.shares_cards) << "cards are shared only when the operator configures it";
 }
 
-/// The scheduler and control learn of each other late, so the node decides: src/app/doors/README.md.
+/// The scheduler and control learn of each other late, so the node decides: src/app/plugins/README.md.
 TEST_F(Dra, TheSecondOfTwoAssignmentsOfTheSameCapacityWaits) {
   start_all();
   const auto driver = kubelet.find_drivers(1).at(0);

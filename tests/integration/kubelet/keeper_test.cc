@@ -1,14 +1,14 @@
 // Slots with a keeper: the kubelet talks to one process while agents start and end. The keeper's part is the real one
-// (src/cmd/keep_agent), with the scripted kubelet; the agents are the doors as the agent wires them.
+// (src/cmd/keep_agent), with the scripted kubelet; the agents are the kubelet plugins as the agent wires them.
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <future>
 #include <random>
 
-#include "app/keeper/kept_door.h"
+#include "app/keeper/kept_device_plugin.h"
 #include "cmd/keep_agent.h"
-#include "tests/integration/kubelet/doors_fixture.h"
+#include "tests/integration/kubelet/plugins_fixture.h"
 #include "tests/integration/kubelet/thread_agent.h"
 
 namespace carve::test {
@@ -19,8 +19,8 @@ using Healthy = std::map<std::string, bool>;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-struct Kept : DoorsTest {
-  Kept() : DoorsTest(4), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+struct Kept : PluginsTest {
+  Kept() : PluginsTest(4), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~Kept() override { end(); }
 
   void start_keeper() {
@@ -89,7 +89,7 @@ struct Kept : DoorsTest {
     with.kept_by = line;
     with.crashes = crashes;
     with.starts_again = [this] { return agent.exits_with == kSettingsChanged; };
-    const auto done = cmd::run_doors(with, slices, kube, clock, log, stop);
+    const auto done = cmd::run_plugins(with, slices, kube, clock, log, stop);
     if (!done) ADD_FAILURE() << done.error().what;
   }};
 
@@ -226,10 +226,10 @@ TEST_F(Kept, PatienceIsBounded) {
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
   auto admitted = admission_between_agents(&a);
-  clock.jump(keeper::KeptDoor::kAwayFor + seconds(1));
+  clock.jump(keeper::KeptDevicePlugin::kAwayFor + seconds(1));
   EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !list.empty() && !list.begin()->second; }))
       << "no pod is sent to a node whose agent does not come back";
-  clock.jump(keeper::KeptDoor::kAllocateWithin);
+  clock.jump(keeper::KeptDevicePlugin::kAllocateWithin);
   EXPECT_THROW(admitted.get(), std::runtime_error);
   agent.held = false;
   EXPECT_TRUE(kubelet.wait_list(all_well)) << "and it recovers";

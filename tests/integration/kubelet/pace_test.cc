@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "tests/integration/kubelet/doors_fixture.h"
+#include "tests/integration/kubelet/plugins_fixture.h"
 
 // How fast the device plugin serves its list after the kubelet starts, in real time.
 namespace carve::test {
@@ -8,7 +8,7 @@ namespace {
 
 using Healthy = std::map<std::string, bool>;
 
-struct SlotsPace : DoorsTest {};
+struct SlotsPace : PluginsTest {};
 
 TEST_F(SlotsPace, TheKubeletMayStartAfterTheAgent) {
   start_agent();

@@ -5,14 +5,14 @@
 
 #include <future>
 
-#include "tests/integration/kubelet/doors_fixture.h"
+#include "tests/integration/kubelet/plugins_fixture.h"
 
 namespace carve::test {
 namespace {
 
 using testing::HasSubstr;
 
-struct Races : DoorsTest {
+struct Races : PluginsTest {
   /// A PreStartContainer call that is still in progress.
   std::future<grpc::Status> starting(const ScriptedKubelet::Container& container) {
     return std::async(std::launch::async, [this, container] { return kubelet.pre_start(container); });

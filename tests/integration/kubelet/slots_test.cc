@@ -3,7 +3,7 @@
 #include <fstream>
 #include <future>
 
-#include "tests/integration/kubelet/doors_fixture.h"
+#include "tests/integration/kubelet/plugins_fixture.h"
 
 namespace carve::test {
 namespace {
@@ -17,7 +17,7 @@ std::size_t healthy_of(const Healthy& list) {
       std::count_if(list.begin(), list.end(), [](const auto& one) { return one.second; }));
 }
 
-struct Slots : DoorsTest {};
+struct Slots : PluginsTest {};
 
 TEST_F(Slots, SixtyFourSlotsPerCardFitIntoOneGrpcMessage) {
   start_all();

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 #include "codec/kubelet/node_pod.h"
 
 namespace carve::cli {
@@ -35,7 +35,7 @@ std::string state_of(const codec::Claim& claim, const codec::ClaimResult& result
 std::vector<codec::ClaimExplanation> explained(const codec::Claim& claim) {
   std::vector<codec::ClaimExplanation> out;
   for (const auto& result : claim.results) {
-    if (result.driver != doors::kDriver) continue;
+    if (result.driver != plugins::kDriver) continue;
     const auto ask = std::find_if(claim.asks.begin(), claim.asks.end(),
                                   [&](const codec::ClaimAsk& one) { return one.request == result.request; });
     out.push_back({claim.name, result.request, ask == claim.asks.end() ? std::string() : asks_text(*ask),
@@ -54,14 +54,15 @@ bool CarveClasses::contains(const std::string& device_class) {
   const auto [found, fresh] = known_.emplace(device_class, false);
   if (fresh) {
     const auto text = api_.get(kClasses + device_class);
-    found->second = text && text->find(doors::kDriver) != std::string::npos;
+    found->second = text && text->find(plugins::kDriver) != std::string::npos;
   }
   return found->second;
 }
 
 bool is_of_carve(const codec::Claim& claim, CarveClasses& classes) {
-  const bool allocated = std::any_of(claim.results.begin(), claim.results.end(),
-                                     [](const codec::ClaimResult& result) { return result.driver == doors::kDriver; });
+  const bool allocated =
+      std::any_of(claim.results.begin(), claim.results.end(),
+                  [](const codec::ClaimResult& result) { return result.driver == plugins::kDriver; });
   return allocated || (!claim.allocated && std::any_of(claim.classes.begin(), claim.classes.end(),
                                                        [&](const auto& name) { return classes.contains(name); }));
 }

@@ -6,7 +6,7 @@
 
 #include "app/cli/cells.h"
 #include "app/cli/doctor.h"
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 
 namespace carve::cli {
 namespace {
@@ -159,7 +159,7 @@ void look_at_slices(const ClusterFacts& facts, Findings& out) {
         fmt::format(
             "the API server has no ResourceSlice of driver {} for the node, so kube-scheduler allocates none of "
             "its cards",
-            doors::kDriver),
+            plugins::kDriver),
         "the node's agent writes them within seconds after the kubelet has registered the driver; if this persists, "
         "see "
         "its log, check deploy/agent-rbac.yaml and delete the agent's pod");

@@ -4,7 +4,7 @@
 
 #include "app/cli/cluster/doctor.h"
 #include "app/cli/cluster/objects.h"
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/cluster/lease.h"
 #include "codec/dra/resource_slice.h"
@@ -151,11 +151,11 @@ void look_at_slices(KubeApi& api, ClusterFacts* facts) {
   if (serving.empty()) return;
   std::set<std::string> published;
   const auto slices = api.list("/apis/resource.k8s.io/v1/resourceslices",
-                               {{"fieldSelector", "spec.driver=" + std::string(doors::kDriver)}});
+                               {{"fieldSelector", "spec.driver=" + std::string(plugins::kDriver)}});
   if (!slices) facts->unread.push_back("ResourceSlices: " + slices.error().what);
   for (const auto& text : slices ? *slices : std::vector<std::string>()) {
     const auto slice = codec::parse_slice(text);
-    if (slice && slice->driver == doors::kDriver && !slice->devices.empty()) published.insert(slice->node);
+    if (slice && slice->driver == plugins::kDriver && !slice->devices.empty()) published.insert(slice->node);
   }
   for (auto& node : facts->nodes) {
     node.serves_claims = serving.contains(node.name);

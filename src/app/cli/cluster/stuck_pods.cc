@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "app/cli/cluster/claims.h"
-#include "app/doors/device_names.h"
+#include "app/plugins/device_names.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/dialects/dialect.h"
 #include "codec/kubelet/node_pod.h"
@@ -20,7 +20,7 @@ ClaimFacts facts_of(const codec::Claim& claim) {
   facts.name = claim.name;
   facts.allocated = claim.allocated;
   for (const auto& result : claim.results) {
-    if (result.driver != doors::kDriver) continue;
+    if (result.driver != plugins::kDriver) continue;
     const auto key = device_key(result);
     facts.node = result.pool;
     if (std::find(claim.ready.begin(), claim.ready.end(), key) == claim.ready.end()) facts.prepared = false;

@@ -64,16 +64,16 @@ void check_registrations(NodeLook& look) {
     look.found({Severity::kError, "the agent runs, but the kubelet has no slots",
                 slots == registered->end() ? "elasticgpu.io/slot is not registered"
                                            : "elasticgpu.io/slot is registered with an empty list",
-                "see the errors of the kubelet's doors in the agent's log; the list is empty without a card, without a "
+                "see the errors of the kubelet plugins in the agent's log; the list is empty without a card, without a "
                 "driver, and with a container runtime without CDI",
                 "kubelet-no-slots"});
   }
 }
 
-/// The DRA door: the registration socket by which the kubelet finds it.
+/// The DRA driver: the registration socket by which the kubelet finds it.
 void check_dra(NodeLook& look) {
   if (!look.view()) return;
-  // The folder remains after the door is closed. Only a socket in it shows that an agent serves the door.
+  // The folder remains after the agent has ended. Only a socket in it shows that an agent serves it.
   bool served = false;
   for (const auto& name : look.list("/var/lib/kubelet/plugins/gpu.elasticgpu.io"))
     served = served || name.find(".sock") != std::string::npos;

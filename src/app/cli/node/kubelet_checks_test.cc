@@ -45,12 +45,12 @@ std::vector<std::string> found(const Tree& tree, bool agent_answers = true) {
   return ids;
 }
 
-TEST(KubeletChecks, AServedDraDoorNeedsARegistrationSocket) {
+TEST(KubeletChecks, AServedDraDriverNeedsARegistrationSocket) {
   Tree tree;
   tree.add(kRegistry);
   tree.add(kPlugin, "dra-agent.sock");
   EXPECT_EQ(found(tree), std::vector<std::string>{"kubelet-no-dra"});
-  EXPECT_TRUE(found(tree, false).empty()) << "an agent that does not run serves no door";
+  EXPECT_TRUE(found(tree, false).empty()) << "an agent that does not run serves no DRA driver";
   tree.add(kRegistry, "gpu.elasticgpu.io-agent-reg.sock");
   EXPECT_TRUE(found(tree).empty());
 }

@@ -157,8 +157,8 @@ void check_unread(Work& work, const codec::ContainerAsk& container) {
   }
 }
 
-/// Refuses cards by a claim together with cards by a resource name in one container: both doors would mount their
-/// libraries over each other, and the intent is unclear. The pod does not say which devices a claim is for.
+/// Refuses cards by a claim together with cards by a resource name in one container: both kubelet plugins would mount
+/// their libraries over each other, and the intent is unclear. The pod does not say which devices a claim is for.
 void check_claims(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask) {
   if (container.claims.empty()) return;
   std::vector<std::string_view> names;

@@ -10,7 +10,7 @@
 namespace carve::control {
 
 /// Why the card is closed to new slices regardless of its health: an operator's mark, or it is allocated through
-/// another door. Empty: it is open. The GPU object does not contain this, because the node does not know it.
+/// another plugin. Empty: it is open. The GPU object does not contain this, because the node does not know it.
 [[nodiscard]] std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu);
 
 /// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger

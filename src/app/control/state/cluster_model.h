@@ -31,7 +31,7 @@ namespace carve::control {
 /// A slice is booked while at least one of these sources names it:
 ///   - the record of a pod that has a node and has not ended;
 ///   - the GPU object of its card. The agent writes it, and removes the slice when the slice's last process has ended.
-///     Claims of the DRA door appear only there;
+///     Claims of the DRA driver appear only there;
 ///   - a deleted pod whose slice never appeared in the GPU object, for kLinger: an agent writes each GPU object at most
 ///     once in two seconds.
 class ClusterModel {

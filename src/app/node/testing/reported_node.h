@@ -43,8 +43,8 @@ struct ReportedNode {
   ManualClock clock;
   std::vector<std::string> logged;
   Log log{[this](std::string_view line) { logged.emplace_back(line); }};
-  doors::NodePods pods{"n1", kube};
-  doors::EventRecorder notices{kube, "n1", clock, log};
+  plugins::NodePods pods{"n1", kube};
+  plugins::EventRecorder notices{kube, "n1", clock, log};
   SetRuntime runtime;
 };
 

@@ -1,0 +1,236 @@
+#include "app/plugins/dra_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/plugins/remedy.h"
+#include "app/plugins/device_names.h"
+
+namespace carve::plugins {
+namespace {
+
+constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}";
+
+// The status of a successful prepare waits until the container has started, because the API server is busy with that
+// start and no client waits for the status.
+constexpr auto kStartFirst = std::chrono::seconds(2);
+
+std::string claim_path(const std::string& space, const std::string& name) {
+  return fmt::format(kClaims, space, name);
+}
+
+/// The key of a claim's refusals in the Node's condition.
+std::string refusal_key(const std::string& uid) { return "claim " + uid; }
+
+bool holds(const std::vector<Slice>& held, const std::string& uid) {
+  return std::any_of(held.begin(), held.end(), [&](const Slice& slice) {
+    return slice.owner.kind == OwnerKind::kClaim && slice.owner.uid == uid;
+  });
+}
+
+/// A claim does not start on a card that became unhealthy after the allocation. A claim that runs there is not touched.
+Result<void> check_health(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
+  for (const auto& part : parts) {
+    for (const auto& slice : part.request.slices) {
+      for (const auto& card : cards.cards) {
+        if (card.id == slice.card && !card.health.ok)
+          return fail(Code::kUnavailable,
+                      fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
+      }
+    }
+  }
+  return {};
+}
+
+std::string described(const Slice& slice) {
+  if (slice.whole) return "the whole card";
+  return fmt::format("{}, compute {}, {}, {}", to_human(slice.memory), slice.compute.hundredths(),
+                     to_string(slice.share), to_string(slice.priority));
+}
+
+}  // namespace
+
+DraCalls::PerClaim<std::vector<ClaimDevice>> DraDriver::prepare(const std::vector<ClaimRef>& claims) {
+  PerClaim<std::vector<ClaimDevice>> answers;
+  for (const auto& claim : claims) answers.insert_or_assign(claim.uid, prepare_one(claim));
+  return answers;
+}
+
+Result<std::vector<ClaimDevice>> DraDriver::prepare_one(const ClaimRef& ref) {
+  auto text = world_.api.get(claim_path(ref.space, ref.name));
+  if (!text) {
+    const auto code = text.error().code;
+    if (code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
+        code == Code::kResourceExhausted) {
+      const MutexLock lock(mutex_);
+      if (const auto known = answered_.find(ref.uid); known != answered_.end())
+        return known->second;
+    }
+    return refuse(ref, fail_in("the claim cannot be read", text.error()).value(), nullptr);
+  }
+  auto claim = codec::parse_claim(*text);
+  if (!claim) return refuse(ref, claim.error(), nullptr);
+  claim->space = ref.space;
+  if (claim->uid != ref.uid) {
+    const auto what = fmt::format("the kubelet requests UID {}, but the API server's claim of that name has UID {}",
+                                  ref.uid, claim->uid);
+    return refuse(ref, {Code::kAborted, what}, nullptr);
+  }
+  const auto cards = world_.slices.cards();
+  auto parts = plan_claim(*claim, node_, cards);
+  if (parts && !holds(world_.slices.held(), ref.uid)) {
+    const auto shut = world_.shut ? world_.shut() : std::string();
+    if (!shut.empty()) {
+      parts = fail(Code::kFailedPrecondition, shut);
+    } else if (const auto healthy = check_health(*parts, cards); !healthy)
+      parts = tl::unexpected(healthy.error());
+  }
+  auto answer = parts ? bring_up(*claim, *parts)
+                      : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
+  if (!answer) {
+    if (parts && answer.error().code == Code::kResourceExhausted) note_full(*parts, cards);
+    return refuse(ref, answer.error(), &*claim);
+  }
+  post_ready(*claim, *parts);
+  world_.notices.settled(refusal_key(ref.uid));
+  const MutexLock lock(mutex_);
+  refused_.erase(ref.uid);
+  answered_[ref.uid] = *answer;
+  return answer;
+}
+
+/// kube-scheduler counts only claims. Where slots use the card, too, it may promise more than the card has.
+void DraDriver::note_full(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
+  if (world_.full == nullptr) return;
+  std::vector<Slice> asked;
+  for (const auto& part : parts) asked.insert(asked.end(), part.request.slices.begin(), part.request.slices.end());
+  world_.full->refused(asked, world_.slices.held(), cards, world_.clock.now());
+}
+
+/// Reports every refusal: on the Node, and on the pods that use the claim. `claim`: nullptr if the claim could not be
+/// read, or if it is another claim of that name.
+Result<std::vector<ClaimDevice>> DraDriver::refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim) {
+  const auto name = fmt::format("claim {}/{}", ref.space, ref.name);
+  const auto fix = remedy(error.code, Plugin::kClaim);
+  world_.log.warn("claim refused", {{"claim", name}, {"error", error.what}, {"hint", fix}});
+  world_.notices.refused(refusal_key(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
+  if (claim != nullptr) report_to_pods(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));
+  return fail_in(name, error);
+}
+
+/// Prepares all parts or none: if a part is refused, the parts that this call prepared are undone.
+Result<std::vector<ClaimDevice>> DraDriver::bring_up(const codec::Claim& claim,
+                                                   std::vector<PlannedPart> parts) {
+  const bool known = holds(world_.slices.held(), claim.uid);
+  std::vector<ClaimDevice> devices;
+  for (auto& part : parts) {
+    const auto prepared = world_.slices.prepare(part.request);
+    if (!prepared) {
+      if (!known) {
+        const auto undone = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
+        if (!undone)
+          world_.log.warn("a partly prepared claim could not be undone",
+                          {{"claim", claim.uid}, {"error", undone.error().what}});
+      }
+      return fail_in("request " + part.request.slices.front().part, prepared.error());
+    }
+    // One CDI device contains all cards of the part. A container gets the CDI devices of all its claim devices.
+    part.devices.front().cdi = {prepared->device};
+    devices.insert(devices.end(), part.devices.begin(), part.devices.end());
+  }
+  return devices;
+}
+
+DraCalls::PerClaim<void> DraDriver::unprepare(const std::vector<ClaimRef>& claims) {
+  PerClaim<void> answers;
+  for (const auto& claim : claims) {
+    world_.notices.settled(refusal_key(claim.uid));
+    world_.notices.drop_later("status of " + refusal_key(claim.uid));
+    auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
+    if (done) {
+      const MutexLock lock(mutex_);
+      answered_.erase(claim.uid);
+      refused_.erase(claim.uid);
+    } else {
+      world_.log.warn("claim not unprepared",
+                      {{"claim", claim.space + "/" + claim.name}, {"error", done.error().what}});
+    }
+    answers.insert_or_assign(claim.uid, std::move(done));
+  }
+  return answers;
+}
+
+std::vector<DeviceHealthView> DraDriver::health() const {
+  std::vector<DeviceHealthView> views;
+  for (const auto& card : world_.slices.cards().cards)
+    views.push_back({node_, device_name(card.id), card.health.ok, card.health.reason});
+  return views;
+}
+
+void DraDriver::post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
+  std::vector<codec::DeviceStatus> devices;
+  bool all_known = true;
+  for (const auto& part : parts) {
+    for (std::size_t i = 0; i < part.devices.size(); ++i) {
+      const auto& device = part.devices[i];
+      const auto& slice = part.request.slices[i];
+      const auto key = fmt::format("{}/{}/{}", device.pool, device.device, device.share);
+      all_known =
+          all_known && std::find(claim.ready.begin(), claim.ready.end(), key) != claim.ready.end();
+      devices.push_back(
+          {std::string(kDriver), device.pool, device.device, device.share, true, "Prepared",
+           fmt::format("{} of {}", described(slice), slice.card.str()),
+           fmt::format(R"({{"uuid":"{}","memory":"{}","cores":{},"whole":{}}})", slice.card.str(),
+                       to_canonical(slice.memory), slice.compute.hundredths(), slice.whole)});
+    }
+  }
+  if (!all_known) post_status(claim, devices, kStartFirst);
+}
+
+/// If a client wrote opaque parameters with blanks in them, the API server (1.36) treats every JSON patch of this
+/// status as a change of the allocation and refuses it. The event on the pod still carries the same text.
+void DraDriver::post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
+                          Clock::Duration after) {
+  world_.notices.post_later(
+      "status of " + refusal_key(claim.uid), after, "claim status",
+      [path = claim_path(claim.space, claim.name) + "/status",
+       body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
+          KubeApi& api) -> Result<void> {
+        const auto written =
+            api.patch(path, KubePatch::kApply, body, {{"fieldManager", "carve-agent"}, {"force", "true"}});
+        // Not an error: the claim was deleted, or another claim has its name now.
+        if (!written && written.error().code != Code::kNotFound && written.error().code != Code::kAborted)
+          return tl::unexpected(written.error());
+        return {};
+      });
+}
+
+/// Sets Ready: False on each of the claim's devices of this node. Once per message, because the kubelet retries.
+void DraDriver::post_refused(const codec::Claim& claim, const std::string& message) {
+  std::vector<codec::DeviceStatus> devices;
+  for (const auto& result : claim.results) {
+    if (result.driver != kDriver || result.pool != node_) continue;
+    devices.push_back(
+        {result.driver, result.pool, result.device, result.share, false, "Refused", message, ""});
+  }
+  if (devices.empty()) return;
+  {
+    const MutexLock lock(mutex_);
+    auto& told = refused_[claim.uid];
+    if (told == message) return;
+    told = message;
+  }
+  post_status(claim, devices, {});
+}
+
+void DraDriver::report_to_pods(const codec::Claim& claim, const std::string& message) {
+  for (const auto& user : claim.users) {
+    if (user.resource == "pods")
+      world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});
+  }
+  post_refused(claim, message);
+}
+
+}  // namespace carve::plugins
