@@ -88,7 +88,7 @@ codec::GpuObject gpu(std::size_t node, std::size_t card) {
   made.card.id = CardId("GPU-" + uuid);
   made.card.model = "NVIDIA A100-SXM4-80GB";
   made.card.memory = Bytes::gib(80);
-  made.doors = {"slots"};
+  made.plugins = {"slots"};
   for (std::size_t other = 0; other < 8; ++other) {
     if (other == card) continue;
     made.links.push_back({fmt::format("GPU-{:08x}-0000-4000-8000-{:012x}", node, other), "NVLINK", 12});

@@ -223,19 +223,19 @@ struct Plugins {
 
 /// Kubelet plugins and totals: from the flags, else from the cluster configuration if it exists, else DRA alone.
 Result<void> apply_cluster(const NodeOptions& node, PluginOptions* plugins, Log& log) {
-  std::string words = node.doors.empty() ? "dra" : node.doors;
+  std::string words = node.plugins.empty() ? "dra" : node.plugins;
   CARVE_TRY(plugins->totals, node::total_names(node.totals));
   if (!node.cluster_config.empty()) {
     const auto cluster = read_cluster_config(node.cluster_config);
     if (!cluster && cluster.error().code != Code::kNotFound) return tl::unexpected(cluster.error());
     if (cluster) {
-      if (node.doors.empty()) words = cluster->doors;
+      if (node.plugins.empty()) words = cluster->plugins;
       if (node.totals.empty() && words != "dra") plugins->totals = cluster->totals();
       plugins->gpushare_unit = cluster->gpushare_unit;
       plugins->wakes_pods = false;
     }
     log.info(cluster ? "control is installed" : "control is not installed",
-             {{"configuration", node.cluster_config}, {"doors", words}});
+             {{"configuration", node.cluster_config}, {"plugins", words}});
   }
   return parse_plugins(words, plugins);
 }

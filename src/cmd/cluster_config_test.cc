@@ -25,11 +25,14 @@ class ClusterConfigFile : public ::testing::Test {
 };
 
 TEST_F(ClusterConfigFile, SetsWhatControlAndAgentsShare) {
-  const auto config = read("doors = dra,slots  # both\n\ndialects.nvidia = dra\ndialects.gpushare-unit = MiB\n"
+  const auto config = read("plugins = dra,slots  # both\n\ndialects.nvidia = dra\ndialects.gpushare-unit = MiB\n"
                            "dialects.gpushare-http = on\n"
                            "placement.policy = spread\nscheduler.name =\nadmission.visible-devices = refuse\n");
   ASSERT_TRUE(config) << config.error().what;
-  EXPECT_EQ(config->doors, "dra,slots");
+  EXPECT_EQ(config->plugins, "dra,slots");
+  EXPECT_EQ(read("doors = dra\n")->plugins, "dra") << "the earlier name";
+  EXPECT_THAT(read("doors = dra\nplugins = slots\n").error().what,
+              HasSubstr(":2: plugins: is the same setting as doors; remove one of the two"));
   EXPECT_FALSE(config->dialects().nvidia_by_slots);
   EXPECT_EQ(config->dialects().gpushare_unit, Bytes::mib(1));
   EXPECT_TRUE(config->gpushare_http);
@@ -42,18 +45,18 @@ TEST_F(ClusterConfigFile, SetsWhatControlAndAgentsShare) {
 TEST_F(ClusterConfigFile, IsTheDefaultWhenItIsEmpty) {
   const auto config = read("");
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->doors, "slots");
+  EXPECT_EQ(config->plugins, "slots");
   EXPECT_FALSE(config->gpushare_http) << "a port without authentication must be enabled explicitly";
   EXPECT_EQ(config->visible, codec::VisibleDevices::kVoid);
   EXPECT_THAT(config->totals(), Contains("nvidia.com/gpu"));
 }
 
 TEST_F(ClusterConfigFile, NamesEveryErrorWithItsLine) {
-  const auto config = read("doors = window\nnonsense\nplacement.policy = bestfit\ncolour = red\n"
+  const auto config = read("plugins = window\nnonsense\nplacement.policy = bestfit\ncolour = red\n"
                            "admission.visible-devices = leave\ndialects.gpushare-http = yes\n");
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().what,
-              AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots, dra,slots and dra,slots,shared"),
+              AllOf(HasSubstr(":1: plugins: \"window\"; legal are dra, slots, dra,slots and dra,slots,shared"),
                     HasSubstr(":2: nonsense: not"),
                     HasSubstr(":3: placement.policy: "), HasSubstr("binpack"), HasSubstr(":4: colour: unknown key"),
                     HasSubstr(":5: admission.visible-devices: \"leave\"; legal are void and refuse"),
@@ -61,31 +64,32 @@ TEST_F(ClusterConfigFile, NamesEveryErrorWithItsLine) {
 }
 
 TEST_F(ClusterConfigFile, RequiresAnInterfaceThatServesNvidia) {
-  EXPECT_THAT(read("doors = slots\ndialects.nvidia = dra\n").error().what,
-              HasSubstr(".conf: dialects.nvidia = dra with doors = slots: no agent serves claims"));
-  EXPECT_THAT(read("doors = dra\ndialects.nvidia = slots\n").error().what,
-              HasSubstr("dialects.nvidia = slots with doors = dra: no agent serves slots"));
-  EXPECT_EQ(read("doors = dra\n")->nvidia, NvidiaPlugin::kDra) << "the default is the interface that is served";
-  for (const char* doors : {"dra", "slots", "dra,slots"}) {
+  EXPECT_THAT(read("plugins = slots\ndialects.nvidia = dra\n").error().what,
+              HasSubstr(".conf: dialects.nvidia = dra with plugins = slots: no agent serves claims"));
+  EXPECT_THAT(read("plugins = dra\ndialects.nvidia = slots\n").error().what,
+              HasSubstr("dialects.nvidia = slots with plugins = dra: no agent serves slots"));
+  EXPECT_EQ(read("plugins = dra\n")->nvidia, NvidiaPlugin::kDra) << "the default is the interface that is served";
+  for (const char* plugins : {"dra", "slots", "dra,slots"}) {
     for (const char* nvidia : {"dra", "slots", "off"}) {
-      const std::string_view served = doors;
+      const std::string_view served = plugins;
       const bool legal = served.find(nvidia) != std::string_view::npos || nvidia == std::string_view("off");
-      EXPECT_EQ(read(fmt::format("doors = {}\ndialects.nvidia = {}\n", doors, nvidia)).has_value(), legal)
-          << doors << " " << nvidia;
+      EXPECT_EQ(read(fmt::format("plugins = {}\ndialects.nvidia = {}\n", plugins, nvidia)).has_value(), legal)
+          << plugins << " " << nvidia;
     }
   }
 }
 
 TEST(ClusterConfig, LegalLinesAreReadBesideIllegalOnes) {
-  const auto config = legal_lines("doors = dra,slots\nnonsense\ndialects.gpushare-unit = MiB\ncolour = red\n");
-  EXPECT_EQ(config.doors, "dra,slots");
+  const auto config = legal_lines("plugins = dra,slots\nnonsense\ndialects.gpushare-unit = MiB\ncolour = red\n");
+  EXPECT_EQ(config.plugins, "dra,slots");
   EXPECT_EQ(config.gpushare_unit, Bytes::mib(1));
   EXPECT_THAT(config.totals(), Contains("nvidia.com/gpu"));
 }
 
 /// Another plugin may serve nvidia.com/gpu then, so its total is not Carve's to remove.
 TEST(ClusterConfig, AnIllegalLineOnNvidiaCountsAsOff) {
-  for (const char* text : {"dialects.nvidia = slot\n", "doors = window\n", "doors = dra\ndialects.nvidia = slots\n"})
+  for (const char* text :
+       {"dialects.nvidia = slot\n", "plugins = window\n", "plugins = dra\ndialects.nvidia = slots\n"})
     EXPECT_THAT(legal_lines(text).totals(), Not(Contains("nvidia.com/gpu"))) << text;
 }
 

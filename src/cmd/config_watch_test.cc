@@ -58,7 +58,7 @@ TEST_F(ConfigWatched, EndsTheProcessWhenTheFileAppears) {
     const auto looking = watching(watch);
     EXPECT_FALSE(told());
     EXPECT_FALSE(watch.changed());
-    write("doors = slots\n");
+    write("plugins = slots\n");
     EXPECT_TRUE(told());
     EXPECT_TRUE(watch.changed());
   }
@@ -66,33 +66,33 @@ TEST_F(ConfigWatched, EndsTheProcessWhenTheFileAppears) {
 }
 
 TEST_F(ConfigWatched, IgnoresARewriteWithTheSameContent) {
-  write("doors = slots\n");
+  write("plugins = slots\n");
   ConfigWatch watch(path_, check, clock_, log_);
   const auto looking = watching(watch);
   EXPECT_FALSE(told());
-  write("doors = slots\n");
+  write("plugins = slots\n");
   EXPECT_FALSE(told());
-  write("doors = dra\n");
+  write("plugins = dra\n");
   EXPECT_TRUE(told());
 }
 
 TEST_F(ConfigWatched, ComparesWithTheContentAtConstruction) {
-  write("doors = slots\n");
+  write("plugins = slots\n");
   ConfigWatch watch(path_, check, clock_, log_);
-  write("doors = dra\n");
+  write("plugins = dra\n");
   const auto looking = watching(watch);
   EXPECT_TRUE(told());
 }
 
 TEST_F(ConfigWatched, ComparesWithTheContentThatTheProcessHasRead) {
-  write("doors = dra\n");
-  ConfigWatch watch(path_, "doors = slots\n", check, clock_, log_);
+  write("plugins = dra\n");
+  ConfigWatch watch(path_, "plugins = slots\n", check, clock_, log_);
   const auto looking = watching(watch);
   EXPECT_TRUE(told());
 }
 
 TEST_F(ConfigWatched, NoticesAFileThatAppearedBeforeTheWatchBegan) {
-  write("doors = dra\n");
+  write("plugins = dra\n");
   ConfigWatch watch(path_, std::nullopt, check, clock_, log_);
   const auto looking = watching(watch);
   EXPECT_TRUE(told());
@@ -100,7 +100,7 @@ TEST_F(ConfigWatched, NoticesAFileThatAppearedBeforeTheWatchBegan) {
 
 // Otherwise all processes of an installation would end, and could not start again.
 TEST_F(ConfigWatched, ReportsInvalidSettingsAndKeepsRunning) {
-  write("doors = slots\n");
+  write("plugins = slots\n");
   ConfigWatch watch(path_, check, clock_, log_);
   {
     const auto looking = watching(watch);
@@ -109,12 +109,12 @@ TEST_F(ConfigWatched, ReportsInvalidSettingsAndKeepsRunning) {
     EXPECT_FALSE(told());
     EXPECT_FALSE(told()) << "at a later check";
     EXPECT_FALSE(watch.good());
-    write("doors = slots\n");
+    write("plugins = slots\n");
     EXPECT_FALSE(told()) << "the settings are corrected";
     EXPECT_TRUE(watch.good());
     write("dors = slots\n");
     EXPECT_FALSE(told());
-    write("doors = dra\n");
+    write("plugins = dra\n");
     EXPECT_TRUE(told());
   }
   EXPECT_THAT(told_of_, ElementsAre(HasSubstr("dors: unknown key"), HasSubstr("dors: unknown key")));

@@ -44,7 +44,7 @@ void serve_left_claims(plugins::ClaimsLeft& left, DraCalls& dra, const kubelet::
       next_withdrawal = now + kWithdrawAgain;
       const auto done = left.withdraw_slices();
       withdrawn = done.has_value();
-      if (done && *done != 0) log.info("ResourceSlices withdrawn: doors does not contain dra", {{"slices", *done}});
+      if (done && *done != 0) log.info("ResourceSlices withdrawn: plugins does not contain dra", {{"slices", *done}});
     }
     const bool any = left.any(now);
     if (any && !driver) {
@@ -53,7 +53,7 @@ void serve_left_claims(plugins::ClaimsLeft& left, DraCalls& dra, const kubelet::
         log.error("the DRA driver cannot be opened for the claims that are left", {{"error", opened.error().what}});
         driver.reset();
       } else {
-        log.info("claims are left although doors does not contain dra: the DRA driver stays registered until they end",
+        log.info("plugins does not contain dra, and claims are left: the DRA driver stays registered until they end",
                  {{"prepared", left.prepared()}});
       }
     } else if (!any && driver) {

@@ -142,10 +142,11 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
       ->excludes(standalone);
   app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server (default: as a pod of the cluster)")
       ->type_name("FILE");
-  app->add_option("--doors", node->doors,
+  app->add_option("--plugins", node->plugins,
                   "kubelet plugins to serve: dra (the DRA driver), slots (the device plugin), dra,slots, or "
                   "dra,slots,shared (claims may get cards that slots use); default: as --cluster-config says, else dra")
       ->type_name("LIST");
+  app->add_option("--doors", node->plugins, "the earlier name of --plugins")->group("");
   app->add_option("--cluster-config", node->cluster_config,
                   "settings that control and agents of this installation share; if the file does not exist, control "
                   "is not installed")
@@ -268,7 +269,7 @@ void server_commands(CLI::App& app, Everything& all) {
   device_flags(agent, &all.agent);
   node_flags(agent, &all.node, standalone);
   agent->footer(
-      "Examples:\n  carve agent --standalone --runtime-dir /run/carve\n  carve agent --node-name n1 --doors dra\n"
+      "Examples:\n  carve agent --standalone --runtime-dir /run/carve\n  carve agent --node-name n1 --plugins dra\n"
       "  carve agent --node-name n1 --kubeconfig /etc/carve/kubeconfig");
   auto* arbiter = app.add_subcommand("arbiter", "the arbiter process (started by `carve up`)");
   host_flags(arbiter, &all.arbiter, false);

@@ -55,7 +55,7 @@ Result<void> parse_plugins(const std::string& words, PluginOptions* options) {
   options->slots = both || words == "slots";
   if (options->dra || options->slots) return {};
   return fail(Code::kInvalidArgument,
-              "--doors: \"" + words.substr(0, 64) + "\"; legal are dra, slots, dra,slots and dra,slots,shared");
+              "--plugins: \"" + words.substr(0, 64) + "\"; legal are dra, slots, dra,slots and dra,slots,shared");
 }
 
 namespace {
@@ -193,7 +193,7 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
   report.ask_runtime();
   plugins::DevicePlugin device_plugin({slices, kubelet, pods, notices, clock, log, list_changed, shut,
                              {options.gpushare_unit, true}});
-  // Pods that got slots while doors contained slots: their slices end here, too.
+  // Pods that got slots while plugins contained slots: their slices end here, too.
   const bool ends_slots = options.slots || holds_pods(slices);
   if (ends_slots) device_plugin.restore();
   const auto settled = [&] { return offers_slots(device_plugin, slices, report.shut()); };

@@ -108,11 +108,11 @@ struct ProbeOptions {
 struct NodeOptions {
   std::string name;
   std::string kubeconfig;  // empty: as a pod of the cluster
-  std::string doors;           // dra, slots, dra,slots[,shared]; empty: as the cluster's configuration says, else dra
+  std::string plugins;           // dra, slots, dra,slots[,shared]; empty: as the cluster's configuration says, else dra
   std::string cluster_config;  // file; it does not exist: control is not installed
   std::string kubelet_dir = "/var/lib/kubelet";
   std::string runtime_socket;  // of the container runtime; empty: the usual paths
-  std::string totals;          // extended resources to keep on the Node, as a list; empty: like `doors`, else none
+  std::string totals;          // extended resources to keep on the Node, as a list; empty: like `plugins`, else none
   std::string listen;    // metrics and views, read-only; empty: not served
   std::string instance;  // in the names of the DRA driver's sockets: during an upgrade two agents run
   // Set by the keeper that starts this agent (keep_agent.h), never by a person:

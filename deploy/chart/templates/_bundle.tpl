@@ -1,16 +1,22 @@
 {{- /* Applies the values to the objects of the bundle. Each template changes the object it gets and prints nothing. */ -}}
 
+{{- /* The kubelet plugins. `doors` is the earlier name of the value. */ -}}
+{{- define "carve.plugins" -}}
+{{- .Values.doors | default .Values.plugins -}}
+{{- end -}}
+
 {{- /* Refuses values that are legal one by one but contradict each other. */ -}}
 {{- define "carve.check" -}}
 {{- if and .Values.control.enabled (eq .Values.scheduler.mode "own") (not .Values.scheduler.image) -}}
 {{- fail "scheduler.image is required with scheduler.mode = own: set it to your control plane's own kube-scheduler image (values.yaml shows the command to find it)" -}}
 {{- end -}}
-{{- if and (not .Values.control.enabled) (ne .Values.doors "dra") (ne .Values.doors "slots") -}}
-{{- fail (printf "doors = %s with control.enabled = false: without control only doors = dra is served; set doors = dra, or control.enabled = true" .Values.doors) -}}
+{{- $plugins := include "carve.plugins" . -}}
+{{- if and (not .Values.control.enabled) (ne $plugins "dra") (ne $plugins "slots") -}}
+{{- fail (printf "plugins = %s with control.enabled = false: without control only plugins = dra is served; set plugins = dra, or control.enabled = true" $plugins) -}}
 {{- end -}}
 {{- $nvidia := toString .Values.dialects.nvidia -}}
-{{- if and .Values.control.enabled (has $nvidia (list "slots" "dra")) (not (has $nvidia (splitList "," .Values.doors))) -}}
-{{- fail (printf "dialects.nvidia = %s is not among doors = %s; add it to doors, or set dialects.nvidia to one of the doors or to off" $nvidia .Values.doors) -}}
+{{- if and .Values.control.enabled (has $nvidia (list "slots" "dra")) (not (has $nvidia (splitList "," $plugins))) -}}
+{{- fail (printf "dialects.nvidia = %s is not among plugins = %s; add it to plugins, or set dialects.nvidia to one of the plugins or to off" $nvidia $plugins) -}}
 {{- end -}}
 {{- end -}}
 
@@ -118,7 +124,7 @@
 {{- $text := index $map.data "cluster.conf" -}}
 {{- $nvidia := toString $values.dialects.nvidia | replace "false" "off" -}}
 {{- $scheduler := ternary "carve-scheduler" "default-scheduler" (eq $values.scheduler.mode "own") -}}
-{{- $lines := dict "doors" $values.doors "dialects.nvidia" $nvidia "dialects.gpushare-unit" $values.dialects.gpushareUnit
+{{- $lines := dict "plugins" (include "carve.plugins" .root) "dialects.nvidia" $nvidia "dialects.gpushare-unit" $values.dialects.gpushareUnit
     "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
     "placement.policy" $values.placement.policy "scheduler.name" $scheduler
     "admission.visible-devices" $values.admission.visibleDevices -}}

@@ -111,7 +111,7 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
   if (!node) return fail(Code::kUnavailable, "Node " + node_ + " is not known yet");
   const bool asking = claims_.step(pods, holdings, now);
   auto wanted = gpu_objects(node_, cards, holdings, pods, claims_.names());
-  for (auto& gpu : wanted) gpu.doors = world_.doors;
+  for (auto& gpu : wanted) gpu.plugins = world_.plugins;
   for (auto& event : program_error_notes(std::exchange(program_errors_, {}), wanted, pods))
     world_.notices.warn(std::move(event));
   const bool complete = world_.slices.troubles().gpu == GpuState::kOk;

@@ -40,7 +40,7 @@ class NodeReport {
     std::vector<std::string> totals;             // names to keep on the Node: totals.h
     Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
     std::function<std::string()> not_published;  // why other objects are not published; empty text: they are
-    std::vector<std::string> doors = {};         // kubelet plugins that are open: "dra", "slots"
+    std::vector<std::string> plugins = {};         // kubelet plugins that are open: "dra", "slots"
     // Update an annotation of the Node when slices become free, so that kube-scheduler requeues waiting pods. False
     // where control does it: a scheduling attempt before control's ledger has the room would fail, and the pod would
     // wait on.

@@ -13,7 +13,7 @@
 
 namespace carve::plugins {
 
-/// On a node whose setting `doors` does not contain dra: whether claims for Carve's devices are left from a time when
+/// On a node whose setting `plugins` does not contain dra: whether claims for Carve's devices are left from a time when
 /// it did. While one is left, the kubelet must be able to call NodeUnprepareResources, or the claim's pod stays
 /// Terminating forever ("DRA driver gpu.elasticgpu.io is not registered"). The state is in the journal and in the API
 /// server, so it survives a restart of the agent. One thread.
@@ -56,9 +56,9 @@ class ClaimsLeft {
 
 /// Why no new claim is prepared on such a node. Names the setting.
 inline constexpr const char* kNoNewClaims =
-    "this node offers no cards to claims any more: the setting doors (ConfigMap carve-cluster) does not contain dra; "
+    "this node offers no cards to claims any more: the setting plugins (ConfigMap carve-cluster) does not contain dra; "
     "only claims that were prepared before are served until they end; delete the pod, so that its claim is allocated "
     "on "
-    "another node, or add dra to doors";
+    "another node, or add dra to plugins";
 
 }  // namespace carve::plugins

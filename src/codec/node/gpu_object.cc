@@ -49,7 +49,9 @@ json::object spec_of(const GpuObject& gpu) {
     links.push_back(std::move(one));
   }
   if (!links.empty()) spec["links"] = std::move(links);
-  if (!gpu.doors.empty()) spec["doors"] = json::array(gpu.doors.begin(), gpu.doors.end());
+  // A control of an earlier build reads the second name.
+  for (const char* name : {"plugins", "doors"})
+    if (!gpu.plugins.empty()) spec[name] = json::array(gpu.plugins.begin(), gpu.plugins.end());
   return spec;
 }
 

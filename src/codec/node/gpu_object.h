@@ -49,7 +49,7 @@ struct GpuObject {
   std::string driver_version;
   std::string cuda_version;
   std::vector<GpuLink> links;
-  std::vector<std::string> doors;  // the kubelet plugins that serve the card: "dra", "slots"; empty: not reported
+  std::vector<std::string> plugins;  // the kubelet plugins that serve the card: "dra", "slots"; empty: not reported
   std::vector<GpuHolder> holders;
   std::map<std::string, GpuAllocation> allocated;  // by UID
 };

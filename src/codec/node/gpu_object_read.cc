@@ -69,7 +69,11 @@ void take_what_it_is(const json::value& value, GpuObject* gpu) {
     (void)take_number(link, "lanes", 255, &lanes);
     gpu->links.push_back({read::text(link, "uuid"), read::text(link, "level"), static_cast<int>(lanes)});
   }
-  for (const auto& door : read::list(value, "spec.doors")) gpu->doors.push_back(read::text_of(&plugin));
+  // An agent of an earlier build writes only the second name.
+  for (const char* name : {"spec.plugins", "spec.doors"}) {
+    if (!gpu->plugins.empty()) break;
+    for (const auto& plugin : read::list(value, name)) gpu->plugins.push_back(read::text_of(&plugin));
+  }
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(GpuObject, EveryChangeAffectsOnlyTheDigestOfItsHalf) {
 TEST(GpuObject, IsReadBackAsWritten) {
   auto gpu = some_gpu();
   gpu.index = 3;
-  gpu.doors = {"dra", "slots"};
+  gpu.plugins = {"dra", "slots"};
   gpu.card.vendor = "nvidia";
   gpu.card.architecture = "Hopper";
   gpu.card.compute_capability = "9.0";
@@ -95,7 +95,11 @@ TEST(GpuObject, IsReadBackAsWritten) {
   ASSERT_TRUE(read) << read.error().what;
   EXPECT_EQ(odd, 0U);
   EXPECT_EQ(read->card, gpu.card);
-  EXPECT_EQ(read->doors, gpu.doors);
+  EXPECT_EQ(read->plugins, gpu.plugins);
+  auto older = stored(gpu);
+  ASSERT_NE(older.find(R"("doors":["dra","slots"])"), std::string::npos) << "for a control of an earlier build";
+  older.replace(older.find("\"plugins\""), 9, "\"unknown\"");
+  EXPECT_EQ(parse_gpu_object(older, &odd)->plugins, gpu.plugins) << "of an agent of an earlier build";
   ASSERT_EQ(read->holders.size(), 2U);
   EXPECT_EQ(read->holders[0].slice, gpu.holders[0].slice);
   EXPECT_EQ(read->holders[1].slice, init.slice);

@@ -8,15 +8,18 @@
 namespace carve::codec {
 namespace {
 
+constexpr std::string_view kPlugins = "plugins";
+constexpr std::string_view kOldPlugins = "doors";  // its earlier name; a file has one of the two
+
 Error not_legal(const std::string& value, const std::string& legal) {
   return {Code::kInvalidArgument, "\"" + value.substr(0, 64) + "\"; legal are " + legal};
 }
 
 Result<void> apply(const std::string& key, const std::string& value, ClusterConfig* config) {
-  if (key == "doors") {
+  if (key == kPlugins || key == kOldPlugins) {
     if (value != "dra" && value != "slots" && value != "dra,slots" && value != "dra,slots,shared")
       return tl::unexpected(not_legal(value, "dra, slots, dra,slots and dra,slots,shared"));
-    config->doors = value;
+    config->plugins = value;
   } else if (key == "dialects.nvidia") {
     if (value != "slots" && value != "dra" && value != "off")
       return tl::unexpected(not_legal(value, "slots, dra and off"));
@@ -39,7 +42,7 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     config->visible = value == "void" ? VisibleDevices::kVoid : VisibleDevices::kRefuse;
   } else {
     return fail(Code::kInvalidArgument,
-                "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
+                "unknown key; legal are plugins, dialects.nvidia, dialects.gpushare-unit, "
                 "dialects.gpushare-http, placement.policy, scheduler.name and "
                 "admission.visible-devices");
   }
@@ -49,27 +52,33 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
 /// Refuses settings that are legal one by one but leave nvidia.com/gpu without an interface that serves it: its pods
 /// would never start.
 Result<void> check_together(const ClusterConfig& config) {
-  if (config.nvidia == NvidiaPlugin::kDra && config.doors == "slots")
+  if (config.nvidia == NvidiaPlugin::kDra && config.plugins == "slots")
     return fail(Code::kInvalidArgument,
-                "dialects.nvidia = dra with doors = slots: no agent serves claims; set doors = dra or dra,slots, or "
-                "dialects.nvidia = slots or off");
-  if (config.nvidia == NvidiaPlugin::kDevicePlugin && config.doors == "dra")
+                "dialects.nvidia = dra with plugins = slots: no agent serves claims; set plugins = dra or dra,slots, "
+                "or dialects.nvidia = slots or off");
+  if (config.nvidia == NvidiaPlugin::kDevicePlugin && config.plugins == "dra")
     return fail(Code::kInvalidArgument,
-                "dialects.nvidia = slots with doors = dra: no agent serves slots; set doors = slots or dra,slots, or "
-                "dialects.nvidia = dra or off");
+                "dialects.nvidia = slots with plugins = dra: no agent serves slots; set plugins = slots or dra,slots, "
+                "or dialects.nvidia = dra or off");
   return {};
 }
 
 /// Applies every legal line. The errors name the others.
 Result<void> apply_lines(const std::string& text, const std::string& source, ClusterConfig* config) {
   bool nvidia_said = false;
+  std::string plugins_said;
   auto applied = each_setting(text, source, [&](const std::string& key, const std::string& value) {
     nvidia_said = nvidia_said || key == "dialects.nvidia";
+    const bool plugins = key == kPlugins || key == kOldPlugins;
+    if (plugins && !plugins_said.empty() && plugins_said != key)
+      return Result<void>(
+          fail(Code::kInvalidArgument, "is the same setting as " + plugins_said + "; remove one of the two"));
+    if (plugins) plugins_said = key;
     auto line = apply(key, value, config);
-    if (!line && (key == "dialects.nvidia" || key == "doors")) config->nvidia = NvidiaPlugin::kOff;
+    if (!line && (plugins || key == "dialects.nvidia")) config->nvidia = NvidiaPlugin::kOff;
     return line;
   });
-  if (!nvidia_said && config->doors == "dra") config->nvidia = NvidiaPlugin::kDra;
+  if (!nvidia_said && config->plugins == "dra") config->nvidia = NvidiaPlugin::kDra;
   return applied;
 }
 

@@ -21,10 +21,11 @@ enum class VisibleDevices : std::uint8_t {
 };
 
 /// The settings that control and all agents of one installation share: the ConfigMap `carve-cluster`, which both mount.
-/// It exists where control is installed. An agent without it serves DRA only.
+/// It exists where control is installed. An agent without it serves DRA only. `doors` is the earlier name of `plugins`.
 struct ClusterConfig {
-  std::string doors = "slots";                // of the agents: dra, slots, dra,slots or dra,slots,shared
-  NvidiaPlugin nvidia = NvidiaPlugin::kDevicePlugin;     // dialects.nvidia; by default dra with doors = dra, else slots
+  std::string plugins = "slots";              // of the agents: dra, slots, dra,slots or dra,slots,shared
+  // dialects.nvidia; by default dra with plugins = dra, else slots
+  NvidiaPlugin nvidia = NvidiaPlugin::kDevicePlugin;
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
   bool gpushare_http = false;                 // dialects.gpushare-http: gpushare's filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread

@@ -12,9 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (config.error().what.find("cluster.conf:") == std::string::npos) __builtin_trap();
     return 0;
   }
-  const bool doors = config->doors == "dra" || config->doors == "slots" || config->doors == "dra,slots" ||
-                     config->doors == "dra,slots,shared";
-  if (!doors || config->policy.empty() || config->totals().empty()) __builtin_trap();
+  const bool plugins = config->plugins == "dra" || config->plugins == "slots" || config->plugins == "dra,slots" ||
+                     config->plugins == "dra,slots,shared";
+  if (!plugins || config->policy.empty() || config->totals().empty()) __builtin_trap();
   if (config->gpushare_unit != carve::Bytes::gib(1) && config->gpushare_unit != carve::Bytes::mib(1)) __builtin_trap();
   return 0;
 }

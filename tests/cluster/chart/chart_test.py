@@ -120,8 +120,9 @@ class Chart(unittest.TestCase):
 
     def test_values_change_lines_of_cluster_conf(self):
         for value, old, new in (
-                ("doors=dra\\,slots", "doors = slots", "doors = dra,slots"),
-                ("doors=dra\\,slots\\,shared", "doors = slots", "doors = dra,slots,shared"),
+                ("doors=dra\\,slots", "plugins = slots", "plugins = dra,slots"),  # the earlier name
+                ("plugins=dra\\,slots", "plugins = slots", "plugins = dra,slots"),
+                ("plugins=dra\\,slots\\,shared", "plugins = slots", "plugins = dra,slots,shared"),
                 ("dialects.gpushareUnit=MiB", "dialects.gpushare-unit = GiB", "dialects.gpushare-unit = MiB"),
                 ("dialects.gpushareHttp=true", "dialects.gpushare-http = off", "dialects.gpushare-http = on"),
                 ("placement.policy=spread", "placement.policy = binpack", "placement.policy = spread"),
@@ -221,7 +222,7 @@ class Chart(unittest.TestCase):
         key = ("DeviceClass", "", "whole.gpu.elasticgpu.io")
         for value, mapped in (("slots", None), ("dra", "nvidia.com/gpu"), ("off", None)):
             with self.subTest(value):
-                made = chart(*NEEDED, "doors=dra\\,slots", f"dialects.nvidia={value}")
+                made = chart(*NEEDED, "plugins=dra\\,slots", f"dialects.nvidia={value}")
                 self.assertEqual(made[key]["spec"].get("extendedResourceName"), mapped)
                 hooks = [made[f"{kind}WebhookConfiguration", "", "carve-admission"] for kind in ("Mutating", "Validating")]
                 profile = made["ConfigMap", "carve-system", "carve-scheduler"]["data"]["scheduler.yaml"]
@@ -249,7 +250,7 @@ class Chart(unittest.TestCase):
 
     def test_invalid_values_are_refused_with_a_reason(self):
         for value, words in (("control.replicas=0", "minimum: got 0, want 1"), ("control.replicas=two", "want integer"),
-                             ("doors=window", "must be one of 'slots', 'dra', 'dra,slots', 'dra,slots,shared'"),
+                             ("plugins=window", "must be one of 'slots', 'dra', 'dra,slots', 'dra,slots,shared'"),
                              ("dialects.nvidia=maybe", "must be one of 'slots', 'dra', 'off'"),
                              ("dialects.gpushareUnit=GB", "must be one of 'GiB', 'MiB'"),
                              ("dialects.gpushareHttp=maybe", "want boolean"),
@@ -262,12 +263,12 @@ class Chart(unittest.TestCase):
             with self.subTest(value):
                 self.assertIn(words, self.refused(*NEEDED, value))
         self.assertIn("scheduler.image is required with scheduler.mode = own", self.refused())
-        for values in (("dialects.nvidia=dra",), ("doors=dra",), ("dialects.nvidia=dra", "doors=slots")):
+        for values in (("dialects.nvidia=dra",), ("plugins=dra",), ("dialects.nvidia=dra", "plugins=slots")):
             with self.subTest(values):
-                self.assertIn("is not among doors", self.refused(*NEEDED, *values))
-        self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=dra", "doors=dra")), len(chart(*NEEDED)))
-        self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=off", "doors=dra")), len(chart(*NEEDED)))
-        self.assertIn("without control", self.refused("control.enabled=false", "doors=dra\\,slots"))
+                self.assertIn("is not among plugins", self.refused(*NEEDED, *values))
+        self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=dra", "plugins=dra")), len(chart(*NEEDED)))
+        self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=off", "plugins=dra")), len(chart(*NEEDED)))
+        self.assertIn("without control", self.refused("control.enabled=false", "plugins=dra\\,slots"))
 
 
 if __name__ == "__main__":

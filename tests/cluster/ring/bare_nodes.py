@@ -44,7 +44,7 @@ def with_card(create, kube, name: str, holders=(), gib=16) -> None:
             "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}})
     own = f"GPU-{name}"
     create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{name}.{own.lower()}"},
-            "spec": {"index": 0, "uuid": own, "memory": gib << 30, "nodeName": name, "vendor": "nvidia", "doors": ["slots"]}})
+            "spec": {"index": 0, "uuid": own, "memory": gib << 30, "nodeName": name, "vendor": "nvidia", "plugins": ["slots"]}})
     kube.patch("GPU", f"{name}.{own.lower()}", {"status": {"state": "Healthy", "capacity": size, "allocatable": size,
                                                            "free": size, "holders": list(holders)}}, sub="status")
 

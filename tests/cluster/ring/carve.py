@@ -68,10 +68,10 @@ def kept_agent(keeper: int):
 class Carve:
     """Arbiter and agent of one node."""
 
-    def __init__(self, ring, node, doors="dra"):
+    def __init__(self, ring, node, plugins="dra"):
         self.ring = ring
         self.node = node
-        self.doors = doors
+        self.plugins = plugins
         self.build = ring.build
 
     # --- the agent's identity --------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Carve:
         self.forget_registration()
         self.node.start("agent", [
             program or self.build / "bin" / "carve", "agent", "--node-name", self.node.name, "--kubeconfig", config,
-            "--doors", self.doors, "--driver-root", LIBRARIES, "--driver-mount", "/run/nvidia-sim",
+            "--plugins", self.plugins, "--driver-root", LIBRARIES, "--driver-mount", "/run/nvidia-sim",
             "--cgroup-root", v2 / cgroups.NAME / f"{self.node.name}-slices", *more])
         if wait:
             self.wait_agent()
@@ -127,7 +127,7 @@ class Carve:
         """Waits until the agent serves its own socket and, with the DRA driver, has published its cards."""
         name = f"{self.node.name}-agent"
         until_process(self.node.state, name, "the agent answers at its socket", seconds, self.answers)
-        if "dra" in self.doors:
+        if "dra" in self.plugins:
             until_process(self.node.state, name, "ResourceSlices of the node", seconds, self.published)
             until_process(self.node.state, name, "the kubelet has registered the driver", seconds, self.registered)
 
@@ -156,7 +156,7 @@ class Carve:
         """The pid of the agent; None while there is none. With slots the agent is the child of the started process, its
         keeper (src/app/keeper)."""
         started = self.node.pid("agent")
-        if started is None or "slots" not in self.doors:
+        if started is None or "slots" not in self.plugins:
             return started
         return kept_agent(started)
 

@@ -37,15 +37,15 @@ class Installed(carve.Carve):
         good = any(c["type"] == "Ready" and c["status"] == "True" for c in pods[0]["status"].get("conditions", []))
         return pods[0] if good else None
 
-    def wait_serving(self, seconds=90, doors="dra") -> None:
+    def wait_serving(self, seconds=90, plugins="dra") -> None:
         for workload in WORKLOADS:
             try:
                 wait_for(f"{workload} ready on {self.node.name}", seconds, lambda w=workload: self.ready(w))
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{self.describe(workload)}") from None
-        if "dra" in doors:
+        if "dra" in plugins:
             wait_for("ResourceSlices", 30, self.published)
-        if "slots" in doors:
+        if "slots" in plugins:
             try:
                 wait_for(f"slots on {self.node.name}", 90, lambda: int(self.kube.get("Node", self.node.name)["status"][
                     "allocatable"].get("elasticgpu.io/slot", 0)) > 0)
@@ -116,7 +116,7 @@ def next_images(ring, folder) -> tuple:
     return tuple(made)
 
 
-def install(ring, archive, doors="dra") -> list:
+def install(ring, archive, plugins="dra") -> list:
     """Imports the image on every node and applies deploy/crds/ and deploy/. Returns the Installed of each node,
     serving."""
     for node in ring.nodes:
@@ -124,14 +124,14 @@ def install(ring, archive, doors="dra") -> list:
     ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
-    if doors != "dra":
+    if plugins != "dra":
         ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap",
-                           "data": {"cluster.conf": f"doors = {doors}\ndialects.nvidia = dra\n"},
+                           "data": {"cluster.conf": f"plugins = {plugins}\ndialects.nvidia = dra\n"},
                            "metadata": {"name": "carve-cluster", "namespace": carve.NAMESPACE}})
     ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
-        one.wait_serving(doors=doors)
+        one.wait_serving(plugins=plugins)
     return made
 
 
@@ -152,14 +152,14 @@ def scheduler_image(ring) -> None:
         node.import_images([archive])
 
 
-def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, doors="slots") -> list:
+def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, plugins="slots") -> list:
     """Installs all of deploy/ with control, by deploy/control/README.md: with a scheduler of its own, or with the
     cluster's scheduler configured (scheduler/default/README.md); or what the chart renders. Returns the Installed of
     each node, with slots served and control and scheduler Ready."""
     if chart:
         apply_chart(ring, archive, own_scheduler)
     else:
-        apply_control(ring, archive, own_scheduler, doors)
+        apply_control(ring, archive, own_scheduler, plugins)
     return wait_control(ring, replicas, own_scheduler)
 
 
@@ -221,11 +221,11 @@ def apply_chart(ring, archive, own_scheduler=True) -> None:
         ring.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": part}))
 
 
-def apply_control(ring, archive, own_scheduler=True, doors="slots") -> None:
+def apply_control(ring, archive, own_scheduler=True, plugins="slots") -> None:
     """Imports the images and applies the manifests. Does not wait."""
     for node in ring.nodes:
         node.import_images([archive])
-    settings = (DEPLOY / "control/cluster.yaml").read_text().replace("doors = slots", f"doors = {doors}")
+    settings = (DEPLOY / "control/cluster.yaml").read_text().replace("plugins = slots", f"plugins = {plugins}")
     if not own_scheduler:
         settings = settings.replace("scheduler.name = carve-scheduler", "scheduler.name = default-scheduler")
     ring.kubectl("apply", "-f", "-", input=settings)
@@ -247,7 +247,7 @@ def wait_control(ring, replicas=2, own_scheduler=True) -> list:
         ring.kubectl("-n", carve.NAMESPACE, "scale", f"deployment/{name}", f"--replicas={replicas}")
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
-        one.wait_serving(doors="slots")
+        one.wait_serving(plugins="slots")
     for name in workloads:
         done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s", check=False)
         if done.returncode != 0:
@@ -268,19 +268,19 @@ def _marker(ring):
     return ring.state.folder / "shared-installation"
 
 
-def shared(ring, doors) -> list:
+def shared(ring, plugins) -> list:
     """The installation that the scenarios of a ring share, serving; the first scenario installs it. An installation
     with other settings, or one that a failed scenario left (spoil()), is uninstalled first."""
     marker = _marker(ring)
-    if marker.exists() and marker.read_text() == doors:
+    if marker.exists() and marker.read_text() == plugins:
         return wait_control(ring)
     marker.unlink(missing_ok=True)
     if ring.kube().get("Namespace", carve.NAMESPACE) is not None:
         uninstall_control(ring)
     archive = ring.state.folder / "images" / "carve.tar"
     make_image(ring.build, archive)
-    made = install_control(ring, archive, doors=doors)
-    marker.write_text(doors)
+    made = install_control(ring, archive, plugins=plugins)
+    marker.write_text(plugins)
     return made
 
 

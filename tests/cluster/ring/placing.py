@@ -57,7 +57,7 @@ def gpu_object(index, card, gib=80):
     return ({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU",
              "metadata": {"name": f"{node}.{uuid.lower()}", "labels": {LABEL: "true"}},
              "spec": {"index": card, "uuid": uuid, "memory": gib * GIB, "nodeName": node,
-                      "model": "NVIDIA A100-SXM4-80GB", "doors": ["slots"]}},
+                      "model": "NVIDIA A100-SXM4-80GB", "plugins": ["slots"]}},
             {"status": {"state": "Healthy", "holders": []}})
 
 

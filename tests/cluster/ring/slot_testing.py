@@ -29,7 +29,7 @@ def slot_pod(name, containers=None, init=(), **spec):
 
 class SlotTest(CarveTest):
     """A node with an agent that serves the device plugin; the binder is the test's own (binder.py)."""
-    doors = "slots"
+    plugins = "slots"
 
     @classmethod
     def setUpClass(cls):

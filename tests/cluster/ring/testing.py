@@ -202,7 +202,7 @@ class RingTest(unittest.TestCase):
 
 class CarveTest(RingTest):
     """Tests with Carve on every node: arbiter and agent run before the first test and end after the last."""
-    doors = "dra"
+    plugins = "dra"
     # launches without pause
     SPIN = ["carve-sample-spin", "--seconds", "120", "--memory", "1Gi", "--kernel-us", "1000"]
 
@@ -211,7 +211,7 @@ class CarveTest(RingTest):
         super().setUpClass()
         from .carve import Carve, install_objects
         install_objects(cls.ring)
-        cls.carves = [Carve(cls.ring, node, cls.doors) for node in cls.ring.nodes]
+        cls.carves = [Carve(cls.ring, node, cls.plugins) for node in cls.ring.nodes]
         cls.carve = cls.carves[0]
         try:
             for carve in cls.carves:

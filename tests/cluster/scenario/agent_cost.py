@@ -62,7 +62,7 @@ def median_within(values):
 
 
 class AgentCost(SlotTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def idle(self, what):
         """(KiB, per cent of a core) of all processes of the agent except the worker, which is only printed. Shared

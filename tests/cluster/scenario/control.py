@@ -40,18 +40,18 @@ def asking(name, limits, command=HOLD, containers=1, **spec):
 carves = []         # one per node, shared by all tests of this file
 
 
-def setUpModule(doors="slots", own_scheduler=True):
+def setUpModule(plugins="slots", own_scheduler=True):
     """Installs Carve on the ring, or uses the installation that an earlier scenario left there (installed.shared)."""
     ring = Ring.load()
     if own_scheduler and installed.SHARED:
-        carves[:] = installed.shared(ring, doors)
+        carves[:] = installed.shared(ring, plugins)
         return
     unittest.addModuleCleanup(installed.uninstall_control, ring)
     if not own_scheduler:
         unittest.addModuleCleanup(installed.restore_default_scheduler, ring)     # runs before the uninstall
     archive = ring.state.folder / "images" / "carve.tar"
     installed.make_image(ring.build, archive)
-    carves[:] = installed.install_control(ring, archive, own_scheduler=own_scheduler, doors=doors)
+    carves[:] = installed.install_control(ring, archive, own_scheduler=own_scheduler, plugins=plugins)
 
 
 class ControlTest(RingTest):

@@ -14,7 +14,7 @@ DEVICES = "/run/cdi"
 
 
 class Doctor(CarveTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def doctor(self):
         """(exit code, ids of the findings other than notes)."""

@@ -104,7 +104,7 @@ class DraAndSlots(SlotTest):
 
 
 class Apart(DraAndSlots):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def test_a_card_that_slots_use_is_offered_to_no_new_claim(self):
         pools = self.pools()
@@ -181,11 +181,11 @@ class Apart(DraAndSlots):
 
 
 class Shared(DraAndSlots):
-    doors = "dra,slots,shared"
+    plugins = "dra,slots,shared"
 
-    def serve(self, doors):
+    def serve(self, plugins):
         self.carve.kill_agent()
-        self.carve.doors = doors
+        self.carve.plugins = plugins
         self.carve.start_agent()
 
     def test_cards_are_shared_when_configured_and_kept_apart_by_the_next_agent(self):
@@ -196,7 +196,7 @@ class Shared(DraAndSlots):
         self.wait_ready(claimed)
         self.assertEqual((self.card_of(claimed), self.tainted()), (0, set()))
         pools, before = self.pools(), [self.container(name) for name in (slots, claimed)]
-        self.addCleanup(self.serve, self.doors)
+        self.addCleanup(self.serve, self.plugins)
         self.serve("dra,slots")
         self.wait_tainted(0)
         self.wait_unschedulable(self.claim_pod(0))
@@ -232,12 +232,12 @@ class Shared(DraAndSlots):
         self.wait_ready(waiting, 150)       # the kubelet retries
         wait_for("there is room", SECONDS, lambda: not self.full(), 0.1)
 
-    def test_pods_with_claims_end_after_doors_has_lost_dra(self):
+    def test_pods_with_claims_end_after_plugins_has_lost_dra(self):
         """The kubelet cannot end a pod whose DRA driver is not registered."""
         ends, stays = self.claim_pod(0), self.claim_pod(1)
         for name in (ends, stays):
             self.wait_ready(name)
-        self.addCleanup(self.serve, self.doors)
+        self.addCleanup(self.serve, self.plugins)
         for turn, name in enumerate((ends, stays)):     # the second turn is a restart of the agent
             self.serve("slots")
             wait_for("nothing is offered to claims", 30, lambda: not self.carve.published(), 0.2)
@@ -252,7 +252,7 @@ class Shared(DraAndSlots):
 @in_soak
 class ServerWithoutTaints(DraAndSlots):
     """The API server's feature is off, as in an old cluster: it drops the field silently."""
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def serve(self, *flags):
         self.ring.stop_api_server()

@@ -27,7 +27,7 @@ def request(name, memory, cores, count=None, selector=None):
 
 
 class DraClaims(CarveTest):
-    doors = "dra"
+    plugins = "dra"
 
     def claim(self, requests, constraints=None, config=None):
         """Creates a ResourceClaim that pods can name. Returns its name."""

@@ -17,7 +17,7 @@ LIBRARIES = "/usr/lib/carve/driver/"    # where a container finds the libraries 
 
 
 class DraFraction(CarveTest):
-    doors = "dra"
+    plugins = "dra"
 
     def judge(self, pods, seen):
         physical = {card["uuid"]: card["total_bytes"] for card in self.carve.truth("cards")["cards"]}

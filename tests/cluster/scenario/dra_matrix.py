@@ -27,7 +27,7 @@ KINDS = ("plain", "init", "two init", "sidecar", "several containers", "containe
 
 
 class Claimed(CarveTest):
-    doors = "dra"
+    plugins = "dra"
 
     def setUp(self):
         super().setUp()

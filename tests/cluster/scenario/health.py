@@ -22,7 +22,7 @@ KUBELET = 10  # the interval at which the kubelet writes its node's status
 
 
 class Health(CarveTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     @classmethod
     def setUpClass(cls):

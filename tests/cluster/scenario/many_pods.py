@@ -21,7 +21,7 @@ HOLD = ["ring-look", "hold", "3600"]
 
 
 class ManyPods(SlotTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def start_all(self, count, start):
         """Creates `count` pods concurrently with start(name, index), which returns the Pod. Returns (names, seconds

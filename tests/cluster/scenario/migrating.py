@@ -224,7 +224,7 @@ class Move(RingTest):
                          "Carve must have no card any more")
         # An agent's leftover GPU object must not make the pod Carve's.
         self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{NODE}.left"},
-                     "spec": {"index": 0, "uuid": "GPU-left", "memory": 16 * GIB, "nodeName": NODE, "doors": ["slots"]}})
+                     "spec": {"index": 0, "uuid": "GPU-left", "memory": 16 * GIB, "nodeName": NODE, "plugins": ["slots"]}})
         pod, = self.deployment("after", **self.onto)
         time.sleep(1)       # three polls of control
         pod = self.kube.get("Pod", pod["metadata"]["name"], SPACE)

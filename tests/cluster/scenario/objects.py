@@ -14,7 +14,7 @@ TOUCHED = "elasticgpu.io/slices-freed"
 
 
 class Objects(CarveTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def gpus(self):
         """The node's GPU objects by UUID."""

@@ -280,7 +280,7 @@ class Settings(OtherWays):
                  all(now[name] > starts[name] for name in now), 0.5)
         self.assertEqual(self.lives(), before, "no container restarts")
         for one in self.carves:
-            one.wait_serving(doors=changes.get("doors", "slots"))
+            one.wait_serving(plugins=changes.get("plugins", "slots"))
         print(f"\nall have started again {time.monotonic() - begun:.0f} s after the change", flush=True)
 
     def shown(self):
@@ -347,7 +347,7 @@ class Settings(OtherWays):
         self.ring.kubectl("apply", "-f", "-", input=hooks)
         self.ring.kubectl("apply", "-f", installed.DEPLOY / "device-classes.yaml")
         wait_for("no node has the resource", 60, lambda: not any(self.shown()), 0.5)
-        self.settle(doors="dra,slots", dialects_nvidia="dra")
+        self.settle(plugins="dra,slots", dialects_nvidia="dra")
         here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
         self.assert_left_alone(asking(self.name(), {"nvidia.com/gpu": 1}, **here))
         whole, = self.run_all(asking(self.name(), {"nvidia.com/gpu": 1}, **here))

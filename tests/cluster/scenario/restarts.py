@@ -50,7 +50,7 @@ class Fractions(CarveTest):
 
 
 class Restarts(Fractions):
-    doors = "dra"
+    plugins = "dra"
     kills = 50 if SOAK else 12
 
     def test_pods_start_while_the_agent_is_killed_at_random_moments(self):
@@ -174,7 +174,7 @@ class Restarts(Fractions):
 
 
 class RuntimeKilled(Fractions, SlotTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def ready_condition(self):
         """The Node's Ready condition: (status, message)."""

@@ -100,7 +100,7 @@ def on(node):
 
 
 class Rights(CarveTest):
-    doors = "dra"
+    plugins = "dra"
 
     @classmethod
     def setUpClass(cls):
@@ -211,7 +211,7 @@ HOLD = ["ring-look", "allocate", "1048576", "hold", "3600"]
 
 class Fractions(CarveTest):
     """Pods with a slice each, shared by the tests; `reach` runs ring-reach (images/reach.c) in one of them."""
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     @classmethod
     def setUpClass(cls):

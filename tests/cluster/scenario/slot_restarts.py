@@ -29,7 +29,7 @@ RECEIVED = re.compile(r"[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}).*Processed device upd
 
 
 class BothInterfaces(SlotTest):
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     def setUp(self):
         super().setUp()

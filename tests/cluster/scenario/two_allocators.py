@@ -15,7 +15,7 @@ TAINT = "gpu.elasticgpu.io/used-by-slots"
 
 
 def setUpModule():
-    control.setUpModule(doors="dra,slots")
+    control.setUpModule(plugins="dra,slots")
 
 
 class TwoAllocators(ControlTest):

@@ -25,7 +25,7 @@ HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 class InstalledTest(RingTest):
     """The image is imported and deploy/ applied before the first test; removed after the last."""
     template, look = CarveTest.template, CarveTest.look
-    doors = "dra"
+    plugins = "dra"
 
     @classmethod
     def setUpClass(cls):
@@ -33,7 +33,7 @@ class InstalledTest(RingTest):
         cls.addClassCleanup(installed.uninstall, cls.ring)
         cls.archive = cls.ring.state.folder / "images" / "carve.tar"
         cls.image = installed.make_image(cls.build(), cls.archive)
-        cls.carves = installed.install(cls.ring, cls.archive, cls.doors)
+        cls.carves = installed.install(cls.ring, cls.archive, cls.plugins)
         cls.carve = cls.carves[0]
 
     @classmethod
@@ -170,7 +170,7 @@ class AsInstalled(InstalledTest):
 
 class Upgrade(InstalledTest):
     """DRA and slots, a loaded card, and the next release of everything: its page ABI is one higher (tests/next)."""
-    doors = "dra,slots"
+    plugins = "dra,slots"
 
     @classmethod
     def build(cls):

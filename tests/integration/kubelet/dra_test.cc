@@ -88,7 +88,7 @@ TEST_F(Dra, PreparesAndUnpreparesAcrossARestart) {
 }
 
 /// Otherwise the claim's pod stays Terminating forever: the kubelet cannot call an unregistered driver.
-TEST_F(Dra, TheDriverStaysForUnprepareWhenDoorsLosesDra) {
+TEST_F(Dra, TheDriverStaysForUnprepareWhenPluginsLosesDra) {
   start_agent();
   api_has_claim("u-1", 2, "4Gi");
   api_has_claim("u-2", 1, "4Gi", "d");
@@ -104,7 +104,7 @@ TEST_F(Dra, TheDriverStaysForUnprepareWhenDoorsLosesDra) {
     driver = kubelet.find_drivers(1).at(0);
     EXPECT_EQ(ScriptedKubelet::prepare(driver, "ml", "c", "u-1").error(), "") << "the kubelet repeats it";
     EXPECT_THAT(ScriptedKubelet::prepare(driver, "ml", "d", "u-2").error(),
-                HasSubstr("the setting doors (ConfigMap carve-cluster) does not contain dra"));
+                HasSubstr("the setting plugins (ConfigMap carve-cluster) does not contain dra"));
     EXPECT_TRUE(eventually([&] { return removed_slices() > start; })) << "nothing new is allocated here";
   }
   const auto agent = run_agent(slots);
@@ -318,7 +318,7 @@ TEST_F(BothPlugins, ACardWithARecordIsOfferedToNoClaimUntilItsPodIsOver) {
   EXPECT_TRUE(in_the_long_run([&] { return tainted().empty(); }));
 }
 
-TEST_F(BothPlugins, SlicesOfPodsEndWhenDoorsLosesSlots) {
+TEST_F(BothPlugins, SlicesOfPodsEndWhenPluginsLosesSlots) {
   start_all();
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));

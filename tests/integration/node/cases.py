@@ -388,7 +388,7 @@ class Cases:
                                                               "certificate-authority": folder + "/ca.pem"}}],
                        "users": [{"name": "u", "user": {"token": "t"}}]}, file)
         with open(log, "w", encoding="utf-8") as err:
-            agent = subprocess.Popen([self.m.program("carve"), "agent", "--node-name", "n1", "--doors", "dra",
+            agent = subprocess.Popen([self.m.program("carve"), "agent", "--node-name", "n1", "--plugins", "dra",
                                       "--config", conf, "--kubeconfig", folder + "/kubeconfig",
                                       "--kubelet-dir", folder + "/kubelet", *self.m.host], stderr=err)
         self.m.children.append(agent)

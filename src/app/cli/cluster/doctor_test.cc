@@ -198,7 +198,7 @@ TEST_F(ClusterDoctorReads, ANodeThatServesClaimsWithoutResourceSlices) {
   kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
   kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
             R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
-            R"("memory":17179869184,"nodeName":"n1","doors":["dra"]},"status":{"state":"Healthy"}})");
+            R"("memory":17179869184,"nodeName":"n1","plugins":["dra"]},"status":{"state":"Healthy"}})");
   auto facts = look();
   ASSERT_EQ(facts.nodes.size(), 1U);
   EXPECT_TRUE(facts.nodes[0].serves_claims);
@@ -213,7 +213,8 @@ TEST_F(ClusterDoctorReads, ANodeThatServesClaimsWithoutResourceSlices) {
 TEST_F(ClusterDoctorReads, ADeletedNodeHasNoFindings) {
   kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n9.gpu-0",
             R"({"metadata":{"name":"n9.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
-            R"("memory":17179869184,"nodeName":"n9","doors":["slots"]},"status":{"state":"Unhealthy","reason":"gone",)"
+            R"("memory":17179869184,"nodeName":"n9","plugins":["slots"]},)"
+            R"("status":{"state":"Unhealthy","reason":"gone",)"
             R"("holders":[{"owner":{"kind":"pod","uid":"u-a","namespace":"ml","name":"a"},"part":"main",)"
             R"("memory":13958643712,"cores":80,"whole":false,"shareClass":"burst","priorityClass":"standard"},)"
             R"({"owner":{"kind":"pod","uid":"u-b","namespace":"ml","name":"b"},"part":"main",)"
@@ -262,7 +263,7 @@ TEST_F(ClusterDoctorReads, TheReasonForWhichAPodWaitsIsTheSameAsControls) {
   kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
   kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
             R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
-            R"("memory":17179869184,"nodeName":"n1","doors":["slots"]},"status":{"state":"Healthy"}})");
+            R"("memory":17179869184,"nodeName":"n1","plugins":["slots"]},"status":{"state":"Healthy"}})");
   kube_.put("/api/v1/namespaces/ml/pods/b",
             R"({"metadata":{"name":"b","namespace":"ml","uid":"u-b"},"spec":{"containers":[{"name":"main",)"
             R"("resources":{"limits":{"elasticgpu.io/gpu-memory":"1024","elasticgpu.io/slot":"1"}}}]},)"

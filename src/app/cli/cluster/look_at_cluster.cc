@@ -146,7 +146,7 @@ void look_at_nodes(KubeApi& api, const Objects& all, ClusterFacts* facts) {
 void look_at_slices(KubeApi& api, ClusterFacts* facts) {
   std::set<std::string> serving;
   for (const auto& gpu : facts->cards) {
-    if (std::find(gpu.doors.begin(), gpu.doors.end(), "dra") != gpu.doors.end()) serving.insert(gpu.node);
+    if (std::find(gpu.plugins.begin(), gpu.plugins.end(), "dra") != gpu.plugins.end()) serving.insert(gpu.node);
   }
   if (serving.empty()) return;
   std::set<std::string> published;

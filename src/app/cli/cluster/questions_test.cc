@@ -21,7 +21,7 @@ class ClusterQuestions : public ::testing::Test {
     put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
         R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
         R"("memory":17179869184,"nodeName":"n1",)"
-        R"("doors":["slots"]},"status":{"state":"Healthy","holders":[{"owner":{"kind":"pod","uid":"u-a",)"
+        R"("plugins":["slots"]},"status":{"state":"Healthy","holders":[{"owner":{"kind":"pod","uid":"u-a",)"
         R"("namespace":"ml","name":"a"},"part":"main","memory":13958643712,"cores":80,"whole":false,)"
         R"("shareClass":"burst","priorityClass":"standard","pods":["ml/a"]}]}})");
     put("/api/v1/namespaces/ml/pods/a", pod("a", "u-a", "n1", "13312", "80"));
@@ -170,7 +170,7 @@ TEST_F(ClusterQuestions, APodOfHigherPriorityIgnoresTheReservation) {
 TEST_F(ClusterQuestions, CapacityIsReservedWhileThePreemptedPodsStillRun) {
   put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
       R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
-      R"("memory":17179869184,"nodeName":"n1","doors":["slots"]},"status":{"state":"Healthy"}})");
+      R"("memory":17179869184,"nodeName":"n1","plugins":["slots"]},"status":{"state":"Healthy"}})");
   put("/api/v1/namespaces/ml/pods/a",
       R"({"metadata":{"name":"a","namespace":"ml","uid":"u-a","deletionTimestamp":"2026-01-01T00:00:00Z",)"
       R"("annotations":{"carve.elasticgpu.io/record":)"

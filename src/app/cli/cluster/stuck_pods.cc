@@ -49,10 +49,10 @@ std::pair<std::string, std::string> trouble_of(const PodFacts& pod, const PodsNo
     return {"node " + pod.node + " has no ready agent", "see the pod of DaemonSet carve-agent on the node"};
   if (!pod.claims.empty() && !node.serves_claims)
     return {
-        fmt::format("the pod has a claim, but the agent of node {} does not offer the DRA driver (the setting doors "
+        fmt::format("the pod has a claim, but the agent of node {} does not offer the DRA driver (the setting plugins "
                     "does not contain dra)",
                     pod.node),
-        "add dra to doors in ConfigMap carve-cluster; or, if the pod shall end, see the log of the node's agent: it "
+        "add dra to plugins in ConfigMap carve-cluster; or, if the pod shall end, see the log of the node's agent: it "
         "keeps the driver registered until the claims that it prepared have ended"};
   return {};
 }
@@ -204,11 +204,11 @@ std::vector<Finding> stuck_pods(const std::vector<PodFacts>& pods, const std::ma
   if (left.count != 0)
     found.push_back(
         {Severity::kNote,
-         fmt::format("{} pod(s) with claims are on nodes whose setting doors does not contain dra", left.count),
+         fmt::format("{} pod(s) with claims are on nodes whose setting plugins does not contain dra", left.count),
          fmt::format("first: {} on node {}; the agent keeps the DRA driver registered until they end, and "
                      "prepares no new claim",
                      left.first->name, left.first->node),
-         "none needed; delete such a pod if it has not started, or add dra to doors in ConfigMap "
+         "none needed; delete such a pod if it has not started, or add dra to plugins in ConfigMap "
          "carve-cluster",
          "claims-left"});
   return found;

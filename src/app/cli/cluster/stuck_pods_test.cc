@@ -55,12 +55,12 @@ TEST_F(StuckPods, PodsThatStartAndEndInTimeAreNoFinding) {
   EXPECT_EQ(found({young, ends, grace, runs}), "");
 }
 
-TEST_F(StuckPods, APodThatDoesNotEndNamesTheDoorsThatItsNodeLacks) {
+TEST_F(StuckPods, APodThatDoesNotEndNamesThePluginsThatItsNodeLacks) {
   nodes["n1"].serves_claims = false;
   EXPECT_THAT(found({terminating()}),
               AllOf(HasSubstr("pod-not-ending: pod ml/a has been terminating for 60 s"),
-                    HasSubstr("does not offer the DRA driver (the setting doors does not contain dra)"),
-                    HasSubstr("add dra to doors in ConfigMap carve-cluster")));
+                    HasSubstr("does not offer the DRA driver (the setting plugins does not contain dra)"),
+                    HasSubstr("add dra to plugins in ConfigMap carve-cluster")));
 }
 
 TEST_F(StuckPods, APodThatDoesNotEndNamesItsNodesTrouble) {
@@ -86,7 +86,7 @@ TEST_F(StuckPods, AClaimThatIsNotPreparedSaysWhy) {
   EXPECT_THAT(found({pod}), HasSubstr("the claim is not allocated"));
   pod.claims[0] = {"c", true, "n1", false, ""};
   nodes["n1"].serves_claims = false;
-  EXPECT_THAT(found({pod}), HasSubstr("doors does not contain dra"));
+  EXPECT_THAT(found({pod}), HasSubstr("plugins does not contain dra"));
 }
 
 TEST_F(StuckPods, APodThatWasBoundLongAgoAndHasNotStartedIsNamed) {

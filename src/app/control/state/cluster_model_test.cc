@@ -296,10 +296,10 @@ TEST_F(ClusterModelTest, IgnoresAPodWithoutSlots) {
 }
 
 TEST_F(ClusterModelTest, ClosesDraCardsAndCardsWithUnreadableHolders) {
-  card.doors = {"dra"};
+  card.plugins = {"dra"};
   say({});
   EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("DRA only"));
-  card.doors = {"dra", "slots"};
+  card.plugins = {"dra", "slots"};
   say({});
   EXPECT_EQ(fed.card("n1", "GPU-0").card.closed, "");
   card.holders = {holder(slice("x", "GPU-0", 1))};

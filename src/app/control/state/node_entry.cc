@@ -35,10 +35,10 @@ LinkMatrix links_of(const NodeEntry& entry) {
 
 Card card_of(const GpuEntry& gpu, const std::set<int>& marked) {
   Card card = gpu.object.card;
-  const auto& doors = gpu.object.doors;
+  const auto& plugins = gpu.object.plugins;
   if (gpu.unreadable_holders > 0) {
     card.closed = "closed: its GPU object names a holder that cannot be parsed";
-  } else if (!doors.empty() && std::find(doors.begin(), doors.end(), "slots") == doors.end()) {
+  } else if (!plugins.empty() && std::find(plugins.begin(), plugins.end(), "slots") == plugins.end()) {
     card.closed = "allocated through DRA only";
   } else if (marked.contains(gpu.object.index)) {
     card.closed = fmt::format("closed: ConfigMap {}/{}{} names it", codec::kUnhealthyGpusSpace,
@@ -58,7 +58,7 @@ bool same_links(const codec::GpuObject& a, const codec::GpuObject& b) {
 /// Compares everything that card_of() reads.
 bool same_card(const GpuEntry& a, const GpuEntry& b) {
   return a.unreadable_holders == b.unreadable_holders && a.object.card == b.object.card &&
-         a.object.doors == b.object.doors && a.object.index == b.object.index && a.object.node == b.object.node;
+         a.object.plugins == b.object.plugins && a.object.index == b.object.index && a.object.node == b.object.node;
 }
 
 /// Adds the owners whose holders changed or changed their order: all except the common prefix and the common suffix.
