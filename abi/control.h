@@ -62,7 +62,7 @@ struct ControlCardState {
   std::uint64_t busy_ns;     // measured by the slice's processes
   std::uint64_t charged_ns;  // charged by the arbiter
   std::uint32_t contexts;
-  std::uint32_t rescues;  // leases out of turn, because its work seemed to wait for a launch; only grows
+  std::uint32_t rescues;  // leases out of turn, given because its work seemed to wait for a launch; only grows
 };
 static_assert(sizeof(ControlCardState) == 80);
 
@@ -81,9 +81,8 @@ struct ControlReply {
   std::uint32_t pid_count;
   std::uint32_t remains;  // 1: the arbiter does not rule this slice; only its files exist. `cards`: one, without a uuid
   char id[kMaxSliceId + 1];
-  // `code` selects the member: if it is not 0, the text of an error; if it is 0, `late`. `late` was added to this
-  // message later, and an earlier arbiter leaves it empty, so granted_ms = 0 means that the arbiter does not report the
-  // figures.
+  // `code` selects the member. Not 0: `text`, an error. 0: `late`, which was added to this message later. An earlier
+  // arbiter leaves it empty, so granted_ms = 0 means that the arbiter does not report the figures.
   union {
     char text[168];  // the error, for a person
     ControlLate late[kMaxCardsPerSlice];

@@ -36,9 +36,9 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 16);
 
-/// Judges a message on a slice's socket without regard to its sender. Returns kOk, kMalformed or kAbiUnsupported. A
-/// client is served if it reads the pages that this build writes: a client of this ABI, of the previous ABI
-/// (kClientAbiMin), or of a newer ABI that still reads this one.
+/// Checks a message on a slice's socket, regardless of its sender. Returns kOk, kMalformed or kAbiUnsupported. A client
+/// is served if it reads the pages that this build writes: a client of this ABI, of the previous ABI (kClientAbiMin),
+/// or of a newer ABI that still reads this one.
 ///   bytes  the received message; `length` is its true length, but bytes beyond `sizeof(Hello)` need not be present
 WelcomeStatus judge_hello(const void* bytes, std::size_t length, Hello* out);
 

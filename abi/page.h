@@ -27,10 +27,10 @@ inline constexpr std::size_t kGrantPageBytes = 4096;
 inline constexpr std::size_t kAccountSlots = 1024;
 inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountSlots * 64;
 
-// Beyond the end of the slice's first account page each library maps one page without access. The offset identifies the
-// library's account entry. A forked child inherits this mapping together with the driver's descriptors, and these
-// descriptors keep the parent's memory allocated when the parent dies. So the account entry of a dead process counts as
-// long as the kernel shows its mapping in any process.
+// Each library maps one page without access beyond the end of the slice's first account page. The offset identifies the
+// library's account entry. A forked child inherits this mapping together with the driver's descriptors, which keep the
+// parent's memory allocated after the parent's death. So the account entry of a dead process counts as long as the
+// kernel shows its mapping in any process.
 inline constexpr std::size_t kLifelineBytes = 4096;
 constexpr std::size_t lifeline_offset(std::size_t slot) {
   return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + slot * kLifelineBytes;

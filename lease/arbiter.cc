@@ -208,7 +208,7 @@ void Arbiter::observe(std::uint64_t now, const Observation* observations) {
       slice.idle_since = now;
     }
     if (seen.busy || progressed) slice.unused = 0;
-    if (!seen.busy) slice.in_vain = 0;
+    if (!seen.busy) slice.failed_rescues = 0;
     slice.busy_ns = seen.busy_ns;
     slice.was_busy = seen.busy;
     slice.processes = max_of(seen.processes, 1);
@@ -259,7 +259,7 @@ void Arbiter::rule_holder(std::uint64_t now) {
   const bool outranked = slices_[best].terms.priority < holder.terms.priority;
   const bool idle = !holder.was_busy && !holder.want && now - holder.idle_since >= tuning_.idle_yield;
   // The holder was alone until now and its lease has no end: a lease of normal length would have ended, so the newcomer
-  // begins now.
+  // starts now.
   if (holder.grant.mode == abi::LeaseMode::kSolo && lease_end_ > now + tuning_.quantum) lease_end_ = now;
   if (now >= lease_end_ || outranked || idle) begin_drain(now);
 }
@@ -299,7 +299,7 @@ void Arbiter::begin_lease(int next, std::uint64_t now, bool rescue) {
     lease_end_ = min_of(lease_end_, now + rescue_of(slice).length);
     rescued_at_ = now;
     ++slice.rescues;
-    ++slice.in_vain;
+    ++slice.failed_rescues;
   }
   slice.blocked_since = now;
   slice.idle_since = now;

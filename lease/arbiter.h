@@ -91,17 +91,17 @@ class Arbiter {
  private:
   struct Slice {
     bool used = false;
-    bool active = false;           // has a want or work, or had one within idle_forget
+    bool active = false;           // has a waiting launch or work in flight, or had one within idle_forget
     bool was_busy = false;         // at the last step
     bool want = false;
     bool exhausted = false;        // `fixed`: has no tokens until a batch has accumulated
     std::uint32_t unused = 0;      // leases in a row that it asked for and did not use
     std::uint64_t passed_over_until = 0;
     std::uint64_t inflight = 0;
-    std::uint64_t last_active = 0; // last time with a want or work
+    std::uint64_t last_active = 0; // last time with a waiting launch or work in flight
     std::uint64_t idle_since = 0;  // of a holder: the time when its work ended
     std::uint64_t blocked_since = 0;
-    std::uint32_t in_vain = 0;     // rescues since it last had nothing in flight
+    std::uint32_t failed_rescues = 0;  // rescues since it last had nothing in flight
     std::uint64_t rescues = 0;
     std::uint64_t busy_ns = 0;     // last reported
     std::uint64_t processes = 1;   // number with work in flight at the last step

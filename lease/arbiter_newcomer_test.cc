@@ -1,4 +1,4 @@
-// Tests the place of a new slice in the queue regardless of the other slices, and that sleeping slices change nothing.
+// Tests that a new slice starts level with the working slices, regardless of slices that sleep or were removed.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -53,7 +53,7 @@ std::uint64_t had_by_newcomer(Card& card) {
   return card.had[newcomer] / kMs;
 }
 
-TEST(ArbiterNewcomer, IsLevelWithThoseWhoWorkAndNotWithWhoSleeps) {
+TEST(ArbiterNewcomer, StartsLevelWithWorkingSlicesNotSleepingOnes) {
   for (const int sleeper : {0, 1, 2}) {
     Card card;
     for (int i = 0; i < 3; ++i) card.add(i != sleeper);
@@ -61,7 +61,7 @@ TEST(ArbiterNewcomer, IsLevelWithThoseWhoWorkAndNotWithWhoSleeps) {
   }
 }
 
-TEST(ArbiterNewcomer, IsLevelWithThoseWhoWorkAndNotWithWhoWasRemoved) {
+TEST(ArbiterNewcomer, StartsLevelWithWorkingSlicesNotRemovedOnes) {
   for (const int removed : {0, 1, 2}) {
     Card card;
     for (int i = 0; i < 3; ++i) card.add(i != removed);

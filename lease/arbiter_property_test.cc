@@ -74,7 +74,7 @@ struct Play {
   std::uint64_t now = kMs;
 };
 
-TEST(ArbiterProperty, UntilTheStepThatIsDueNothingChangesByItself) {
+TEST(ArbiterProperty, NothingChangesBeforeTheDueStep) {
   std::size_t compared = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Play play(seed);
@@ -96,7 +96,7 @@ TEST(ArbiterProperty, UntilTheStepThatIsDueNothingChangesByItself) {
   EXPECT_GT(compared, 1'000U);
 }
 
-TEST(ArbiterProperty, OneAtMostHasTheCardAndNobodyWaitsForAFreeOne) {
+TEST(ArbiterProperty, AtMostOneSliceHasTheCardAndNoneWaitsForAFreeCard) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Play play(seed);
     std::vector<std::uint64_t> came(kMaxSlices);

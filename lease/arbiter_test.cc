@@ -63,7 +63,7 @@ TEST(Arbiter, TheOnlySliceHasTheCardWithoutAsking) {
   const int slice = card.arbiter.add(burst(30));
   card.step(0);
   EXPECT_EQ(card.mode(slice), abi::LeaseMode::kSolo);
-  EXPECT_EQ(card.arbiter.next_step_ns(), kNever) << "nothing to do until somebody asks";
+  EXPECT_EQ(card.arbiter.next_step_ns(), kNever) << "nothing to do until a slice asks";
 }
 
 TEST(Arbiter, AtMostOneSliceMayLaunchAtAnyTime) {
@@ -125,7 +125,7 @@ TEST(Arbiter, ASliceWithOneLongOperationInFlightStaysActive) {
   }
 }
 
-TEST(Arbiter, OnlineTakesTheLeaseAtOnce) {
+TEST(Arbiter, OnlineTakesTheLeaseImmediately) {
   Card card;
   const int offline = card.arbiter.add(burst(50, abi::PriorityClass::kOffline));
   const int online = card.arbiter.add(burst(50, abi::PriorityClass::kOnline));
@@ -152,7 +152,7 @@ TEST(Arbiter, StuckWorkGetsOneLease) {
   EXPECT_TRUE(rescued);
 }
 
-TEST(Arbiter, ASleeperDoesNotClaimTheTimeItSleptThrough) {
+TEST(Arbiter, ASleepingSliceDoesNotClaimTheTimeItSlept) {
   Card card;
   const int worker = card.arbiter.add(burst(50));
   const int sleeper = card.arbiter.add(burst(50));
@@ -205,11 +205,11 @@ double had_by_neighbour(const std::function<void(Observation& page, bool granted
   return std::min(had_by(0, tenant), had_by(1, tenant));
 }
 
-TEST(Arbiter, WhoAsksAndNeverWorksCostsTheNeighbourLittle) {
+TEST(Arbiter, ASliceThatAsksAndNeverWorksCostsTheNeighbourLittle) {
   EXPECT_GT(had_by_neighbour([](Observation& page, bool, std::uint64_t) { page.want = true; }), 0.7);
 }
 
-TEST(Arbiter, WhoHidesItsTimeGetsNoMoreThanItsShare) {
+TEST(Arbiter, ASliceThatHidesItsTimeGetsAtMostItsShare) {
   // The slice works when it may, with a pause of 1 ms in every 8 ms, and never reports measured time.
   const double seen = had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
     const bool works = granted && now / kMs % 8 != 0;
@@ -226,7 +226,7 @@ TEST(Arbiter, WhoHidesItsTimeGetsNoMoreThanItsShare) {
             0.44);
 }
 
-TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
+TEST(Arbiter, HoldingTheCardIsChargedEvenWithLittleWork) {
   // The slice launches 0.01 ms of work every 0.2 ms: too often to be treated as idle.
   EXPECT_GT(had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
               const bool launches = now / (kMs / 10) % 2 == 0;
@@ -246,7 +246,7 @@ TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
             0.44);
 }
 
-TEST(Arbiter, TheSameInputsGiveTheSameDecisionsAndOthersDoNot) {
+TEST(Arbiter, SameInputsGiveSameDecisionsAndDifferentOnesDoNot) {
   const auto play = [](std::uint64_t altered) {
     Card card;
     for (int i = 0; i < 3; ++i) card.arbiter.add(burst(20 + 10 * static_cast<std::uint32_t>(i)));
@@ -292,7 +292,7 @@ TEST(Arbiter, AnExhaustedSliceThatBecomesBurstIsServed) {
   EXPECT_NE(card.mode(slice), abi::LeaseMode::kBlocked);
 }
 
-TEST(Arbiter, AStepThatComesLateIsSplitFairly) {
+TEST(Arbiter, ALateStepIsSplitFairly) {
   Card card;
   card.arbiter.add(burst(50));
   card.arbiter.add(burst(50));
@@ -306,7 +306,7 @@ TEST(Arbiter, AStepThatComesLateIsSplitFairly) {
 
 // The arbiter is stopped for half a minute (SIGSTOP), and the slices continue at their last rates. The slice that was
 // last seen to work must not pay for all of that time while the other slice catches up for just as long.
-TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
+TEST(Arbiter, TimeWithoutAnArbiterIsChargedToNoSlice) {
   for (const int worker : {0, 1}) {
     Card card;
     card.arbiter.add(burst(50));
@@ -321,7 +321,7 @@ TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
   }
 }
 
-TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
+TEST(Arbiter, NoSliceIsChargedMoreThanTheElapsedTime) {
   Arbiter arbiter;
   const int slice = arbiter.add({});
   constexpr std::uint64_t kBegin = 5'000'000'000;  // the clock does not start at 0
@@ -335,7 +335,7 @@ TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
 }
 
 // The slice has 8 ms of work in flight by the clock and then reports how long the work really took.
-TEST(Arbiter, WhatWasMeasuredSettlesWhatWasPresumedWithinBounds) {
+TEST(Arbiter, MeasuredTimeSettlesPresumedTimeWithinBounds) {
   const auto charged = [](std::uint64_t measured) {
     Card card;
     const int slice = card.arbiter.add(burst(50));
@@ -343,7 +343,7 @@ TEST(Arbiter, WhatWasMeasuredSettlesWhatWasPresumedWithinBounds) {
     card.seen[0] = {.busy = true, .inflight_ns = kMs, .edge_ns = 2 * kMs};
     card.step(2 * kMs);
     card.step(5 * kMs);
-    EXPECT_EQ(card.arbiter.charged_ns(slice), 3 * kMs) << "as presumed while it works";
+    EXPECT_EQ(card.arbiter.charged_ns(slice), 3 * kMs) << "presumed while it works";
     card.seen[0] = {.edge_ns = 10 * kMs, .busy_ns = measured};
     card.step(10 * kMs);
     return card.arbiter.charged_ns(slice);
@@ -351,13 +351,13 @@ TEST(Arbiter, WhatWasMeasuredSettlesWhatWasPresumedWithinBounds) {
   EXPECT_EQ(charged(8 * kMs), 8 * kMs);
   EXPECT_EQ(charged(7 * kMs), 7 * kMs);
   EXPECT_EQ(charged(6 * kMs), 6 * kMs);
-  EXPECT_EQ(charged(5 * kMs), 6 * kMs) << "a quarter comes back at the most";
+  EXPECT_EQ(charged(5 * kMs), 6 * kMs) << "at most a quarter is returned";
   EXPECT_EQ(charged(0), 6 * kMs);
-  EXPECT_EQ(charged(8 * kMs + 5), 8 * kMs + 5) << "work that came and went between two steps";
-  EXPECT_EQ(charged(20 * kMs), 9 * kMs) << "there were 9 ms";
+  EXPECT_EQ(charged(8 * kMs + 5), 8 * kMs + 5) << "work that began and ended between two steps";
+  EXPECT_EQ(charged(20 * kMs), 9 * kMs) << "9 ms had passed";
 }
 
-TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
+TEST(Arbiter, AddFailsBeyondMaxSlices) {
   auto arbiter = std::make_unique<Arbiter>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i) EXPECT_EQ(arbiter->add(burst(1)), static_cast<int>(i));
   EXPECT_EQ(arbiter->add(burst(1)), -1);
@@ -365,7 +365,7 @@ TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   EXPECT_EQ(arbiter->add(burst(1)), 5);
 }
 
-TEST(Arbiter, AFullCardIsServedToItsLastPlace) {
+TEST(Arbiter, EverySliceOfAFullCardIsServed) {
   auto card = std::make_unique<Workers>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i)
     card->add({i % 3 == 0 ? 0U : 1U,
@@ -420,7 +420,7 @@ TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
   EXPECT_GT(card.part(slice, 1'000 * kMs), 0.99);
 }
 
-TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
+TEST(Arbiter, ANewSliceStartsLevelWithTheOthers) {
   Workers card;
   const int first = card.add(burst(50));
   const int second = card.add(burst(50));
@@ -429,11 +429,11 @@ TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
   const int newcomer = card.add(burst(50));
   card.play(72 * kMs);
   for (const int slice : {first, second, newcomer})
-    EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
+    EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, plus or minus one: slice " << slice;
 }
 
 // Each slice number holds the card once, because the number must not matter.
-TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
+TEST(Arbiter, AnIdleHolderYieldsAfterItsPause) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
     Workers card;
@@ -458,7 +458,7 @@ TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
 }
 
 // No slice needed the card for a while, so the holder is no longer active when another slice asks for the card.
-TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
+TEST(Arbiter, AForgottenHolderYieldsToARequest) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
     Card card;
@@ -477,7 +477,7 @@ TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
   }
 }
 
-TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
+TEST(Arbiter, ARemovedHolderLosesTheCardImmediately) {
   for (const bool drains : {false, true}) {
     Workers card;
     const int first = card.add(burst(50));
@@ -492,9 +492,9 @@ TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
     if (drains) card.step(card.now + Tuning{}.quantum);
     ASSERT_EQ(card.mode(other), abi::LeaseMode::kBlocked);
     card.arbiter.remove(holder);
-    EXPECT_EQ(card.arbiter.next_step_ns(), 0U) << "a step is due at once";
+    EXPECT_EQ(card.arbiter.next_step_ns(), 0U) << "a step is due immediately";
     card.step(card.now + 1);
-    EXPECT_NE(card.mode(other), abi::LeaseMode::kBlocked) << (drains ? "while its work ran over" : "within its lease");
+    EXPECT_NE(card.mode(other), abi::LeaseMode::kBlocked) << (drains ? "while its work ran on" : "within its lease");
     EXPECT_FALSE(card.arbiter.is_used(holder));
   }
 }
@@ -527,9 +527,9 @@ TEST(Arbiter, ALightSliceBesideAHeavyOneGetsShorterLeases) {
   constexpr std::uint64_t kQuantum = Tuning{}.quantum;
   EXPECT_EQ(length(50, 50), kQuantum);
   EXPECT_EQ(length(90, 10), kQuantum);
-  EXPECT_EQ(length(20, 80), kQuantum) << "down to a quarter of the heaviest weight";
+  EXPECT_EQ(length(20, 80), kQuantum) << "above a quarter of the heaviest weight";
   EXPECT_EQ(length(18, 90), kQuantum * 4 / 5);
-  EXPECT_EQ(length(5, 90), kQuantum * 2 / 3) << "the shortest one";
+  EXPECT_EQ(length(5, 90), kQuantum * 2 / 3) << "the shortest lease";
 }
 
 // When an exhausted slice is served again, it has tokens for 2.4 ms. They last for 3 ms, because 0.6 ms are added.
@@ -542,7 +542,7 @@ TEST(Arbiter, AFixedSliceHasTheCardForAsLongAsItsTokensLast) {
   EXPECT_NEAR(static_cast<double>(card.arbiter.grant(slice).end_ns - card.now), 3.0 * kMs, 0.1 * kMs);
 }
 
-TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
+TEST(Arbiter, OverrunningWorkDelaysTheNextLeaseByAtMostTheDrainTimeout) {
   for (const int holder : {0, 1}) {
     Contended card(holder);
     card.page(holder) = {.want = true, .busy = true, .inflight_ns = 500 * kMs, .busy_ns = card.page(holder).busy_ns};
@@ -554,7 +554,7 @@ TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
       EXPECT_EQ(card.arbiter.next_step_ns(), end);
       card.step(end);
     }
-    EXPECT_FALSE(card.granted(holder) || card.granted(card.other)) << "what is in flight has the card";
+    EXPECT_FALSE(card.granted(holder) || card.granted(card.other)) << "the work in flight has the card";
     EXPECT_EQ(card.arbiter.next_step_ns(), end + Tuning{}.drain_timeout);
     card.step(end + Tuning{}.drain_timeout - 1);
     EXPECT_FALSE(card.granted(card.other));
@@ -563,7 +563,7 @@ TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
   }
 }
 
-TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
+TEST(Arbiter, TheNextLeaseBeginsWhenLittleIsInFlight) {
   const std::uint64_t little = Tuning{}.early_handoff;
   for (const bool more : {false, true}) {
     Contended card(0);
@@ -573,7 +573,7 @@ TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
     card.step(end);
     EXPECT_EQ(card.granted(1), !more) << "at the end of the lease";
     if (!more) continue;
-    EXPECT_EQ(card.arbiter.next_step_ns(), end + 1) << "when it is expected to be little";
+    EXPECT_EQ(card.arbiter.next_step_ns(), end + 1) << "when little is expected to be left";
     card.step(end + 1);
     EXPECT_FALSE(card.granted(1));
     card.page(0).inflight_ns = little;
@@ -615,7 +615,7 @@ TEST(Arbiter, ASilentSliceIsForgottenAfterAWhile) {
   EXPECT_EQ(card.arbiter.grant(1).end_ns, kNever);
 }
 
-TEST(Arbiter, StuckWorkIsRescuedWhenItsTimeHasComeAndNotBefore) {
+TEST(Arbiter, StuckWorkIsRescuedNotBeforeRescueAfter) {
   for (const int stuck : {0, 1}) {
     Card card;
     const int worker = 1 - stuck;
@@ -655,7 +655,7 @@ TEST(Arbiter, ASliceThatAsksAndDoesNothingIsPassedOverForAWhile) {
       if (has && !had && card.now - left > 2 * Tuning{}.quantum) from = left, to = card.now;
     }
     const std::uint64_t turns = Tuning{}.unused_leases;
-    EXPECT_GE(from, turns * Tuning{}.quantum) << "so many turns came as anybody's";
+    EXPECT_GE(from, turns * Tuning{}.quantum) << "it got these turns like any other slice";
     EXPECT_LE(from, 2 * turns * (Tuning{}.quantum + kMs));
     EXPECT_NEAR(static_cast<double>(to - from), static_cast<double>(Tuning{}.pass_over),
                 static_cast<double>(Tuning{}.quantum + Tuning{}.drain_timeout));
@@ -671,12 +671,12 @@ TEST(Arbiter, ASleeperIsServedSoonAndTwoLeasesAheadAtMost) {
   card.had.assign(kMaxSlices, 0);
   card.works[static_cast<std::size_t>(sleeper)] = true;
   card.play(20 * kMs);
-  EXPECT_NEAR(card.part(sleeper, kMs), 20, 1) << "it goes first";
+  EXPECT_NEAR(card.part(sleeper, kMs), 20, 1) << "it is first";
   card.play(180 * kMs);
   EXPECT_NEAR(card.part(sleeper, kMs) - card.part(worker, kMs), 24, 12);
 }
 
-TEST(Arbiter, WorkInFlightIsBoundedByWhoSharesTheCard) {
+TEST(Arbiter, WorkInFlightIsBoundedByTheOtherSlicesOfTheCard) {
   const auto credit = [](abi::PriorityClass one, abi::PriorityClass other) {
     Workers card;
     card.add(burst(50, one));
@@ -698,7 +698,7 @@ TEST(Arbiter, WorkInFlightIsBoundedByWhoSharesTheCard) {
   EXPECT_EQ(credit(PriorityClass::kStandard, PriorityClass::kOnline), Tuning{}.credit_us);
 }
 
-TEST(Arbiter, TheRateIsWhatWasPromised) {
+TEST(Arbiter, TheRateIsThePromisedOne) {
   Card card;
   const int burstable = card.arbiter.add(burst(30));
   const int nothing = card.arbiter.add({0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard});
@@ -706,13 +706,13 @@ TEST(Arbiter, TheRateIsWhatWasPromised) {
   const std::uint32_t epoch = card.arbiter.grant(burstable).epoch;
   card.step(1);
   EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 300'000U);
-  EXPECT_EQ(card.arbiter.grant(nothing).rate_ppm, 10'000U) << "never quite nothing";
+  EXPECT_EQ(card.arbiter.grant(nothing).rate_ppm, 10'000U) << "never zero";
   card.arbiter.set_terms(burstable, burst(40));
   card.step(2);
   EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 400'000U);
   card.arbiter.remove(burstable);
   ASSERT_EQ(card.arbiter.add(burst(10)), burstable);
-  EXPECT_GT(card.arbiter.grant(burstable).epoch, epoch) << "whoever has the number next sees a change";
+  EXPECT_GT(card.arbiter.grant(burstable).epoch, epoch) << "the next slice with this number sees a change";
 }
 
 TEST(Arbiter, OverlapIsDividedBetweenProcessesAsTheHardwareDividesIt) {
@@ -726,7 +726,7 @@ TEST(Arbiter, OverlapIsDividedBetweenProcessesAsTheHardwareDividesIt) {
     card.step(100 * kMs + 1);
     return std::pair{card.arbiter.charged_ns(many), card.arbiter.charged_ns(one)};
   };
-  EXPECT_EQ(charged(1, 0), std::pair(100 * kMs, 0 * kMs)) << "when the other one began is not known";
+  EXPECT_EQ(charged(1, 0), std::pair(100 * kMs, 0 * kMs)) << "the begin of the other one is unknown";
   const auto [fifteen, one] = charged(15, 20 * kMs + 1);
   EXPECT_NEAR(static_cast<double>(fifteen), 95.0 * kMs, 10.0) << "20 ms alone, and 15 sixteenths of 80 ms";
   EXPECT_NEAR(static_cast<double>(one), 5.0 * kMs, 10.0);
@@ -759,7 +759,7 @@ TEST(Arbiter, RescuesTakeLittleAndFromAHigherClassLess) {
   const Terms hung{0, abi::ShareClass::kBestEffort, PriorityClass::kOffline};
   const auto [online, few] = beside_hung(burst(70, PriorityClass::kOnline), hung);
   EXPECT_GE(online, 95);
-  EXPECT_GE(few, 8U) << "each has its first one";
+  EXPECT_GE(few, 8U) << "each gets its first rescue";
   EXPECT_LE(few, 8U * 7U) << "after 0.1, 0.2, 0.4 s and so on";
   const auto [all, none] = beside_hung(burst(100, PriorityClass::kOnline), hung);
   EXPECT_EQ(none, 0U) << "it was promised the whole card";
@@ -779,7 +779,7 @@ TEST(Arbiter, ARescueIsShortBesideAHigherClassAndIsNotCutShort) {
   while (card.mode(stuck) != abi::LeaseMode::kBlocked) card.play(Workers::kTick);
   const auto lasted = static_cast<double>(card.now - from);
   EXPECT_NEAR(lasted, static_cast<double>(Tuning{}.outranked_rescue), 2.0 * Workers::kTick);
-  EXPECT_EQ(card.mode(0), abi::LeaseMode::kLease) << "what hung before is not waited for";
+  EXPECT_EQ(card.mode(0), abi::LeaseMode::kLease) << "work that hung before delays nothing";
   EXPECT_EQ(card.arbiter.rescues(stuck), 1U);
   EXPECT_EQ(card.arbiter.rescues(0), 0U);
   card.arbiter.remove(stuck);
@@ -787,7 +787,7 @@ TEST(Arbiter, ARescueIsShortBesideAHigherClassAndIsNotCutShort) {
   EXPECT_EQ(card.arbiter.rescues(stuck), 0U);
 }
 
-TEST(Arbiter, OfTwoThatAreStuckTheHigherClassIsRescuedFirst) {
+TEST(Arbiter, OfTwoStuckSlicesTheHigherClassIsRescuedFirst) {
   using abi::PriorityClass;
   Workers card;
   card.add(burst(40));
@@ -802,7 +802,7 @@ TEST(Arbiter, OfTwoThatAreStuckTheHigherClassIsRescuedFirst) {
   EXPECT_EQ(card.arbiter.rescues(standard), 1U);
 }
 
-TEST(Observe, AllProcessesOfASliceAreOne) {
+TEST(Observe, ProcessesOfASliceAreCombined) {
   auto page = std::make_unique<abi::AccountPage>();
   const auto says = [&](std::uint32_t slot, std::uint64_t inflight, std::uint64_t anchor) {
     page->slots[slot].inflight_ns.raw = inflight;
@@ -814,20 +814,20 @@ TEST(Observe, AllProcessesOfASliceAreOne) {
   says(2, 0, 103 * kMs);
   Observation seen = observe(*page, 3, 100 * kMs, 104 * kMs);
   EXPECT_EQ(seen.processes, 2U);
-  EXPECT_EQ(seen.inflight_ns, 6 * kMs) << "of 8 ms, the card got on with them for 2";
-  EXPECT_EQ(seen.edge_ns, 101 * kMs) << "since the first one the slice works";
+  EXPECT_EQ(seen.inflight_ns, 6 * kMs) << "8 ms, of which the card has done 2";
+  EXPECT_EQ(seen.edge_ns, 101 * kMs) << "the slice works since the first edge";
   seen = observe(*page, 3, 100 * kMs, 113 * kMs);
-  EXPECT_EQ(seen.inflight_ns, 3 * kMs) << "3 ms late, expected to last for as long again";
+  EXPECT_EQ(seen.inflight_ns, 3 * kMs) << "3 ms late, expected to take as long again";
   says(0, 0, 101 * kMs);
   says(1, 0, 102 * kMs);
   seen = observe(*page, 3, 100 * kMs, 104 * kMs);
   EXPECT_EQ(seen.processes, 0U);
-  EXPECT_EQ(seen.edge_ns, 103 * kMs) << "after the last one it rests";
+  EXPECT_EQ(seen.edge_ns, 103 * kMs) << "idle after the last edge";
   says(1, kMs, 99 * kMs);
-  EXPECT_EQ(observe(*page, 3, 100 * kMs, 104 * kMs).edge_ns, 0U) << "it began before the last look";
+  EXPECT_EQ(observe(*page, 3, 100 * kMs, 104 * kMs).edge_ns, 0U) << "it began before the previous step";
 }
 
-TEST(Observe, WhateverStandsInThePageIsClamped) {
+TEST(Observe, EveryWordOfThePageIsClamped) {
   auto page = std::make_unique<abi::AccountPage>();
   std::mt19937_64 random(1);
   auto* words = reinterpret_cast<std::uint64_t*>(page.get());
@@ -839,17 +839,17 @@ TEST(Observe, WhateverStandsInThePageIsClamped) {
   }
 }
 
-TEST(Observe, HowManySlotsThereAreIsNotTheTenantsWord) {
+TEST(Observe, TheEntryCountIsNotTakenFromTheTenant) {
   auto page = std::make_unique<abi::AccountPage>();
   page->slots[1].want.raw = 1;
   page->slots[2].busy.raw = 1;
   for (const std::uint32_t said : {0U, 1U, 1024U, ~0U}) {
     page->high_slot.raw = said;
     const Observation seen = observe(*page, 2, 100, 200);
-    EXPECT_TRUE(seen.want) << "hidden by a bound of " << said;
-    EXPECT_FALSE(seen.busy) << "a slot that nobody was given, by a bound of " << said;
+    EXPECT_TRUE(seen.want) << "with a bound of " << said;
+    EXPECT_FALSE(seen.busy) << "an unassigned entry, with a bound of " << said;
   }
-  EXPECT_TRUE(observe(*page, ~0U, 100, 200).busy) << "no more slots than a page has";
+  EXPECT_TRUE(observe(*page, ~0U, 100, 200).busy) << "no more entries than a page has";
 }
 
 }  // namespace

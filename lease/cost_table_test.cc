@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMost = (1ULL << 40U) - 1;
 
-TEST(CostTable, WhatWasNeverSeenIsAssumedToBeLong) {
+TEST(CostTable, UnknownWorkIsAssumedLong) {
   CostTable table;
   for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
     EXPECT_FALSE(table.knows(key));
@@ -19,7 +19,7 @@ TEST(CostTable, WhatWasNeverSeenIsAssumedToBeLong) {
   }
 }
 
-TEST(CostTable, TheFirstMeasurementCountsWholeAndLaterOnesAQuarter) {
+TEST(CostTable, TheFirstMeasurementCountsFullyAndLaterOnesAQuarter) {
   CostTable table;
   table.learn(7, 1'000);
   EXPECT_TRUE(table.knows(7));
@@ -30,7 +30,7 @@ TEST(CostTable, TheFirstMeasurementCountsWholeAndLaterOnesAQuarter) {
   EXPECT_EQ(table.estimate_ns(7), 1'250U - 312U);
 }
 
-TEST(CostTable, AnEstimateIsFromOneNanosecondToWhatAnEntryHolds) {
+TEST(CostTable, EstimatesAreClampedToAnEntrysRange) {
   for (const auto& [measured, estimate] : {std::array{std::uint64_t{0}, std::uint64_t{1}},
                                            std::array{std::uint64_t{1}, std::uint64_t{1}},
                                            std::array{std::uint64_t{2}, std::uint64_t{2}},
@@ -43,7 +43,7 @@ TEST(CostTable, AnEstimateIsFromOneNanosecondToWhatAnEntryHolds) {
   }
 }
 
-TEST(CostTable, WhatIsForgottenIsAsIfNeverSeenAndTheRestStays) {
+TEST(CostTable, AForgottenKeyIsUnknownAndOthersRemain) {
   CostTable table;
   table.learn(1, 10);
   table.learn(2, 20);
@@ -55,7 +55,7 @@ TEST(CostTable, WhatIsForgottenIsAsIfNeverSeenAndTheRestStays) {
 }
 
 /// Keys are made from addresses and sizes, that is from numbers that differ in a few bits.
-TEST(CostTable, NoKeyIsTakenForAnotherOneAndMostHaveAPlaceOfTheirOwn) {
+TEST(CostTable, KeysAreNotConfusedAndMostHaveTheirOwnEntry) {
   for (const std::uint64_t step : {std::uint64_t{1}, std::uint64_t{16}, std::uint64_t{1} << 33U}) {
     auto table = std::make_unique<CostTable>();
     std::uint64_t known = 0;

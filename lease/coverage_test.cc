@@ -16,7 +16,7 @@ TEST(Coverage, CountsEachMomentOnce) {
   EXPECT_EQ(covered.add(12, 13), 0U);
   EXPECT_EQ(covered.add(5, 12), 5U);
   EXPECT_EQ(covered.add(18, 21), 1U);
-  EXPECT_EQ(covered.add(21, 22), 1U) << "an interval ends before its end";
+  EXPECT_EQ(covered.add(21, 22), 1U) << "the end is exclusive";
   EXPECT_EQ(covered.add(30, 30), 0U);
   EXPECT_EQ(covered.add(31, 30), 0U);
   EXPECT_EQ(covered.add(0, 40), 23U) << "all but [5, 22)";
@@ -41,7 +41,7 @@ TEST(Coverage, AgreesWithAListOfMoments) {
   }
 }
 
-TEST(Coverage, ForgetsTheOldestGapFirstAndTakesItForCovered) {
+TEST(Coverage, ForgetsTheOldestGapFirstAndCountsItAsCovered) {
   Coverage covered;
   std::vector<std::uint64_t> order;
   for (std::uint64_t i = 0; i < Coverage::kIntervals; ++i) order.push_back((i * 7 + 3) % Coverage::kIntervals);

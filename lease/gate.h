@@ -101,7 +101,7 @@ class Gate {
     return enter_slowly(lane, key, stream, word, estimate, clock());
   }
 
-  /// Only the fast path, without a Passage. True: this work may go under the lane's credit, in the open segment. After
+  /// The fast path only, without a Passage. True: this work may go under the lane's credit, in the open segment. After
   /// the launch call leave_fast(), and if that returns false, leave() with a Passage of this key and estimate. False:
   /// nothing was done, call enter().
   [[nodiscard]] bool enter_fast(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint64_t* estimate_ns) {

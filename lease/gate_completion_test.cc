@@ -15,7 +15,7 @@ struct Ended {
   std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
   std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
   Gate gate;
-  bool told = false;
+  bool notified = false;
 
   Ended(std::uint64_t in_flight, abi::LeaseMode mode) {
     gate.attach(grant.get(), account.get(), &slot());
@@ -25,24 +25,24 @@ struct Ended {
     slot().anchor_ns.raw = 50 * kMs;
     Segment segment;
     segment.estimate_ns = kMs;
-    told = gate.completed(segment, 10 * kMs, 12 * kMs, 70 * kMs);
+    notified = gate.completed(segment, 10 * kMs, 12 * kMs, 70 * kMs);
   }
   abi::AccountSlot& slot() { return account->slots[0]; }
 };
 
-TEST(GateCompletion, TheNextWorkInFlightBeginsWhereTheLastOneEnded) {
+TEST(GateCompletion, TheNextWorkBeginsWhereThePreviousEnded) {
   Ended ended(3 * kMs, abi::LeaseMode::kLease);
-  EXPECT_FALSE(ended.told) << "more is in flight";
+  EXPECT_FALSE(ended.notified) << "more is in flight";
   EXPECT_EQ(ended.slot().anchor_ns.raw, 70 * kMs);
   EXPECT_EQ(ended.slot().inflight_ns.raw, 2 * kMs);
   EXPECT_EQ(ended.slot().busy.raw, 1U);
-  EXPECT_EQ(ended.slot().busy_ns.raw, 2 * kMs) << "as long as it ran on the card";
+  EXPECT_EQ(ended.slot().busy_ns.raw, 2 * kMs) << "the time that it ran on the card";
 }
 
-TEST(GateCompletion, TheArbiterIsToldOfTheLastOneUnlessTheSliceIsAlone) {
+TEST(GateCompletion, TheLastCompletionNotifiesTheArbiterUnlessTheSliceIsAlone) {
   for (const auto mode : {abi::LeaseMode::kLease, abi::LeaseMode::kBlocked, abi::LeaseMode::kSolo}) {
     Ended ended(kMs, mode);
-    EXPECT_EQ(ended.told, mode != abi::LeaseMode::kSolo);
+    EXPECT_EQ(ended.notified, mode != abi::LeaseMode::kSolo);
     EXPECT_EQ(ended.slot().inflight_ns.raw, 0U);
     EXPECT_EQ(ended.slot().busy.raw, 0U);
     EXPECT_EQ(ended.slot().anchor_ns.raw, 70 * kMs);
@@ -59,7 +59,7 @@ TEST(GateCompletion, AStaleSegmentIsClosedOnce) {
   EXPECT_FALSE(gate.close_stale(lane, kMs, &out)) << "nothing is open";
   lane.segment.open = true;
   lane.segment.operations = 1;
-  EXPECT_FALSE(gate.close_stale(lane, kMs, &out)) << "something was added since the last look";
+  EXPECT_FALSE(gate.close_stale(lane, kMs, &out)) << "work was added since the last check";
   EXPECT_TRUE(lane.segment.open);
   EXPECT_TRUE(gate.close_stale(lane, kMs, &out));
   EXPECT_EQ(out.operations, 1U);

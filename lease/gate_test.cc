@@ -48,10 +48,10 @@ TEST(Gate, NothingPassesWithoutALease) {
   World w;
   w.allow(abi::LeaseMode::kBlocked, 0, 0);
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant);
-  EXPECT_EQ(w.slot().inflight_ns.raw, 0U) << "what was not launched is not in flight";
+  EXPECT_EQ(w.slot().inflight_ns.raw, 0U) << "work that was not launched is not in flight";
   EXPECT_TRUE(w.gate.starts_waiting());
   EXPECT_EQ(w.slot().want.raw, 1U);
-  EXPECT_FALSE(w.gate.starts_waiting()) << "the second thread need not ring again";
+  EXPECT_FALSE(w.gate.starts_waiting()) << "one notification is enough";
   w.gate.left_waiting();
   EXPECT_EQ(w.slot().want.raw, 1U);
   w.gate.left_waiting();
@@ -70,17 +70,17 @@ TEST(Gate, WorkThatCouldOnlyBeginAfterTheLeaseWaits) {
   w.gate.costs().learn(kKey, 3 * kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 5 * kMs, 50'000);
   EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // ends at 3 ms
-  EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // begins at 3 ms and ends after the lease: one operation may
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo);  // begins at 3 ms and ends after the lease, which one operation may
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant);
 }
 
-TEST(Gate, TheCreditBoundsWhatIsInFlight) {
+TEST(Gate, TheCreditBoundsWorkInFlight) {
   World w;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   int passed = 0;
   while (w.enter().verdict == Verdict::kGo && passed < 100) ++passed;
-  EXPECT_EQ(passed, 5);  // four in front of the fifth
+  EXPECT_EQ(passed, 5);  // four before the fifth
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
 }
 
@@ -97,11 +97,11 @@ TEST(Gate, CompletionsMakeRoomAndAreMeasured) {
   w.now += 2 * kMs;
   w.gate.completed(segment, 0, 2 * kMs, w.now);
   EXPECT_EQ(w.slot().busy_ns.raw, 2 * kMs);
-  EXPECT_GT(w.gate.costs().estimate_ns(kKey), kMs) << "it took twice as long as was thought";
+  EXPECT_GT(w.gate.costs().estimate_ns(kKey), kMs) << "it took twice as long as estimated";
   EXPECT_EQ(w.enter().verdict, Verdict::kGo);
 }
 
-TEST(Gate, BusyFallsWithTheLastCompletionAndTheArbiterIsTold) {
+TEST(Gate, TheLastCompletionClearsBusyAndNotifiesTheArbiter) {
   World w;
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   const Passage passage = w.enter();
@@ -162,13 +162,13 @@ TEST(Gate, AnotherStreamClosesTheSegment) {
   EXPECT_TRUE(other.begin_marker);
 }
 
-TEST(Gate, TheHelperClosesWhatTheThreadLeft) {
+TEST(Gate, TheHelperClosesASegmentLeftOpen) {
   World w;
   w.gate.costs().learn(kKey, 1000);
   w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000);
   Segment segment;
   EXPECT_FALSE(w.gate.leave(w.lane, w.enter(), &segment));
-  EXPECT_FALSE(w.gate.close_stale(w.lane, w.now, &segment)) << "it was added to since the last look";
+  EXPECT_FALSE(w.gate.close_stale(w.lane, w.now, &segment)) << "work was added since the last check";
   ASSERT_TRUE(w.gate.close_stale(w.lane, w.now, &segment));
   EXPECT_EQ(segment.estimate_ns, 1000U);
   EXPECT_EQ(w.slot().inflight_ns.raw, 1000U) << "unused credit is not in flight";
@@ -187,29 +187,29 @@ TEST(Gate, ARefusedLaunchGivesItsCreditBack) {
   EXPECT_EQ(w.slot().busy.raw, 0U);
 }
 
-TEST(Gate, WhatWaitsIsToldForHowLongAndOnWhat) {
+TEST(Gate, AWaitVerdictSaysWhatToWaitForAndHowLong) {
   World w;
   const GateTuning tuning;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kBlocked, 0, 0);
   Passage passage = w.enter();
-  EXPECT_EQ(passage.wait_ns, tuning.longest_wait) << "until the arbiter says something";
+  EXPECT_EQ(passage.wait_ns, tuning.longest_wait) << "until the arbiter decides";
   EXPECT_EQ(passage.futex_value, w.grant->lease.raw);
   w.allow(abi::LeaseMode::kLease, w.now, 4'000);
   passage = w.enter();
   EXPECT_EQ(passage.verdict, Verdict::kWaitGrant) << "the lease ends at this moment";
-  EXPECT_EQ(passage.wait_ns, tuning.marker_every) << "it stays in the page until the arbiter rules";
+  EXPECT_EQ(passage.wait_ns, tuning.marker_every) << "it stays in the page until the arbiter decides";
   w.allow(abi::LeaseMode::kLease, w.now + 1, 4'000);
   EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "it ends after this moment";
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 999);
   passage = w.enter();
-  EXPECT_EQ(passage.verdict, Verdict::kWaitCompletion) << "1 ms is in flight, and less is allowed";
+  EXPECT_EQ(passage.verdict, Verdict::kWaitCompletion) << "1 ms is in flight, less is allowed";
   EXPECT_EQ(passage.wait_ns, tuning.marker_every);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 1'000);
-  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "1 ms is in flight, and so much is allowed";
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "1 ms is in flight and allowed";
 }
 
-TEST(Gate, CreditThatNothingWasLaunchedUnderIsNotInFlight) {
+TEST(Gate, UnusedCreditIsNotInFlight) {
   World w;
   w.gate.costs().learn(kKey, kMs / 10);
   w.gate.costs().learn(kKey + 1, kMs);
@@ -217,7 +217,7 @@ TEST(Gate, CreditThatNothingWasLaunchedUnderIsNotInFlight) {
   ASSERT_EQ(w.enter().verdict, Verdict::kGo);
   EXPECT_EQ(w.lane.credit_ns, kMs * 9 / 10);
   EXPECT_EQ(w.enter(kKey + 1).verdict, Verdict::kGo)
-      << "0.1 ms of the 1 ms that is reserved is in flight, and so much is allowed";
+      << "0.1 ms of the reserved 1 ms is in flight and allowed";
   EXPECT_EQ(w.slot().inflight_ns.raw, kMs * 11 / 10);
 }
 
@@ -233,7 +233,7 @@ TEST(Gate, CreditAndMarkersAreLargerWhenAlone) {
       const Passage passage = w.enter();
       ASSERT_EQ(passage.verdict, Verdict::kGo);
       EXPECT_EQ(passage.begin_marker, launches == 0);
-      EXPECT_EQ(w.slot().inflight_ns.raw, chunk) << "taken at once for what follows";
+      EXPECT_EQ(w.slot().inflight_ns.raw, chunk) << "reserved for the following work too";
       Segment segment;
       closed = w.gate.leave(w.lane, passage, &segment);
     }
@@ -262,16 +262,16 @@ void measure(World& w, const std::vector<std::pair<std::uint64_t, int>>& kinds, 
   w.gate.completed(segment, begin, begin + took, w.now);
 }
 
-TEST(Gate, WorkNeverSeenLearnsWhatTheKnownWorkBesideItLeaves) {
+TEST(Gate, UnknownWorkGetsTheTimeThatKnownWorkLeaves) {
   World w;
   w.gate.costs().learn(1, kMs);
   measure(w, {{1, 2}, {2, 1}, {3, 2}}, 5 * kMs);
   EXPECT_EQ(w.gate.costs().estimate_ns(2), kMs) << "3 ms are left of 5, for three launches";
   EXPECT_EQ(w.gate.costs().estimate_ns(3), kMs);
-  EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs) << "nothing is known about its part";
+  EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs) << "its part is unknown";
   EXPECT_EQ(w.slot().max_op_us.raw, 1'000U);
   measure(w, {{1, 8}, {4, 1}}, 4 * kMs);
-  EXPECT_EQ(w.gate.costs().estimate_ns(4), kMs / 2) << "an eighth of it all where nothing is left";
+  EXPECT_EQ(w.gate.costs().estimate_ns(4), kMs / 2) << "an eighth of the total if nothing is left";
 }
 
 TEST(Gate, KnownWorkLearnsInProportion) {
@@ -279,13 +279,13 @@ TEST(Gate, KnownWorkLearnsInProportion) {
   w.gate.costs().learn(1, kMs);
   w.gate.costs().learn(2, 2 * kMs);
   measure(w, {{1, 1}, {2, 1}}, 6 * kMs);
-  EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs * 5 / 4) << "twice as long as was thought, at a quarter";
+  EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs * 5 / 4) << "twice as long as estimated, weighted by a quarter";
   EXPECT_EQ(w.gate.costs().estimate_ns(2), kMs * 5 / 2);
   EXPECT_EQ(w.slot().max_op_us.raw, 2'500U);
 }
 
 // Many segments are in flight when the first one shows that the estimate is wrong. Each corrects it once.
-TEST(Gate, SegmentsThatWereLaunchedTogetherDoNotCorrectTheSameErrorAgainAndAgain) {
+TEST(Gate, SegmentsLaunchedTogetherCorrectAnErrorOnce) {
   World w;
   w.gate.costs().learn(kKey, 5 * kMs);
   w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000'000);
@@ -321,7 +321,7 @@ TEST(Gate, ASegmentRemembersFourKindsOfWorkAndCountsAll) {
   }
 }
 
-TEST(Gate, UnmeasuredWorkCountsAsItWasExpectedAndAtMostTheTimeThatPassed) {
+TEST(Gate, UnmeasuredWorkCountsItsExpectedTimeUpToTheElapsedTime) {
   World w;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000);
@@ -341,7 +341,7 @@ TEST(Gate, UnmeasuredWorkCountsAsItWasExpectedAndAtMostTheTimeThatPassed) {
   EXPECT_EQ(w.slot().anchor_ns.raw, w.now);
 }
 
-TEST(Gate, TheFastPathIsTheSlowOneInShort) {
+TEST(Gate, TheFastPathMatchesTheSlowPath) {
   World w;
   w.gate.costs().learn(kKey, kMs / 10);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 50'000);
@@ -354,7 +354,7 @@ TEST(Gate, TheFastPathIsTheSlowOneInShort) {
     EXPECT_EQ(estimate, kMs / 10);
     if (!Gate::leave_fast(w.lane, kKey, estimate)) break;
   }
-  EXPECT_EQ(more, 8U) << "the tenth one fills the segment, and its end marker is leave()'s affair";
+  EXPECT_EQ(more, 8U) << "the tenth one fills the segment, and leave() records its end marker";
   Passage last;
   last.key = kKey;
   last.estimate_ns = estimate;
@@ -365,7 +365,7 @@ TEST(Gate, TheFastPathIsTheSlowOneInShort) {
   EXPECT_EQ(w.lane.credit_ns, 0U);
 }
 
-TEST(Gate, TheFastPathIsNotTakenWhereAnythingIsOtherwise) {
+TEST(Gate, AnyDifferenceLeavesTheFastPath) {
   const auto taken = [](const std::function<void(World&)>& change, std::uint64_t key = kKey,
                         std::uint64_t stream = kStream) {
     World w;
@@ -381,7 +381,7 @@ TEST(Gate, TheFastPathIsNotTakenWhereAnythingIsOtherwise) {
     return fast && Gate::leave_fast(w.lane, key, estimate);
   };
   EXPECT_TRUE(taken([](World&) {}));
-  EXPECT_TRUE(taken([](World& w) { w.lane.credit_ns = kMs / 10; })) << "just enough";
+  EXPECT_TRUE(taken([](World& w) { w.lane.credit_ns = kMs / 10; })) << "exactly enough";
   EXPECT_FALSE(taken([](World& w) { w.lane.credit_ns = kMs / 10 - 1; }));
   EXPECT_FALSE(taken([](World& w) { w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000); })) << "another grant";
   EXPECT_FALSE(taken([](World& w) { w.lane.segment.open = false; }));
@@ -392,7 +392,7 @@ TEST(Gate, TheFastPathIsNotTakenWhereAnythingIsOtherwise) {
   EXPECT_TRUE(taken([](World& w) { w.lane.segment_target_ns = 2 * (kMs / 10) + 1; }));
 }
 
-TEST(Gate, TheBucketOfOneOnItsOwnHoldsFiftyMillisecondsOfItsRate) {
+TEST(Gate, TheLocalBucketHoldsFiftyMillisecondsAtTheRate) {
   World w;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kBlocked, 0, 0);
@@ -402,17 +402,17 @@ TEST(Gate, TheBucketOfOneOnItsOwnHoldsFiftyMillisecondsOfItsRate) {
     return passed;
   };
   w.now += abi::kHeartbeatMissedNs;
-  EXPECT_EQ(launches(), 0) << "not silent for longer than that";
+  EXPECT_EQ(launches(), 0) << "not silent for longer than allowed";
   EXPECT_FALSE(w.gate.on_its_own());
   w.now += 1;
   EXPECT_EQ(launches(), 15) << "50 ms at 30 %";
   w.now += 20 * kMs;
   EXPECT_EQ(launches(), 6);
   w.now += 60'000 * kMs;
-  EXPECT_EQ(launches(), 15) << "no more, however long it was quiet";
+  EXPECT_EQ(launches(), 15) << "no more, regardless of the silence";
 }
 
-TEST(Gate, WithASilentArbiterTheLastRateGoesOn) {
+TEST(Gate, WithASilentArbiterTheLastRateApplies) {
   World w;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kBlocked, 0, 0);  // the last grant does not matter
@@ -429,7 +429,7 @@ TEST(Gate, WithASilentArbiterTheLastRateGoesOn) {
   EXPECT_TRUE(w.gate.on_its_own());
   EXPECT_NEAR(static_cast<double>(passed), 3000, 60) << "30 % of ten seconds, in launches of 1 ms";
   w.beat();
-  EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant) << "the arbiter is back, and it had not granted";
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant) << "the arbiter is back and had granted nothing";
 }
 
 /// Gives another process of the slice, in account entry 1, work in flight.
@@ -445,9 +445,9 @@ TEST(Gate, TheCreditIsSharedByAllProcessesOfTheSlice) {
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   other_has_in_flight(w, 4 * kMs, w.now);
-  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms lie before it, and so much is allowed";
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms are before it, and allowed";
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
-  EXPECT_EQ(w.slot().inflight_ns.raw, kMs) << "what was not launched is not in flight";
+  EXPECT_EQ(w.slot().inflight_ns.raw, kMs) << "work that was not launched is not in flight";
   other_has_in_flight(w, 0, w.now);
   EXPECT_EQ(w.enter().verdict, Verdict::kGo);
   World full;
@@ -459,7 +459,7 @@ TEST(Gate, TheCreditIsSharedByAllProcessesOfTheSlice) {
   EXPECT_EQ(full.enter().verdict, Verdict::kWaitGrant) << "it could only begin after the lease";
 }
 
-TEST(Gate, TimeThatPassedCountsAsWorkDoneUpToTheNextMarker) {
+TEST(Gate, ElapsedTimeCountsAsWorkDoneUpToTheNextMarker) {
   const auto verdict = [](std::uint64_t in_flight, std::uint64_t passed) {
     World w;
     w.gate.costs().learn(kKey, kMs);
@@ -469,15 +469,15 @@ TEST(Gate, TimeThatPassedCountsAsWorkDoneUpToTheNextMarker) {
   };
   EXPECT_EQ(verdict(5 * kMs, 0), Verdict::kWaitCompletion);
   EXPECT_EQ(verdict(5 * kMs, kMs), Verdict::kGo);
-  EXPECT_EQ(verdict(6 * kMs, 2 * kMs), Verdict::kGo) << "a marker may be seen so late";
-  EXPECT_EQ(verdict(6 * kMs, 2 * kMs + 1), Verdict::kWaitCompletion) << "and no later: nothing is known to be done";
-  EXPECT_EQ(verdict(kMs, 5 * kMs), Verdict::kGo) << "4 ms late, expected to last for as long again";
+  EXPECT_EQ(verdict(6 * kMs, 2 * kMs), Verdict::kGo) << "a marker may be seen this late";
+  EXPECT_EQ(verdict(6 * kMs, 2 * kMs + 1), Verdict::kWaitCompletion) << "not later: no work is known to be done";
+  EXPECT_EQ(verdict(kMs, 5 * kMs), Verdict::kGo) << "4 ms late, expected to take as long again";
   EXPECT_EQ(verdict(kMs, 5 * kMs + 1), Verdict::kWaitCompletion);
   EXPECT_EQ(verdict(kMs, 41 * kMs), Verdict::kWaitCompletion);
-  EXPECT_EQ(verdict(kMs, 41 * kMs + 1), Verdict::kGo) << "it may wait for this very launch; 20 ms for each process";
+  EXPECT_EQ(verdict(kMs, 41 * kMs + 1), Verdict::kGo) << "it may wait for this launch; 20 ms per process";
 }
 
-TEST(Gate, BehindWorkThatIsLateOneLaunchGoesAtATime) {
+TEST(Gate, BehindLateWorkOneLaunchGoesAtATime) {
   World w;
   w.gate.costs().learn(kKey, kMs / 50);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
@@ -485,25 +485,25 @@ TEST(Gate, BehindWorkThatIsLateOneLaunchGoesAtATime) {
   ASSERT_EQ(w.enter().verdict, Verdict::kGo);
   EXPECT_EQ(w.slot().inflight_ns.raw, kMs / 50) << "no credit beyond this launch";
   EXPECT_EQ(w.lane.credit_ns, 0U);
-  EXPECT_EQ(w.slot().anchor_ns.raw, w.now) << "the next one waits for as long again";
+  EXPECT_EQ(w.slot().anchor_ns.raw, w.now) << "the next launch waits as long again";
   w.now += 10 * kMs;
   w.beat();
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
 }
 
-TEST(Gate, AnOperationLongerThanTheMarkersIsNotLateBeforeItsTime) {
+TEST(Gate, ALongOperationIsNotLateBeforeItsExpectedEnd) {
   World w;
   w.gate.costs().learn(kKey, 20 * kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   ASSERT_EQ(w.enter().verdict, Verdict::kGo);
   w.now += 15 * kMs;
   w.beat();
-  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion) << "5 ms are left of it";
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion) << "5 ms are left";
   w.now += kMs;
-  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms are";
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms are left";
 }
 
-TEST(Gate, WhatAnotherProcessMeasuredIsExpectedOfUnknownWork) {
+TEST(Gate, UnknownWorkIsExpectedToTakeWhatAnotherProcessMeasured) {
   const auto cold = [](std::uint32_t longest_us) {
     World w;
     w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
@@ -518,7 +518,7 @@ TEST(Gate, WhatAnotherProcessMeasuredIsExpectedOfUnknownWork) {
   EXPECT_EQ(cold(~0U), CostTable::kColdestNs);
 }
 
-TEST(Gate, NoMoreSlotsAreReadThanAPageHas) {
+TEST(Gate, ReadsNoMoreEntriesThanAPageHas) {
   World w;
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   w.grant->high_slot.raw = ~0U;
@@ -529,7 +529,7 @@ TEST(Gate, NoMoreSlotsAreReadThanAPageHas) {
 
 // When the slice is alone on the card, a process does not wait for the work in flight of another process of the slice:
 // each process has its part of the credit.
-TEST(Gate, AloneEachProcessHasItsPartOfTheCredit) {
+TEST(Gate, WhenAloneEachProcessHasItsPartOfTheCredit) {
   World w;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000);
@@ -539,7 +539,7 @@ TEST(Gate, AloneEachProcessHasItsPartOfTheCredit) {
     ++passed;
     w.gate.give_credit_back(w.lane, w.now);
   }
-  EXPECT_EQ(passed, 3) << "2 ms in front of the third: half of 4 ms";
+  EXPECT_EQ(passed, 3) << "2 ms before the third: half of 4 ms";
 }
 
 TEST(Gate, WorkOfTheProcessInTheFirstEntryCounts) {
@@ -555,7 +555,7 @@ TEST(Gate, WorkOfTheProcessInTheFirstEntryCounts) {
 }
 
 // Processes find an empty card at the same moment, and the work of only one of them fits.
-TEST(Gate, OfManyThatAskAtTheSameMomentOneGoes) {
+TEST(Gate, OneOfManySimultaneousLaunchesGoes) {
   constexpr std::uint32_t kProcesses = 4;
   auto grant = std::make_unique<abi::GrantPage>();
   auto account = std::make_unique<abi::AccountPage>();
@@ -589,7 +589,7 @@ TEST(Gate, OfManyThatAskAtTheSameMomentOneGoes) {
   }
 }
 
-TEST(Gate, AnEndWithoutABeginCountsSinceTheCardWasLastSeenToGetOn) {
+TEST(Gate, AnEndWithoutABeginCountsFromTheLastProgress) {
   World w;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
@@ -599,7 +599,7 @@ TEST(Gate, AnEndWithoutABeginCountsSinceTheCardWasLastSeenToGetOn) {
   EXPECT_TRUE(w.gate.ended(segment, w.now));
   EXPECT_EQ(w.slot().busy_ns.raw, 5 * kMs);
   EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
-  EXPECT_EQ(w.gate.costs().estimate_ns(kKey), kMs) << "nothing is learnt from it";
+  EXPECT_EQ(w.gate.costs().estimate_ns(kKey), kMs) << "no estimate changes";
 }
 
 TEST(Gate, UnknownWorkWithoutAnEndIsExpectedToTakeLong) {
@@ -621,7 +621,7 @@ TEST(Gate, UnknownWorkWithoutAnEndIsExpectedToTakeLong) {
   EXPECT_EQ(w.gate.expected_end_ns(w.now + 10 * kMs), w.now + 10 * kMs);
 }
 
-TEST(CostTable, AnotherKindOfWorkUnderTheSameNameIsBelievedAtOnce) {
+TEST(CostTable, DifferentWorkUnderTheSameKeyReplacesTheEstimate) {
   CostTable table;
   table.learn(3, 1'000);
   table.learn(3, 2'001);
@@ -629,10 +629,10 @@ TEST(CostTable, AnotherKindOfWorkUnderTheSameNameIsBelievedAtOnce) {
   table.learn(3, 2'502);
   EXPECT_EQ(table.estimate_ns(3), 2'502U);
   table.learn(3, 2);
-  EXPECT_EQ(table.estimate_ns(3), 1'877U) << "and slowly back";
+  EXPECT_EQ(table.estimate_ns(3), 1'877U) << "a quarter at a time";
 }
 
-TEST(CostTable, ColdWorkIsTakenForLongAndTheFirstMeasurementStands) {
+TEST(CostTable, ColdWorkIsAssumedLongUntilTheFirstMeasurement) {
   CostTable table;
   EXPECT_EQ(table.estimate_ns(3), CostTable::kColdNs);
   table.learn(3, 500);
@@ -643,7 +643,7 @@ TEST(CostTable, ColdWorkIsTakenForLongAndTheFirstMeasurementStands) {
   EXPECT_FALSE(table.knows(3));
 }
 
-TEST(CostTable, TakesAnyDurationAndNeverSaysNothing) {
+TEST(CostTable, AcceptsAnyDurationAndNeverEstimatesZero) {
   CostTable table;
   table.learn(3, 0);
   EXPECT_EQ(table.estimate_ns(3), 1U);
@@ -653,13 +653,13 @@ TEST(CostTable, TakesAnyDurationAndNeverSaysNothing) {
   table.learn(5, most);
   EXPECT_EQ(table.estimate_ns(5), most);
   table.learn(6, most + 1);
-  EXPECT_EQ(table.estimate_ns(6), most) << "18 minutes and no more";
+  EXPECT_EQ(table.estimate_ns(6), most) << "at most 18 minutes";
   EXPECT_TRUE(table.knows(6));
   table.forget(7);
-  EXPECT_TRUE(table.knows(6)) << "another one's place";
+  EXPECT_TRUE(table.knows(6)) << "the entry of another key";
 }
 
-TEST(CostTable, OneThatTakesAnothersPlaceIsNotTakenForIt) {
+TEST(CostTable, AKeyThatEvictsAnotherIsNotConfusedWithIt) {
   CostTable table;
   std::size_t known = 0;
   for (std::uint64_t key = 1; key <= 4'000; ++key) {
@@ -671,7 +671,7 @@ TEST(CostTable, OneThatTakesAnothersPlaceIsNotTakenForIt) {
     known += table.knows(key) ? 1 : 0;
     EXPECT_EQ(table.estimate_ns(key), table.knows(key) ? key : CostTable::kColdNs);
   }
-  EXPECT_GT(known, CostTable::kEntries * 8 / 10) << "nearly every place is used";
+  EXPECT_GT(known, CostTable::kEntries * 8 / 10) << "nearly every entry is used";
   EXPECT_LE(known, CostTable::kEntries);
 }
 

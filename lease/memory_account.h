@@ -56,7 +56,7 @@ class MemoryAccount {
       for (int attempt = 0; attempt < kAttempts; ++attempt) {
         const std::uint64_t seen = word.load_seq_cst();
         const std::uint64_t stock = abi::stock_granules(seen);
-        // A tenant can write a stock that was never announced: that is no memory.
+        // A tenant can write a stock that it never announced. That is no memory.
         const std::uint64_t kept = abi::stock_in_use(seen);
         if (stock == 0 || word.compare_exchange(seen, kept)) break;
       }

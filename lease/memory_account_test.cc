@@ -35,7 +35,7 @@ TEST(MemoryAccount, TheExactRemainderFitsAndOneByteMoreDoesNot) {
   EXPECT_EQ(account.used(), 0U);
 }
 
-TEST(MemoryAccount, WhatOthersHoldAndWhatTheDriverTookCount) {
+TEST(MemoryAccount, OtherProcessesBytesAndTheDriversOverheadCount) {
   Pages pages(kGiB, 2);
   ASSERT_TRUE(pages.of(0).reserve(kGiB / 2));
   pages.grant->overhead_bytes.raw = kGiB / 4;
@@ -43,7 +43,7 @@ TEST(MemoryAccount, WhatOthersHoldAndWhatTheDriverTookCount) {
   EXPECT_TRUE(pages.of(1).reserve(kGiB / 4));
 }
 
-TEST(MemoryAccount, ARequestNearTheEndOfTheNumbersDoesNotWrapAround) {
+TEST(MemoryAccount, ARequestNearTheIntegerLimitDoesNotWrapAround) {
   Pages pages(kGiB);
   ASSERT_TRUE(pages.of(0).reserve(kGiB / 2));
   EXPECT_FALSE(pages.of(0).reserve(~std::uint64_t{0}));
@@ -51,11 +51,11 @@ TEST(MemoryAccount, ARequestNearTheEndOfTheNumbersDoesNotWrapAround) {
   EXPECT_EQ(pages.of(0).used(), kGiB / 2);
 }
 
-TEST(MemoryAccount, OnlySlotsThatWereGivenCount) {
+TEST(MemoryAccount, OnlyAssignedEntriesCount) {
   Pages pages(kGiB, 3);
   for (const std::uint32_t slot : {0U, 1U, 2U, 3U, 1023U}) pages.account->slots[slot].used_bytes.raw = 1;
   EXPECT_EQ(pages.of(0).used(), 3U);
-  EXPECT_EQ(pages.of(3).used(), 4U) << "the own slot counts, whatever the arbiter's word";
+  EXPECT_EQ(pages.of(3).used(), 4U) << "the own entry counts, regardless of high_slot";
   struct {
     abi::AccountPage page;
     std::uint64_t behind[8];
@@ -86,7 +86,7 @@ TEST(MemoryAccount, NoiseAndOverheadTogetherDoNotWrapAround) {
   EXPECT_FALSE(pages.of(0).reserve(4096));
 }
 
-TEST(MemoryAccount, WhatATenantWritesIntoTheAccountPagesHeaderHidesNothing) {
+TEST(MemoryAccount, TheAccountPagesHeaderHidesNoEntry) {
   Pages pages(kGiB, 1);
   pages.account->high_slot.raw = 0;
   ASSERT_TRUE(pages.of(0).reserve(kGiB));
@@ -125,7 +125,7 @@ TEST(MemoryAccount, SixtyFourRacersNeverHoldMoreThanTheLimit) {
   }
   for (auto& racer : racers) racer.join();
   EXPECT_LE(most, kLimit);
-  EXPECT_GT(refused, 0U) << "nobody was ever refused: the race proved nothing";
+  EXPECT_GT(refused, 0U) << "no request was refused: the race tested nothing";
   EXPECT_EQ(pages.of(0).used(), 0U);
 }
 

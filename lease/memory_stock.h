@@ -9,8 +9,8 @@
 // on a cache line that no other thread uses. The account is not summed, because the stock is announced already. When
 // memory is short, any process takes the stock away (MemoryAccount::collect_stock), and the owner finds it gone.
 //
-// The owner does not believe the page. A second count in private memory says how much the entry must show, so a stock
-// that another process wrote is not used. Freestanding; the state that is all zero is an empty stock.
+// The owner does not trust the page. A second count in private memory says how much the entry must show, so a stock
+// that another process wrote is not used. Freestanding. All zero is an empty stock.
 namespace carve::lease {
 
 class MemoryStock {

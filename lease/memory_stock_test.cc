@@ -95,7 +95,7 @@ TEST(MemoryStock, ARequestOfAnotherProcessGetsTheStockToTheLastByte) {
   EXPECT_FALSE(slice.insist(1, 1));
 }
 
-TEST(MemoryStock, AnOwnerWhoseStockWasTakenKeepsNoneUntilThereIsRoom) {
+TEST(MemoryStock, AfterACollectionTheOwnerKeepsNoStockUntilThereIsRoom) {
   Slice slice(20);
   ASSERT_TRUE(slice.allocate(0, 8));
   slice.free(0, 4);
@@ -108,7 +108,7 @@ TEST(MemoryStock, AnOwnerWhoseStockWasTakenKeepsNoneUntilThereIsRoom) {
   EXPECT_EQ(slice.stock_of(0), 2U);
 }
 
-TEST(MemoryStock, ALowerLimitEndsWhatWasAnnouncedBefore) {
+TEST(MemoryStock, ALowerLimitInvalidatesEarlierStock) {
   Slice slice(20);
   ASSERT_TRUE(slice.allocate(0, 8));
   slice.free(0, 4);
@@ -127,7 +127,7 @@ TEST(MemoryStock, WithoutPermissionAFreeWithdraws) {
   EXPECT_EQ(slice.charged(), 0U);
 }
 
-TEST(MemoryStock, ALibraryOfAbi1CountsTheStockAndNothingLess) {
+TEST(MemoryStock, ALibraryOfAbi1CountsTheStock) {
   Slice slice(20);
   ASSERT_TRUE(slice.allocate(0, 8));
   slice.free(0, 3);
@@ -147,7 +147,7 @@ TEST(MemoryStock, AStockThatAnotherProcessWroteIsNotUsed) {
   }
 }
 
-TEST(MemoryStock, WhatTheEntryNoLongerShowsIsMissing) {
+TEST(MemoryStock, BytesThatTheEntryNoLongerShowsAreMissing) {
   Slice slice(20);
   ASSERT_TRUE(slice.allocate(0, 8));
   EXPECT_EQ(slice.stocks[0].missing(slice.entry(0)), 0U);
@@ -165,7 +165,7 @@ TEST(MemoryStock, AForgedStockNeitherAddsToTheUseNorWrapsAround) {
   slice.of(1).collect_stock();
   EXPECT_EQ(slice.charged(), 0U);
   slice.entry(3).used_bytes.raw = ~std::uint64_t{0};
-  EXPECT_FALSE(slice.of(1).reserve(1)) << "noise refuses rather than grants";
+  EXPECT_FALSE(slice.of(1).reserve(1)) << "random values refuse and never grant";
 }
 
 TEST(MemoryStock, ABlockOutsideThePageIsNotRead) {
@@ -190,8 +190,8 @@ TEST(MemoryStock, ProcessesAfterTheBlockCount) {
   EXPECT_EQ(slice.used(), kGranule + 3);
 }
 
-// What one process does, in one of its operations, and what another does completely at one of its stores. The state
-// afterwards must be the one that the operations give one after the other, in one of the two orders.
+// One process runs one operation, and another process runs a complete operation at one of its stores. The state
+// afterwards must be the result of the two operations in one of the two orders.
 TEST(MemoryStock, EveryOperationMayBeInterruptedAtEveryStoreByEveryOther) {
   struct Holder {
     std::uint64_t thread[2] = {4, 2};  // granules in use, by thread
@@ -260,7 +260,7 @@ TEST(MemoryStock, EveryOperationMayBeInterruptedAtEveryStoreByEveryOther) {
   EXPECT_GE(cases, 190);
 }
 
-// A process that collects dies at a store: the stock of a thread is then either where it was or free.
+// A process that collects dies at a store. The stock of a thread is then either unchanged or free.
 TEST(MemoryStock, ACollectorMayDieAtEveryStore) {
   struct Death {};
   for (int at = 0;; ++at) {
@@ -334,8 +334,8 @@ TEST(MemoryStock, RandomOperationsKeepTheSumsExact) {
   }
 }
 
-// Each thread has a stock entry, and two more processes ask for so much that they must collect. The test counts for
-// itself what is held: raised after a grant, lowered before a free.
+// Each thread has a stock entry, and two more processes ask for so much that they must collect. The test counts the
+// held bytes itself: it adds them after a grant and subtracts them before a free.
 TEST(MemoryStock, ThreadsAndCollectorsNeverHoldMoreThanTheLimit) {
   constexpr std::uint64_t kLimit = 120;
   constexpr int kRounds = 20'000;

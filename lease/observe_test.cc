@@ -19,7 +19,7 @@ struct Page {
   Observation seen(std::uint32_t slots = kSlots) { return observe(*page, slots, kLast, kNow); }
 };
 
-TEST(Observe, AnEmptyPageSaysNothing) {
+TEST(Observe, AnEmptyPageReportsNothing) {
   Page page;
   const Observation seen = page.seen();
   EXPECT_FALSE(seen.want || seen.busy);
@@ -42,7 +42,7 @@ TEST(Observe, TheProcessesOfASliceAreAddedUp) {
   EXPECT_EQ(seen.edge_ns, kNow);
 }
 
-TEST(Observe, TheLatestEdgeBetweenTwoLooksCounts) {
+TEST(Observe, TheLatestEdgeBetweenTwoStepsCounts) {
   for (const auto& [first, second, edge] : {std::array{kLast, kNow, kNow}, std::array{kNow, kLast, kNow},
                                             std::array{kLast, kLast - 1, kLast}, std::array{kNow + 1, kLast, kLast},
                                             std::array{kLast - 1, kNow + 1, std::uint64_t{0}},
@@ -54,7 +54,7 @@ TEST(Observe, TheLatestEdgeBetweenTwoLooksCounts) {
   }
 }
 
-TEST(Observe, WhatIsInFlightIsLessWhatHasPassedSinceTheCardBegan) {
+TEST(Observe, ElapsedTimeReducesWorkInFlight) {
   const auto left = [](std::uint64_t launched, std::uint64_t anchor, bool busy = true) {
     Page page;
     page.slot(0).busy.raw = busy ? 1 : 0;
@@ -67,12 +67,12 @@ TEST(Observe, WhatIsInFlightIsLessWhatHasPassedSinceTheCardBegan) {
   EXPECT_EQ(left(5'000, kNow - 4'999), 1U);
   EXPECT_EQ(left(5'000, kNow - 5'000), 0U);
   EXPECT_EQ(left(5'000, kNow - 5'001), 1U);
-  EXPECT_EQ(left(5'000, kNow - 7'000), 2'000U) << "what is late may last for as long again";
-  EXPECT_EQ(left(5'000, kNow + 1), 5'000U) << "an anchor that has not come yet takes nothing away";
+  EXPECT_EQ(left(5'000, kNow - 7'000), 2'000U) << "late work may take as long again";
+  EXPECT_EQ(left(5'000, kNow + 1), 5'000U) << "an anchor in the future subtracts nothing";
   EXPECT_EQ(left(5'000, kNow, false), 0U) << "nothing is busy";
 }
 
-TEST(Observe, NoMoreIsInFlightThanAnyoneMaySay) {
+TEST(Observe, WorkInFlightIsBounded) {
   EXPECT_EQ(kMostInflightNs, 1'000'000'000U);
   Page page;
   page.slot(0).busy.raw = 1;
@@ -87,15 +87,15 @@ TEST(Observe, NoMoreIsInFlightThanAnyoneMaySay) {
   page.slot(1).busy.raw = 1;
   page.slot(1).anchor_ns.raw = kNow;
   page.slot(1).inflight_ns.raw = 500;
-  EXPECT_EQ(page.seen().inflight_ns, kMostInflightNs) << "of two together";
+  EXPECT_EQ(page.seen().inflight_ns, kMostInflightNs) << "the sum of two";
 }
 
-TEST(Observe, OnlyTheSlotsThatAreInUseAreRead) {
+TEST(Observe, OnlyEntriesInUseAreRead) {
   Page page;
   page.slot(4).want.raw = 1;
   EXPECT_FALSE(page.seen(4).want);
   EXPECT_TRUE(page.seen(5).want);
-  EXPECT_TRUE(page.seen(kSlots + 1).want) << "no more than there are";
+  EXPECT_TRUE(page.seen(kSlots + 1).want) << "no more than a page has";
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ std::uint64_t current_context() {
   return reinterpret_cast<std::uint64_t>(context);
 }
 
-/// Charges the bytes, calls `take(address)` and remembers the entry. `take` returns the driver's answer and sets the
-/// address.
+/// Charges the bytes, calls `take(address)` and remembers the entry. `take` sets the address and returns the driver's
+/// result.
 template <class Take>
 CUresult allocate(std::uint64_t bytes, Take take) {
   Card* card = current_card();
@@ -42,7 +42,7 @@ CUresult allocate(std::uint64_t bytes, Take take) {
   return CUDA_SUCCESS;
 }
 
-/// The driver chooses the pitch. On all known cards it is at most the width rounded up to a multiple of this.
+/// The driver chooses the pitch. On all known cards it is at most the width, rounded up to a multiple of this.
 constexpr std::uint64_t kPitchUnit = 512;
 
 template <class Free>

@@ -16,7 +16,7 @@ CUresult for_foreign(CUdevice device, Call call) {
   return driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS ? call() : CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-/// False: it does not fit. The figure for a context may change later, so `bytes` returns what was charged; give back
+/// False: it does not fit. The price of a context may change later, so `bytes` returns what was charged. Give back
 /// exactly this.
 bool charge_context(Card& card, std::uint64_t& bytes) {
   bytes = card.grant->context_bytes;
@@ -100,8 +100,8 @@ CUresult destroy(CUcontext context, bool all, Destroy call) {
   return leave(context, all, call);
 }
 
-/// Call it after a release or reset. If the primary context is gone, it gives back its charge and the charge of all
-/// that was allocated in it.
+/// Call it after a release or reset. If the primary context is gone, its charge and the charge of all memory that was
+/// allocated in it are given back.
 void settle_primary(CUdevice device) REQUIRES(memory.context_lock) {
   Card* card = card_of_device(device);
   unsigned flags = 0;

@@ -143,8 +143,8 @@ bool keep(CUgraphExec graph, const Demand& demand) {
   return true;
 }
 
-/// True when a graph requests more than was charged. Another thread can add allocation nodes to a graph and can never
-/// remove them. Therefore a reading of the graph after the driver's own covers all that the driver has read.
+/// True when a graph requests more than was charged. Another thread can add allocation nodes to a graph but cannot
+/// remove them. So a reading after the driver's own reading covers everything that the driver has read.
 bool grew(const Demand& charged, const Demand& now) {
   bool more = now.foreign || !now.known;
   for (std::uint32_t i = 0; i < process.card_count; ++i) {

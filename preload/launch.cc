@@ -100,7 +100,7 @@ CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* l
     return now == Duty::kUnknown ? refusal()
                                  : CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
   }
-  // One operation for all its cards. It passes the launch gate of the current card only, because the cards of one slice
+  // One operation for all its cards. It passes only the launch gate of the current card, because the cards of one slice
   // are granted together.
   const std::uint64_t blocks =
       std::uint64_t{launches->grid_dim_x} * launches->grid_dim_y * launches->grid_dim_z;

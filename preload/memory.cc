@@ -27,7 +27,7 @@ bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
     const std::uint64_t charged = account.charged();
     if (charged > account.limit() || missing > account.limit() - charged) {
       __atomic_fetch_sub(&held, bytes, __ATOMIC_RELAXED);
-      return false;  // does not withdraw the announcement: the figures in the page are not reliable
+      return false;  // keeps the announcement: the figures in the page are not reliable
     }
   }
   return true;
@@ -143,7 +143,8 @@ bool charge_request(Card& card, std::uint64_t bytes, Charge& charged) {
       return true;
     }
   }
-  // The last granule may exceed the limit, the request may not. So a program can allocate all that is reported as free.
+  // Only the last granule may exceed the limit, never the request. So a program can allocate all that is reported as
+  // free.
   charged.kind = Kind::kExact;
   return charge(card, bytes);
 }
@@ -242,7 +243,7 @@ void put_back(const Entry& entry, std::uint32_t destroyed_before) {
   }
   const Table<64>::Added added = memory.addresses.insert_new(entry);
   if (added == Table<64>::Added::kTaken) {
-    forget(entry);  // the driver has since given the address to another thread, so the old memory is gone
+    forget(entry);  // the driver has since returned the address to another thread, so the old memory is gone
   } else if (added == Table<64>::Added::kDone && in_context) {
     remember_in_context_slowly(entry, destroyed_before, true);
   }

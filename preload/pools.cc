@@ -110,7 +110,7 @@ bool try_grow(Pool& pool, std::uint64_t bytes) {
   Card& card = process.cards[pool.card];
   std::uint64_t growth = round_up(bytes, kGranule);
   if (!charge(card, growth)) {
-    growth = bytes;  // the last granule may exceed the limit, the request may not
+    growth = bytes;  // only the last granule may exceed the limit, never the request
     if (!charge(card, growth)) {
       return false;
     }
@@ -184,8 +184,8 @@ using namespace carve::preload;
 
 namespace {
 
-/// True when a request in this stream becomes a node of a graph. When the driver returns an
-/// error, the result is false and the request is charged like an ordinary one.
+/// True when a request in this stream becomes a node of a graph. When the driver returns an error, the result is false
+/// and the request is charged like an ordinary one.
 bool becomes_a_node(CUstream stream, bool per_thread) REQUIRES_SHARED(memory.capture_lock) {
   int status = 0;
   const CUresult result = per_thread ? driver.cuStreamIsCapturing_ptsz(stream, &status)

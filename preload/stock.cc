@@ -73,7 +73,7 @@ abi::AccountSlot& entry_of(const Card& card, const ThreadStock& stock) {
   return card.account->slots[__atomic_load_n(&stock.entry, __ATOMIC_ACQUIRE) - 1];
 }
 
-/// Announces the granules in the stock's entry. It never insists: a request that does not fit immediately is charged in
+/// Announces the granules in the stock's entry. Does not retry: a request that does not fit immediately is charged in
 /// the process's own entry, where the stock of other threads is collected first.
 bool reserve(Card& card, ThreadStock& own, std::uint64_t granules) {
   const std::uint32_t epoch = card.grant->stock_epoch.load_acquire();

@@ -124,8 +124,8 @@ STUB CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (next_address == 0) {
     next_address = reinterpret_cast<CUdeviceptr>(&next_address) << 16;  // a separate address range per thread
   }
-  // Like a driver, it returns the address that was freed last. New addresses for ever would measure the growth of the
-  // pointer table.
+  // Like a driver, it returns the address that was freed last. An endless series of new addresses would measure the
+  // growth of the pointer table.
   *address = freed_address != 0 ? freed_address : next_address += 2U << 20;
   freed_address = 0;
   return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

@@ -35,7 +35,7 @@ class StubSlice : public ::testing::Test {
   }
 
   /// Runs `body` in a child, because a process connects only once. Returns the child's exit code. A child that takes
-  /// longer than `seconds` is ended; 0: it is waited for.
+  /// longer than `seconds` is killed; 0: no limit.
   template <class Body>
   int in_child(Body body, unsigned seconds = 0) {
     const pid_t pid = fork();

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the two objects of the library may ask of the system, read from their dynamic symbol tables.
+"""Checks what the two objects of the library require of the system, by their dynamic symbol tables.
 
-abi_gate.py OBJECT TABLE SONAME DRIVER_PATH: nothing above glibc 2.17, nothing of the C++ runtime, only libc
-functions on the list below, dependencies and SONAME as said, exports exactly the table's rows, no text
-relocations. With --musl SANDBOX STAND_IN it is also loaded by a program linked with musl: SANDBOX is the tool that
+abi_gate.py OBJECT TABLE SONAME DRIVER_PATH: no symbol above glibc 2.17, no symbol of the C++ runtime, only the libc
+functions of the list below, the given SONAME and dependency, exactly the table's rows as exports, and no text
+relocations. With --musl SANDBOX STAND_IN a program linked with musl also loads the object: SANDBOX is the tool that
 runs the program with STAND_IN, an object without functions, in the driver's place.
 """
 import argparse
@@ -52,7 +52,7 @@ def check_symbols(path, table):
         match = re.match(r"GLIBC_(\d+)\.(\d+)", version)
         check(not match or (int(match.group(1)), int(match.group(2))) <= FLOOR, f"{name} needs {version}")
         check(not C_PLUS_PLUS.match(name), f"{name} belongs to the C++ runtime")
-        check(name in MAY_USE, f"{name} is not on the list of what the library may call")
+        check(name in MAY_USE, f"{name} is not on the list of functions that the library may call")
     rows = set(re.findall(r"^(?:HOOK|GATE|COPY)\((\w+),", pathlib.Path(table).read_text(), re.M))
     check(exported == rows, f"exported but no row: {sorted(exported - rows)}; "
                             f"row but not exported: {sorted(rows - exported)}")

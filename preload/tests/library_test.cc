@@ -64,7 +64,7 @@ bool is_hook(void* address) {
   return dladdr(address, &where) != 0 && std::string(where.dli_fname).find("carve/driver") == std::string::npos;
 }
 
-TEST_F(Library, RefusesWhatPassesTheLimitAndGrantsTheRemainder) {
+TEST_F(Library, RefusesBeyondTheLimitAndGrantsTheRemainder) {
   start_slice(64 * kMiB, 30, 10 * kMiB);
   EXPECT_EQ(in_child([] {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -128,7 +128,7 @@ TEST_F(Library, SmallAllocationsShareGranules) {
   EXPECT_EQ(slice_->used_bytes(0), 0U);
 }
 
-TEST_F(Library, WithoutASliceNothingRuns) {
+TEST_F(Library, WithoutASliceEveryCallIsRefused) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(in_child([] {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -145,7 +145,7 @@ TEST_F(Library, WithoutASliceNothingRuns) {
   EXPECT_LT(took.count(), 6.5);
 }
 
-TEST_F(Library, ACardThatIsNotTheSlicesIsRefused) {
+TEST_F(Library, ACardOutsideTheSliceIsRefused) {
   CardSpec other;
   other.uuid = "GPU-ffffffff-0405-0607-0809-0a0b0c0d0e0f";
   other.memory_limit = 64 * kMiB;
@@ -198,7 +198,7 @@ std::size_t threads_now() {
   return count;
 }
 
-TEST_F(Library, TheHelperThreadIsMadeAgainAfterFork) {
+TEST_F(Library, TheHelperThreadIsRecreatedAfterFork) {
   start_slice(64 * kMiB);
   using Launch = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                           void**, void**);
@@ -234,7 +234,7 @@ TEST_F(Library, EveryHookIsFoundUnderBothNames) {
   }
 }
 
-TEST_F(Library, NoWayOfLoadingLeadsPastIt) {
+TEST_F(Library, EveryWayOfLoadingFindsTheLibrary) {
   start_slice(64 * kMiB);
   const auto refuses = [](void* library) {
     CUdeviceptr address = 0;
@@ -248,13 +248,13 @@ TEST_F(Library, NoWayOfLoadingLeadsPastIt) {
     clearenv();
     return refuses(dlopen("libcuda.so.1", RTLD_NOW)) ? 0 : 1;
   }), 0);
-  EXPECT_EQ(in_child([&] {  // by the global scope
+  EXPECT_EQ(in_child([&] {  // through the global scope
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) return 1;
     return refuses(RTLD_DEFAULT) ? 0 : 2;
   }), 0);
 }
 
-TEST_F(Library, LookedUpAddressesAreOurs) {
+TEST_F(Library, LookedUpAddressesAreHooks) {
   start_slice(64 * kMiB);
   EXPECT_EQ(in_child([] {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -262,7 +262,7 @@ TEST_F(Library, LookedUpAddressesAreOurs) {
     void* at = nullptr;
     if (get_proc("cuMemAlloc", &at, 12000, 0, nullptr) != 0 || at != dlsym(library, "cuMemAlloc_v2")) return 1;
     if (get_proc("cuLaunchKernel", &at, 12000, 0, nullptr) != 0 || at != dlsym(library, "cuLaunchKernel")) return 2;
-    if (get_proc("cuMemAlloc", &at, 2000, 0, nullptr) != 0 || at != nullptr) return 3;  // the driver's own answer
+    if (get_proc("cuMemAlloc", &at, 2000, 0, nullptr) != 0 || at != nullptr) return 3;  // the driver's own result
     if (get_proc("cuCtxGetDevice", &at, 12000, 0, nullptr) != 0 || at == nullptr || is_hook(at)) return 4;
     return 0;
   }), 0);
@@ -302,7 +302,7 @@ Host look() {
   return host;
 }
 
-TEST_F(Library, LeavesTheHostProcessAlone) {
+TEST_F(Library, DoesNotChangeTheHostProcess) {
   for (const bool limited : {false, true}) {
     start_slice(limited ? 64 * kMiB : ~std::uint64_t{0}, limited ? 30 : 100);
     EXPECT_EQ(in_child([&] {

@@ -38,7 +38,7 @@ class Unsimulated : public StubSlice {
  protected:
   Unsimulated() : StubSlice(CARVE_LIBRARY, CARVE_STUB) {}
   void start_slice(std::uint64_t limit) { StubSlice::start_slice(limit, 30, kContext); }
-  /// A child that waits for a lease is ended after ten seconds.
+  /// A child that waits for a lease is killed after ten seconds.
   template <class Body>
   int in_child(Body body) {
     return StubSlice::in_child(body, 10);
@@ -175,14 +175,14 @@ CUresult launch(const char* how, CUstream stream) {
   return call(how, reinterpret_cast<CUfunction>(std::uintptr_t{0x40}), 1U, 1U, 1U, 1U, 1U, 1U, 0U, stream, none, none);
 }
 
-/// Whether the library takes any stream for capturing: only then does a launch ask the driver about its stream.
+/// True when the library assumes that some stream captures. Only then does a launch ask the driver about its stream.
 bool captures_now(const char* how, CUstream stream) {
   const std::uint64_t before = capture_questions();
   return launch(how, stream) == 0 && capture_questions() != before;
 }
 
 // A launch into a capturing stream becomes a node: it is not metered and never waits, although the slice has no lease.
-// Without the hook it would wait for a lease here, and end with SIGALRM.
+// Without the hook it would wait for a lease here and be killed by SIGALRM.
 TEST_F(Unsimulated, ALaunchIntoACapturingStreamNeverWaits) {
   for (const CaptureCalls& one : kCaptureCalls) {
     start_slice(4 * kContext);

@@ -154,7 +154,7 @@ Result<void> ArbiterClient::connect_if_needed() {
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return fail(Code::kUnavailable, fmt::format("arbiter: nobody answers at {}: {}", path_, std::strerror(errno)));
+    return fail(Code::kUnavailable, fmt::format("arbiter: no process answers at {}: {}", path_, std::strerror(errno)));
   }
   socket_ = std::move(socket);
   return adopt_all();

@@ -12,11 +12,11 @@ namespace carve {
 enum class ProposalWord : std::uint8_t {
   kStands,       // when the victims and the pods that already terminate are gone, the pod also fits by card
   kOthersFirst,  // the cards need other victims: evict these first; kube-scheduler then proposes the rest
-  kInVain,       // the pod would not fit by card, or a budget protects the pods that would have to be evicted
+  kHopeless,     // the pod would not fit by card, or a budget protects the pods that would have to be evicted
 };
 
 struct ProposalAnswer {
-  ProposalWord word = ProposalWord::kInVain;
+  ProposalWord word = ProposalWord::kHopeless;
   std::vector<Owner> victims;  // kOthersFirst: the owners to evict, the most important first
 };
 

@@ -51,10 +51,10 @@ TEST_F(ProposalTest, AProposalThatFreesEnoughCardsStands) {
   node.reserved = {kPod};
   EXPECT_EQ(correct(17, {}).word, ProposalWord::kStands) << "its capacity is set aside";
   node.closed = "its agent is being replaced";
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless);
   node.closed = "";
   node.closed_to = {{"native", "another device plugin serves its name"}};
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless);
 }
 
 TEST_F(ProposalTest, OnlyTheVictimsThatTheCardsNeedAreEvictedFirst) {
@@ -81,8 +81,8 @@ TEST_F(ProposalTest, TheMostImportantVictimIsListedFirst) {
 TEST_F(ProposalTest, NoPodIsEvictedWhereCardsCannotBecomeFree) {
   holds("a", "GPU-0", 16, 10);
   holds("b", "GPU-1", 16, 11);
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain) << "pods of equal priority stay";
-  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).word, ProposalWord::kInVain) << "no card is large enough";
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless) << "pods of equal priority stay";
+  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).word, ProposalWord::kHopeless) << "no card is large enough";
 }
 
 TEST_F(ProposalTest, ABudgetProtectsVictimsThatOnlyTheCardsNeed) {
@@ -91,7 +91,7 @@ TEST_F(ProposalTest, ABudgetProtectsVictimsThatOnlyTheCardsNeed) {
   standing.allowed = {0, 1};
   EXPECT_THAT(correct(16, {owner("cpu")}).victims, ElementsAre(owner("b")));
   standing.allowed = {0, 0};
-  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kInVain);
+  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kHopeless);
   EXPECT_EQ(correct(16, {owner("a")}).word, ProposalWord::kStands) << "kube-scheduler's own choice is not checked";
 }
 
@@ -105,7 +105,7 @@ TEST_F(ProposalTest, ProposedVictimsCountAgainstTheirBudgets) {
   holds("a", "GPU-0", 16, 0, {0});
   holds("b", "GPU-1", 16, 0, {0});
   standing.allowed = {1};
-  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}, 2).word, ProposalWord::kInVain);
+  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}, 2).word, ProposalWord::kHopeless);
   standing.allowed = {2};
   EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
@@ -115,7 +115,7 @@ TEST_F(ProposalTest, CapacityThatIsReservedForAnotherPodIsNotUsed) {
   holds("b", "GPU-1", 16, 20);
   const Slice kept{owner("first"), "c", CardId("GPU-0"), Bytes::gib(16), CoreShare(1)};
   node.reservations = {{kept.owner, 10, {kept}, {owner("a")}}};
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless);
 }
 
 struct Case {
@@ -187,7 +187,7 @@ TEST(ProposalProperty, VictimsAreEnoughAndNecessaryAndStayWithinBudgets) {
       continue;
     }
     ASSERT_FALSE(made.fits_without(made.proposed)) << "seed " << seed;
-    if (answer.word == ProposalWord::kInVain) {
+    if (answer.word == ProposalWord::kHopeless) {
       auto all = made.proposed;
       for (const Holder& one : known) {
         if (one.priority < 5) all.push_back(one.owner);

@@ -75,7 +75,7 @@ std::string PreemptVerb::answer(std::string_view call) const {
       victims = {};
       for (const Owner& victim : answer.victims) victims.uids.push_back(victim.uid);
     }
-    at = answer.word == ProposalWord::kInVain ? args->nodes.erase(at) : std::next(at);
+    at = answer.word == ProposalWord::kHopeless ? args->nodes.erase(at) : std::next(at);
   }
   if (!args->nodes.empty() && world_.on_preempt) world_.on_preempt(owner);
   return codec::preemption_result(args->nodes);
