@@ -20,7 +20,7 @@ namespace {
 constexpr long kFutexWaitv = 449;              // Linux 5.16
 constexpr std::uint32_t kFutex32 = 2;          // a 32-bit word, shared between processes
 constexpr std::size_t kMostBells = 127;        // the kernel's 128, less the arbiter's own word
-constexpr std::uint64_t kShortestStepNs = 50'000;   // the shortest step, even if a tenant rings all the time
+constexpr std::uint64_t kShortestStepNs = 50'000;   // also if a tenant rings all the time
 constexpr std::uint64_t kBlindTickNs = 200'000;     // without futex_waitv
 constexpr std::uint32_t kModeBits = 2;
 
@@ -45,8 +45,8 @@ void wake_all(const std::uint32_t* word) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// GPU time waits for this thread, so it runs before threads that only compute. Without the permission for that it gets
-// a better nice value.
+// GPU time waits for this thread, so it has a real-time priority. Without the permission for that it gets a better nice
+// value.
 void go_first() {
   const sched_param low{1};
   if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &low) != 0) {
@@ -88,7 +88,7 @@ void empty(abi::AccountSlot& slot) {
   slot.busy.store_relaxed(0);
   slot.max_op_us.store_relaxed(0);
   slot.host_pid.store_release(0);
-  slot.instance.store_release(0);  // last: a process of the slice may take a stock entry from then on
+  slot.instance.store_release(0);  // last: from now on a process of the slice may take the stock entry
 }
 
 Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms) {
@@ -96,7 +96,7 @@ Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, cons
   const int slice = machine_.add(terms);
   if (slice < 0) {
     return fail(Code::kResourceExhausted,
-                uuid_ + ": " + std::to_string(lease::kMaxSlices) + " slices are on this card, no more fit");
+                uuid_ + ": " + std::to_string(lease::kMaxSlices) + " slices are on this card, which is the maximum");
   }
   trace_.added(slice, terms);
   Place place{grant, account, 0, 0, grant->lease.load_relaxed() >> kModeBits, 0};
@@ -112,8 +112,8 @@ void CardLoop::remove(int slice) {
   trace_.removed(slice);
   Place& place = places_[static_cast<std::size_t>(slice)];
   if (place.grant->revoked.load_acquire() != 0) {
-    // Wakes every waiter of the grant. Otherwise the arbiter stops here, and the page stays valid until an arbiter is
-    // back.
+    // Wakes every waiter of a revoked grant. A grant that is not revoked is removed because the arbiter stops: the page
+    // stays valid until the next arbiter starts.
     const std::uint32_t epoch = place.epoch_base + place.published + 1;
     place.grant->lease.store_release(static_cast<std::uint32_t>(abi::LeaseMode::kBlocked) | epoch << kModeBits);
     wake_all(&place.grant->lease.raw);
@@ -184,7 +184,7 @@ void CardLoop::run() {
   }
 }
 
-// One pass over all pages of the card. Returns the latest time of the next pass.
+// One pass over all pages of the card. Returns the time at which the next pass is due at the latest.
 std::uint64_t CardLoop::step() {
   bells_.assign(1, &kicked_);
   rung_.assign(1, __atomic_load_n(&kicked_, __ATOMIC_ACQUIRE));

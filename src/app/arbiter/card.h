@@ -15,13 +15,13 @@
 #include "lease/arbiter.h"
 
 // One card's time: a thread that reads the account pages of the card's slices, lets lease::Arbiter decide and writes
-// the grants. It sleeps on the pages' doorbells. Nothing that a tenant writes makes it wait, stop or spin.
+// the grants. It sleeps on the pages' doorbells. No value that a tenant writes makes it wait, stop or spin.
 namespace carve::arbiter {
 
 /// CLOCK_MONOTONIC in ns: the clock of all pages (PageClock::kMonotonic).
 std::uint64_t now_ns();
 
-/// Clears an account entry, so that none of its content counts any more.
+/// Clears an account entry, so that its content no longer counts.
 void empty(abi::AccountSlot& slot);
 
 class CardLoop {
@@ -38,8 +38,8 @@ class CardLoop {
   Result<int> add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms);
   void remove(int slice);
   void set_terms(int slice, const lease::Terms& terms);
-  /// Empties the account entry of a process that has ended or that begins here. The time measured in the entry stays
-  /// counted.
+  /// Empties the account entry of a process that has ended, or that starts with this entry. The time measured in the
+  /// entry stays counted.
   void empty_slot(int slice, std::uint32_t slot);
   [[nodiscard]] std::uint64_t charged_ns(int slice);
   /// Number of leases out of turn that the slice received. The counter saturates.
@@ -57,7 +57,7 @@ class CardLoop {
     // Modulo 2^64, as are all sums of figures that tenants report.
     std::uint64_t retired_busy_ns = 0;  // of emptied account entries
     std::uint64_t settled_busy_ns = 0;  // charged by the previous arbiter, before a take-over
-    // the page's epoch at the take-over; the epochs continue from it, regardless of the arbiter that wrote them
+    // The page's epoch at the take-over. The epochs continue from it.
     std::uint32_t epoch_base = 0;
     std::uint32_t published = 0;        // the decision that is in the page now
     LeaseTime lease_time = {};

@@ -14,12 +14,12 @@
 namespace carve::arbiter {
 
 /// Closes the descriptors that a slice's processes sent, or may have left unread in a socket, outside the event loop.
-/// The last close of a file may sleep for as long as the process that created the file chooses (a TCP socket that
-/// lingers, a file system in user space). There is one closer per slice, so a slice that causes such a sleep delays
-/// only itself. Copies share one queue. Never waits; safe from any thread.
+/// The last close of a file may sleep for as long as the creator of the file chooses (a TCP socket that lingers, a file
+/// system in user space). Each slice has its own closer, so such a sleep delays only that slice. Copies share one
+/// queue. Never waits; safe from any thread.
 class Closer {
  public:
-  /// The maximum number of waiting descriptors. At this number the server takes nothing more from the slice.
+  /// The maximum number of waiting descriptors. A full closer makes the server read nothing more from the slice.
   static constexpr std::size_t kMost = 64;
 
   void take(Fd fd);
@@ -51,13 +51,13 @@ class Closers {
   Closers() = default;
   Closers(const Closers&) = delete;
   Closers& operator=(const Closers&) = delete;
-  /// Joins the threads. A thread that still sleeps in close() is left to the end of the process, which is the only
-  /// event that ends such a sleep: its queue is never freed.
+  /// Joins the threads. A thread that still sleeps in close() keeps its queue, which is never freed: only the end of
+  /// the process ends such a sleep.
   ~Closers();
   [[nodiscard]] Closer open();
   /// Joins the threads of the slices that are gone and whose descriptors are closed. Never waits for a descriptor.
   void reap();
-  /// The number of queues: of slices, and of slices that are gone but have descriptors left.
+  /// The number of queues: one per slice, and one per ended slice that still has descriptors to close.
   [[nodiscard]] std::size_t size() const { return queues_.size(); }
 
  private:

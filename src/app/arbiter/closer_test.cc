@@ -49,7 +49,7 @@ Lingering lingering() {
   return made;
 }
 
-TEST(Closer, ClosesWhatItTakesAndItsThreadIsJoined) {
+TEST(Closer, ClosesItsDescriptorsAndItsThreadIsJoined) {
   Closers closers;
   auto [in, out] = pipe_ends();
   {

@@ -15,7 +15,7 @@ bool empty(int maps) {
   return pread(maps, &first, 1, 0) == 0;
 }
 
-/// None: this thread shows no memory.
+/// An empty Fd: this thread shows no memory.
 Fd maps_at(const std::string& path) {
   Fd maps(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return maps && empty(maps.get()) ? Fd() : std::move(maps);

@@ -7,8 +7,8 @@
 namespace carve::arbiter {
 
 /// The memory that a process runs in, as it was when this object was created. execve() ends the memory while the
-/// process lives on. Only the kernel decides when the memory is gone: no mapping, unmapping or writing by the process
-/// itself looks like its end.
+/// process continues. Only the kernel decides when the memory is gone: the process itself cannot imitate that by
+/// mapping, unmapping or writing.
 class Image {
  public:
   Image() = default;
@@ -22,7 +22,7 @@ class Image {
   [[nodiscard]] bool gone() const;
 
  private:
-  Fd maps_;  // refers to this memory regardless of what the process does; reads as empty once the memory is gone
+  Fd maps_;  // refers to this memory, also after execve(); reads as empty once the memory is gone
 };
 
 }  // namespace carve::arbiter

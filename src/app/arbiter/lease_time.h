@@ -6,9 +6,9 @@
 
 namespace carve::arbiter {
 
-/// The time in which one slice held the card's lease, and the time for which its work ran on after the end of a lease
-/// as far as an honest long kernel explains it. The second line compares the driver's account with these two figures.
-/// Pure: time is a parameter.
+/// The time in which one slice held the card's lease, and the time for which its work ran on after a lease, as far as
+/// an honest long kernel explains it. The second line compares the driver's account with these two figures. Pure: time
+/// is a parameter.
 ///
 /// A tenant writes `busy` and `busy_ns` of an observation. It cannot increase the granted time with them. The drained
 /// time is bounded: after the end of a lease work is excused only while the slice stays in flight without a pause, and

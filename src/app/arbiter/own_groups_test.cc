@@ -29,24 +29,24 @@ class OwnGroupsTest : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("carve-own-groups-" + std::to_string(::getpid()));
 };
 
-TEST_F(OwnGroupsTest, WhoIsInTheSlicesGroupOrBelowItJoins) {
+TEST_F(OwnGroupsTest, AProcessInTheSlicesGroupOrBelowMayJoin) {
   process(7, "12:cpu:/elsewhere\n0::/carve/a\n");
   process(8, "0::/carve/a/made/by/itself\n");
   EXPECT_TRUE(may_join("a", 7));
   EXPECT_TRUE(may_join("a", 8));
 }
 
-TEST_F(OwnGroupsTest, ANeighbourAndAStrangerDoNot) {
+TEST_F(OwnGroupsTest, ANeighbourAndAnUnrelatedProcessMayNotJoin) {
   process(7, "0::/carve/ab\n");                    // a name with the same prefix
   process(8, "0::/user.slice/carve/a\n");          // the same path elsewhere
   process(9, "3:cpu:/carve/a\n0::/\n");            // another hierarchy
   EXPECT_FALSE(may_join("a", 7));
   EXPECT_FALSE(may_join("a", 8));
   EXPECT_FALSE(may_join("a", 9));
-  EXPECT_FALSE(may_join("a", 10)) << "it is gone";
+  EXPECT_FALSE(may_join("a", 10)) << "it has ended";
 }
 
-TEST_F(OwnGroupsTest, ASliceWithoutAGroupIsAContainers) {
+TEST_F(OwnGroupsTest, AnyProcessMayJoinASliceWithoutAGroup) {
   process(7, "0::/kubepods/pod1/x\n");
   EXPECT_TRUE(may_join("container", 7));
   EXPECT_TRUE(OwnGroups("", "").may_join("a", 7)) << "no slice here has one";

@@ -46,12 +46,12 @@ struct Mapping {
 };
 
 struct Memory {
-  bool any = false;  // this thread shows memory at all
+  bool any = false;  // this thread shows memory
   std::vector<Mapping> page;
 };
 
-/// The mappings of the account page in one thread's list of mappings. Memory::any is false if the thread has ended or
-/// is a kernel thread (the file is empty or gone then).
+/// The mappings of the account page in one thread's list of mappings. Memory::any is false for a thread that has ended
+/// and for a kernel thread: the file is empty or gone then.
 Result<Memory> memory_of(const std::string& path, std::int32_t thread, const std::string& name, std::uint64_t inode) {
   const auto gone = [](int error) { return error == ENOENT || error == ESRCH; };
   const std::string wanted = fmt::format(" {} ", inode);
@@ -88,12 +88,12 @@ Result<std::vector<std::int32_t>> threads_of(std::int32_t pid) {
   return threads;
 }
 
-/// Where a process maps the account page. Empty if the process has ended, and if it has no memory (a kernel thread).
-/// Any other failure is an error.
+/// Where a process maps the account page. Empty for a process that has ended or has no memory (a kernel thread). Any
+/// other failure is an error.
 Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
   CARVE_TRY(auto own, memory_of(fmt::format("/proc/{}/maps", pid), pid, name, inode));
   if (own.any) return own.page;
-  // Its first thread has ended and shows no memory any more, but other threads may live in that memory.
+  // The first thread has ended and shows no memory any more, but other threads may use that memory.
   CARVE_TRY(const auto threads, threads_of(pid));
   bool others = false;
   for (const std::int32_t thread : threads) {
@@ -102,8 +102,8 @@ Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& na
     CARVE_TRY(auto seen, memory_of(fmt::format("/proc/{}/task/{}/maps", pid, thread), thread, name, inode));
     if (seen.any) return seen.page;
   }
-  // The other threads were there a moment ago, and may have started new ones before they ended.
-  if (others) return fail(Code::kUnavailable, fmt::format("process {}: its threads come and go", pid));
+  // The listed threads have ended, but may have started new ones before.
+  if (others) return fail(Code::kUnavailable, fmt::format("process {}: its threads changed while they were read", pid));
   return std::vector<Mapping>();
 }
 
@@ -125,7 +125,7 @@ template class Mapped<abi::AccountPage>;
 
 Result<PageFiles> PageFiles::open(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return tl::unexpected(errno_error(errno, "make " + folder));
+    return tl::unexpected(errno_error(errno, "create " + folder));
   }
   if (!on_tmpfs(folder) &&
       mount("carve-pages", folder.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=64m") != 0) {
@@ -178,7 +178,7 @@ void PageFiles::unmount() const { umount2(folder_.c_str(), MNT_DETACH); }
 
 Result<AccountFile> PageFiles::make_account(const std::string& name) {
   Fd fd(memfd_create(memfd_name(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return tl::unexpected(errno_error(errno, "make account page " + name));
+  if (!fd) return tl::unexpected(errno_error(errno, "create account page " + name));
   if (ftruncate(fd.get(), sizeof(abi::AccountPage)) != 0) {
     return tl::unexpected(errno_error(errno, "size account page " + name));
   }
@@ -256,7 +256,7 @@ Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, con
     if (stat(fmt::format("/proc/{}/map_files/{}", process, place).c_str(), &behind) != 0 || behind.st_ino != inode) {
       continue;
     }
-    // A sibling may have a lifeline of its own at the same address.
+    // Another process of the slice may have its own lifeline at the same address.
     const std::int32_t pid = std::atoi(process.c_str());
     if (lifeline(pid, name, inode, slot).value_or(place) == place) found.push_back(pid);
   }

@@ -9,7 +9,7 @@
 #include "base/result.h"
 
 // The storage of the pages. Grant pages are files on a tmpfs of the arbiter. They outlive the arbiter, and only the
-// arbiter can write them: the kernel does not let a tenant open its descriptor again for writing. Account pages are
+// arbiter can write them: the kernel does not allow a tenant to reopen its descriptor for writing. Account pages are
 // sealed memfds.
 namespace carve::arbiter {
 
@@ -48,14 +48,14 @@ struct AccountFile {
 class PageFiles {
  public:
   /// Creates a detached read-only clone of `folder`. Mounts a tmpfs on the folder first, unless it is on a tmpfs
-  /// already: a mount that is made in a container ends with the container, but files on the host's /run outlive it.
+  /// already: a mount that is created in a container ends with the container, but files on the host's /run outlive it.
   ///   errors  kPermissionDenied: mounting needs CAP_SYS_ADMIN
   static Result<PageFiles> open(const std::string& folder);
 
   /// Maps the grant page `name` writable. Creates a zeroed page if there is none.
   ///   errors  kResourceExhausted: the file system is full
   Result<Mapped<abi::GrantPage>> grant(const std::string& name);
-  /// The descriptor for a tenant. It cannot be written, and cannot be opened again for writing through /proc/self/fd.
+  /// The descriptor for a tenant. It cannot be written, and cannot be reopened for writing through /proc/self/fd.
   Result<Fd> tenant_descriptor(const std::string& name) const;
   void remove(const std::string& name) const;
   [[nodiscard]] bool exists(const std::string& name) const;
@@ -69,7 +69,7 @@ class PageFiles {
   ///   errors  kInvalidArgument: not a memfd of the right size
   static Result<AccountFile> map_account(Fd fd);
   /// Finds the account page that a living client still maps; kNotFound if no client maps it. Any process can create a
-  /// memfd of that name, so the inode identifies the arbiter's page. Cost: a walk through /proc.
+  /// memfd with this name, so the inode identifies the arbiter's page. Cost: a walk through /proc.
   static Result<AccountFile> find_account(const std::string& name, std::uint64_t inode);
   /// The number of times that the process maps the account page for writing: once for each library instance that
   /// registered. An instance that only reads (NVML's) has no account entry. 0 for a process that has ended or has no
@@ -82,8 +82,8 @@ class PageFiles {
   ///   errors  any: unknown now
   static Result<std::string> lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
                                       std::uint32_t slot);
-  /// The same for every account entry, in all processes with readable mappings. Cost: reads the mappings of all of
-  /// them.
+  /// The same for every account entry, in all processes with readable mappings. Cost: reads the mappings of every
+  /// process.
   static std::map<std::uint32_t, std::string> lifelines(const std::string& name, std::uint64_t inode);
   /// The living processes that have inherited the lifeline at this address range, and the processes for which this is
   /// unknown now. Cost: one check of each process of the machine.

@@ -33,13 +33,13 @@ class AccountTest : public ::testing::Test {
   AccountFile account_;
 };
 
-TEST_F(AccountTest, WhatIsMappedForReadingHoldsNoSlot) {
+TEST_F(AccountTest, AReadOnlyMappingDoesNotCount) {
   ASSERT_EQ(counted(), 1);
   const std::string own = "/proc/self/fd/" + std::to_string(account_.fd.get());
   const Fd read_only(::open(own.c_str(), O_RDONLY | O_CLOEXEC));
   void* nvml = mmap(nullptr, abi::kAccountPageBytes, PROT_READ, MAP_SHARED, read_only.get(), 0);
   ASSERT_NE(nvml, MAP_FAILED);
-  EXPECT_EQ(counted(), 1) << "NVML's mapping stands for no slot";
+  EXPECT_EQ(counted(), 1) << "NVML's mapping has no account entry";
   void* second = mmap(nullptr, abi::kAccountPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, account_.fd.get(), 0);
   ASSERT_NE(second, MAP_FAILED);
   EXPECT_EQ(counted(), 2) << "another library instance";
@@ -47,7 +47,7 @@ TEST_F(AccountTest, WhatIsMappedForReadingHoldsNoSlot) {
   munmap(nvml, abi::kAccountPageBytes);
 }
 
-TEST_F(AccountTest, WhoIsGoneMapsNothing) {
+TEST_F(AccountTest, AnEndedProcessMapsNothing) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
@@ -56,7 +56,7 @@ TEST_F(AccountTest, WhoIsGoneMapsNothing) {
   EXPECT_EQ(*counted, 0);
 }
 
-TEST_F(AccountTest, WhatCannotBeReadIsNotNothing) {
+TEST_F(AccountTest, AnUnreadableProcessIsAnErrorAndNotZero) {
   ASSERT_EQ(counted(), 1);  // UBSan's first check of a type uses a pipe
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -87,7 +87,7 @@ class WithoutLeader {
     EXPECT_EQ(read(ready[0], &byte, 1), 1);
     close(ready[0]);
     close(ready[1]);
-    const std::string exe = "/proc/" + std::to_string(pid_) + "/exe";  // like its memory, no longer shown
+    const std::string exe = "/proc/" + std::to_string(pid_) + "/exe";  // like its memory, no longer visible
     for (int i = 0; i < 5000 && access(exe.c_str(), F_OK) == 0; ++i) usleep(1000);
     EXPECT_NE(access(exe.c_str(), F_OK), 0);
   }
@@ -103,7 +103,7 @@ class WithoutLeader {
   pid_t pid_ = -1;
 };
 
-TEST_F(AccountTest, AProcessWhoseFirstThreadHasEndedIsAskedThroughAnother) {
+TEST_F(AccountTest, AProcessWithoutItsFirstThreadIsReadThroughAnother) {
   const WithoutLeader child;
   const auto counted = count(child.pid());
   ASSERT_TRUE(counted) << counted.error().what;
@@ -114,8 +114,8 @@ TEST_F(AccountTest, AProcessWhoseFirstThreadHasEndedIsAskedThroughAnother) {
   EXPECT_EQ(found->inode, account_.inode);
 }
 
-/// A tenant can write any PID into its page. A kernel thread never ends, and would keep its account entry forever.
-TEST_F(AccountTest, AThreadOfTheKernelMapsNothing) {
+/// A tenant can write any PID into its page. A kernel thread never ends, so its account entry would be kept forever.
+TEST_F(AccountTest, AKernelThreadMapsNothing) {
   pid_t kernels = 0;
   for (const std::string& name : names_in("/proc")) {
     const pid_t pid = std::atoi(name.c_str());

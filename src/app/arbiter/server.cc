@@ -17,7 +17,7 @@ namespace carve::arbiter {
 namespace {
 
 constexpr std::uint64_t kGuestPatienceNs = 1'000'000'000;
-constexpr std::size_t kMostGuestsOfSlice = 32;  // a guest that sends no hello gives way to later ones
+constexpr std::size_t kMostGuestsOfSlice = 32;  // a later guest replaces one that sends no hello
 constexpr std::size_t kMostAgents = 8;
 constexpr int kTickMs = 200;
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
@@ -27,7 +27,7 @@ Fd pidfd_of(int socket, std::int32_t pid) {
   int fd = -1;
   socklen_t size = sizeof fd;
   if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &fd, &size) == 0) return Fd(fd);
-  if (errno != ENOPROTOOPT) return {};  // it has ended: another process may have its PID now
+  if (errno != ENOPROTOOPT) return {};  // it has ended, and another process may have its PID
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
@@ -53,10 +53,10 @@ Result<void> Server::run(const std::stop_token& stop) {
   return {};
 }
 
-// Recovers what an earlier arbiter left. The agent will hand back what it keeps. If there is no agent either, the
-// mappings of living clients lead to their account pages, so that running slices are scheduled again immediately. If no
-// process lives in a slice, only the agent knows whether the slice still exists: it may have ended while no arbiter ran
-// to drop it.
+// Recovers the state of an earlier arbiter. The agent hands back the descriptors that it keeps. If no agent runs
+// either, the mappings of living clients lead to their account pages, so that running slices are scheduled again
+// immediately. If no process of a slice lives, only the agent knows whether the slice still exists: it may have ended
+// while no arbiter ran.
 void Server::recover() {
   std::map<std::string, std::uint32_t> found;
   for (const std::string& name : files_.names()) {
@@ -84,7 +84,7 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
     if (!grant || (*grant)->magic != abi::kGrantMagic) return false;
     const abi::GrantPage& page = **grant;
     auto account = PageFiles::find_account(name, page.account_inode);
-    if (!account) return false;  // no process lives there: the agent decides
+    if (!account) return false;  // no living process: the agent decides
     std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);
     order.cards[i].memory_limit = page.memory_limit.load_relaxed();
     order.cards[i].context_bytes = page.context_bytes;
@@ -108,7 +108,7 @@ void Server::poll_once(int timeout_ms) {
   polled.push_back({control_.get(), POLLIN, 0});
   for (const Fd& agent : agents_) polled.push_back({agent.get(), POLLIN, 0});
   const std::size_t agents_end = polled.size();
-  // Nothing more is taken from a slice with a full closer.
+  // The server reads nothing more from a slice with a full closer.
   for (const Guest& guest : guests_) polled.push_back({guest.closer.full() ? -1 : guest.socket.get(), POLLIN, 0});
   const std::size_t guests_end = polled.size();
   struct Owner {
@@ -120,8 +120,8 @@ void Server::poll_once(int timeout_ms) {
     polled.push_back({slice->closer().full() ? -1 : slice->listener(), POLLIN, 0});
     owners.push_back({slice.get(), -1});
     for (const auto& [slot, member] : slice->members()) {
-      // A member that was taken over may have no descriptor. poll() refuses more entries than the process may open
-      // files, even entries without a descriptor.
+      // A member that was taken over may have no descriptor. poll() refuses more entries than the number of files that
+      // the process may open, and entries without a descriptor count too.
       if (member.pidfd) {
         polled.push_back({member.pidfd.get(), POLLIN, 0});
         owners.push_back({slice.get(), slot});
@@ -134,7 +134,7 @@ void Server::poll_once(int timeout_ms) {
     }
   }
   if (poll(polled.data(), polled.size(), timeout_ms) < 0) return;
-  // Deaths first: an account entry must not count longer than its process lives.
+  // Deaths first: an account entry must not count after the end of its process.
   for (std::size_t i = guests_end; i < polled.size(); ++i) {
     const Owner& owner = owners[i - guests_end];
     if (polled[i].revents != 0 && owner.slot >= 0) owner.slice->process_died(static_cast<std::uint32_t>(owner.slot));
@@ -231,7 +231,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
   if (request.op == abi::ControlOp::kAdopt) {
     if (fds.size() != request.card_count + 1U) {
       slices_.erase(request.id);
-      return fail(Code::kInvalidArgument, "adopt: not one account page per card and one socket");
+      return fail(Code::kInvalidArgument, "adopt: expected one account page per card and one socket");
     }
     kept.listener = std::move(fds.back());
     fds.pop_back();
@@ -251,7 +251,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
 void Server::drop(const std::string& id) {
   if (remains_.erase(id) != 0) {
     Slice::remove_remains(files_, slices_folder_, id);
-    log_.info("what an earlier arbiter left of a slice is removed", {{"slice", id}});
+    log_.info("remains of an earlier arbiter's slice removed", {{"slice", id}});
   }
   const auto found = slices_.find(id);
   if (found == slices_.end()) return;
@@ -298,7 +298,7 @@ bool Server::welcome_in(const std::string& slice, pid_t pid) {
   const std::uint64_t now = now_ns();
   if (now >= next_warning_ns_) {
     next_warning_ns_ = now + kBetweenWarningsNs;
-    log_.warn("a process outside the slice wants to join it", {{"slice", slice}, {"pid", pid}});
+    log_.warn("a process outside the slice tried to join it", {{"slice", slice}, {"pid", pid}});
   }
   return false;
 }
@@ -317,7 +317,7 @@ void Server::greet(Guest& guest) {
   welcome.status = abi::judge_hello(bytes, packet ? packet->size : 0, &hello);
   if (welcome.status == abi::WelcomeStatus::kOk) welcome.abi = std::min(abi::kPageAbi, hello.abi_max);
   if (welcome.status != abi::WelcomeStatus::kOk) {
-    // The reply carries the status only.
+    // The reply contains only the status.
   } else if (found == slices_.end()) {
     welcome.status = abi::WelcomeStatus::kRevoked;
   } else if (getsockopt(guest.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
@@ -338,7 +338,7 @@ void Server::greet(Guest& guest) {
       welcome.instance = ++instances_ == 0 ? ++instances_ : instances_;
     }
     if (!descriptors) {
-      log_.error("pages not handed out", {{"slice", guest.slice}, {"error", descriptors.error().what}});
+      log_.error("pages not sent", {{"slice", guest.slice}, {"error", descriptors.error().what}});
       welcome.status = abi::WelcomeStatus::kRevoked;
     } else if (welcome.status == abi::WelcomeStatus::kOk) {
       fds = std::move(*descriptors);
@@ -355,7 +355,7 @@ void Server::greet(Guest& guest) {
 }
 
 Result<void> run(const Options& options, Log& log, const std::stop_token& stop) {
-  rlimit files_open = {};  // one pidfd per account entry: as many as this process may open
+  rlimit files_open = {};  // one pidfd per account entry: raised to the maximum that this process may open
   if (getrlimit(RLIMIT_NOFILE, &files_open) == 0) {
     files_open.rlim_cur = files_open.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files_open);
@@ -365,7 +365,7 @@ Result<void> run(const Options& options, Log& log, const std::stop_token& stop) 
       {options.runtime_folder, 0755}, {options.runtime_folder + "/slices", 0700}, {own, 0700}};
   for (const auto& [folder, mode] : folders) {
     if (mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {
-      return tl::unexpected(errno_error(errno, "make " + folder));
+      return tl::unexpected(errno_error(errno, "create " + folder));
     }
   }
   CARVE_TRY(Fd control, listen_at(own + "/control", 0600));

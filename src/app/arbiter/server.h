@@ -18,8 +18,8 @@
 
 namespace carve::arbiter {
 
-/// The arbiter's only event loop: the agent's messages, the tenants' hellos, the deaths of their processes. The cards'
-/// own threads grant card time, so that nothing here can delay it.
+/// The arbiter's only event loop: the agent's messages, the tenants' hellos, the deaths of their processes. It cannot
+/// delay the grants, which the cards' own threads write.
 class Server {
  public:
   Server(const Options& options, Log& log, PageFiles files, Fd control);
@@ -30,7 +30,7 @@ class Server {
     Fd socket;
     std::string slice;
     std::uint64_t deadline_ns;
-    Closer closer;  // the slice's
+    Closer closer;  // the closer of its slice
     void leaves() { closer.take(std::move(socket)); }
   };
   void recover();

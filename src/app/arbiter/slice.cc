@@ -84,7 +84,7 @@ Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd ke
   card.name = fmt::format("{}-{}", id_, cards_.size());
   card.uuid = order.uuid;
   const bool fresh = !kept;
-  if (fresh) files_.remove(card.name);  // of an earlier slice of that name: its clients keep what they mapped
+  if (fresh) files_.remove(card.name);  // of an earlier slice with this name; its clients keep their mappings
   CARVE_TRY(card.account, fresh ? PageFiles::make_account(card.name) : PageFiles::map_account(std::move(kept)));
   CARVE_TRY(card.grant, files_.grant(card.name));
   abi::GrantPage& page = *card.grant;
@@ -123,19 +123,19 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
   }
   // The agent may have created the folder already, and given its user access.
   if (gated && mkdir(gate_.c_str(), 0700) != 0 && errno != EEXIST) {
-    return tl::unexpected(errno_error(errno, "make " + gate_));
+    return tl::unexpected(errno_error(errno, "create " + gate_));
   }
   if (mkdir(folder_.c_str(), 0755) != 0 && errno != EEXIST) {
-    return tl::unexpected(errno_error(errno, "make " + folder_));
+    return tl::unexpected(errno_error(errno, "create " + folder_));
   }
   unlink((folder_ + "/s").c_str());
   CARVE_TRY(listener_, listen_at(folder_ + "/s", 0666));
   return {};
 }
 
-// Takes over the processes that were registered before the arbiter restarted. The account entry names a PID, but a
-// tenant can write that: only a process that really maps the page keeps its entry. If this is unknown now (no
-// descriptors or memory left), the process keeps its entry too, and is checked again in its turn.
+// Takes over the processes that were registered before the arbiter restarted. The account entry names a PID, but the
+// tenant can write it, so a process keeps its entry only if it maps the page. If that cannot be read now (no
+// descriptors or memory left), the process keeps its entry and is checked again later.
 void Slice::take_members_over() {
   std::optional<std::map<std::uint32_t, std::string>> inherited;  // read once, when it is needed
   for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
@@ -164,7 +164,7 @@ void Slice::take_members_over() {
 Result<void> Slice::set_limits(const abi::ControlRequest& order) {
   bool same = order.card_count == cards_.size();
   for (std::size_t i = 0; same && i < cards_.size(); ++i) same = cards_[i].uuid == order.cards[i].uuid;
-  if (!same) return fail(Code::kFailedPrecondition, fmt::format("slice {}: exists with other cards", id_));
+  if (!same) return fail(Code::kFailedPrecondition, fmt::format("slice {}: exists on other cards", id_));
   for (std::size_t i = 0; i < cards_.size(); ++i) {
     const abi::ControlCard& wanted = order.cards[i];
     abi::GrantPage& page = *cards_[i].grant;
@@ -227,7 +227,7 @@ void Slice::process_died(std::uint32_t slot) {
 void Slice::find_heirs(std::uint32_t slot, Member& member) {
   const std::uint64_t inode = cards_[0].account.inode;
   const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, slot);
-  if (!heirs) member.heirs.emplace_back();  // the heirs are unknown now: the entry counts, and is checked again
+  if (!heirs) member.heirs.emplace_back();  // the heirs cannot be read now: the entry counts, and is checked again
   for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
     Fd pidfd = pin(heir);
     // A pinned PID cannot be reused: the process is the heir if it still maps the lifeline.
@@ -243,7 +243,7 @@ void Slice::free_slot(std::uint32_t slot) {
   refresh_headers();
 }
 
-// Empties also the stock entries of its threads. These count as long as the process's own entry: after the death of
+// Also empties the stock entries of its threads. They count as long as the process's own entry, and after the death of
 // the process as long as its heirs hold the memory.
 void Slice::empty_slot(std::uint32_t slot) {
   for (Card& card : cards_) {
@@ -263,7 +263,8 @@ void Slice::forbid_stock() {
   }
 }
 
-// The grant page is the arbiter's own word. A page of ABI 1 may have processes with a library of ABI 1.
+// The stock entries as the grant page names them, which only the arbiter writes. A page of ABI 1 may have processes
+// with a library of ABI 1.
 void Slice::take_stock_over() {
   for (const Card& card : cards_) {
     const std::uint32_t first = card.grant->stock_first.load_relaxed();
@@ -282,13 +283,13 @@ void Slice::take_stock_over() {
 
 void Slice::look_at_stock() {
   if (cards_[0].grant->stock_off.load_relaxed() != 0) {
-    // A free may have left a stock in the moment in which it was forbidden.
+    // A free may have left a stock at the moment when the stock was forbidden.
     for (Card& card : cards_) lease::MemoryAccount::collect_stock(*card.grant, *card.account.page);
     return;
   }
   const auto wanted = [](const Card& card) { return card.account.page->stock_wanted.load_relaxed() != 0; };
   if (stock_count_ != 0 || members_.empty() || !std::any_of(cards_.begin(), cards_.end(), wanted)) return;
-  // The lowest free block, since the upper end bounds the cost of all sums.
+  // The lowest free block, because the upper end bounds the cost of all sums.
   std::uint32_t first = 0;
   for (auto next = members_.begin(); next != members_.end() && next->first < first + abi::kStockEntries; ++next) {
     first = next->first + 1;
@@ -297,7 +298,7 @@ void Slice::look_at_stock() {
   stock_first_ = first;
   stock_count_ = abi::kStockEntries;
   for (std::uint32_t i = first; i < first + stock_count_; ++i) empty_slot(i);
-  refresh_headers();  // before a process can announce anything there: the sums of all must contain it
+  refresh_headers();  // before a process can announce anything there: every sum must include it
   for (Card& card : cards_) {
     card.grant->stock_first.store_relaxed(first);
     card.grant->stock_count.store_seq_cst(stock_count_);
@@ -311,7 +312,7 @@ void Slice::look_around() {
 
 void Slice::look_for_exec() {
   constexpr int kAtOnce = 32;
-  constexpr int kLooksForLifeline = 3;  // the first may run before it is mapped; an old library has none
+  constexpr int kLooksForLifeline = 3;  // the first search may run before the mapping exists; an old library has none
   for (int looked = 0; looked < kAtOnce && !members_.empty(); ++looked) {
     auto next = members_.upper_bound(last_looked_at_);
     if (next == members_.end()) next = members_.begin();
@@ -329,12 +330,12 @@ void Slice::look_for_exec() {
       member.lifeline =
           PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
     }
-    // An exec, or a death whose report is still to come: the memory goes first.
+    // An exec, or a death that is not reported yet: the memory goes first.
     if (member.image.gone()) process_died(last_looked_at_);
   }
 }
 
-// Rewritten each time: a tenant may have overwritten them, and other processes of the slice need them.
+// Rewritten each time, because a tenant may have overwritten them and other processes of the slice need them.
 void Slice::refresh_headers() {
   const std::uint32_t end = std::max(members_.empty() ? 0 : members_.rbegin()->first + 1, stock_first_ + stock_count_);
   for (Card& card : cards_) {
@@ -389,8 +390,8 @@ void Slice::revoke() {
   unlink((folder_ + "/s").c_str());
   rmdir(folder_.c_str());
   if (!gate_.empty()) rmdir(gate_.c_str());
-  // Refuses new connections, and accepts and closes the waiting ones here. Otherwise the close of the agent's last
-  // duplicate would close them all, in the agent.
+  // Refuses new connections, and accepts and closes the waiting ones here. Otherwise they would all be closed in the
+  // agent, when it closes the last duplicate of the listener.
   shutdown(listener_.get(), SHUT_RDWR);
   for (;;) {
     Fd waiting(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));

@@ -41,27 +41,27 @@ class Slice {
   static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, Closer closer,
                                              const std::string& slices_folder, const abi::ControlRequest& order,
                                              Descriptors kept);
-  /// Removes what is left of a slice if the arbiter died while it created or removed the slice. It revokes pages that
-  /// are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if there
-  /// is nothing.
+  /// Removes the remains of a slice for which the arbiter died while it created or removed the slice. Revokes pages
+  /// that are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if
+  /// nothing is left.
   static void remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id);
   ~Slice();
   Slice(const Slice&) = delete;
   Slice& operator=(const Slice&) = delete;
 
   /// Sets new limits for the same cards.
-  ///   errors  kFailedPrecondition: the order names other cards than the slice has
+  ///   errors  kFailedPrecondition: the order names cards that the slice does not have, or not all of its cards
   Result<void> set_limits(const abi::ControlRequest& order);
   Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
 
-  /// Ends the account entries that the process held as another program, before execve(), as process_died() does.
-  /// Otherwise only its death ends them.
+  /// Ends the account entries that the process took before execve(), when it ran another program. Otherwise only the
+  /// death of the process ends them.
   void free_replaced(std::int32_t pid);
   /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
   /// all 1,024 are taken (stock entries are among them).
   int take_slot(std::int32_t pid, Fd pidfd);
-  /// The program of this account entry, or one of its heirs, has ended. Heirs are children that the process forked and
-  /// that have the driver's descriptors; they keep its memory. Without heirs only the time that it used still counts.
+  /// The program of this account entry, or one of its heirs, has ended. Heirs are forked children that have the
+  /// driver's descriptors, which keep its memory allocated. Without heirs only the time that it used still counts.
   void process_died(std::uint32_t slot);
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
@@ -90,11 +90,11 @@ class Slice {
   /// The process of each account entry.
   [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
   /// Forbids the stock of threads (abi/page.h) for the rest of the slice's life, because a library of ABI 1 joins it:
-  /// that library cannot take the stock of others.
+  /// that library cannot collect the stock of other threads.
   void forbid_stock();
-  /// For what no event reports; call it regularly. Ends the account entries of programs that were replaced in the same
-  /// process (exec): checks some entries per call, in turn. Sets stock entries aside when a process asks for them.
-  /// Cost: one system call per entry.
+  /// Handles changes that no event reports; call it regularly. Ends the account entries of programs that were replaced
+  /// in the same process (exec): checks some entries per call, in turn. Sets stock entries aside when a process asks
+  /// for them. Cost: one system call per checked entry.
   void look_around();
 
  private:

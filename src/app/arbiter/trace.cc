@@ -58,7 +58,7 @@ class Player {
  public:
   explicit Player(std::int64_t alter_step) : alter_step_(alter_step) {}
 
-  /// False: the record is cut, as the last one is if the writer was killed.
+  /// False: the record is cut, like the last record of a writer that was killed.
   bool play(std::FILE* file, Kind kind) {
     std::int32_t slice = 0;
     TermsRecord terms{};
@@ -114,7 +114,7 @@ Result<Trace> Trace::create(const std::string& path) {
   Trace trace;
   if (path.empty()) return trace;
   trace.file_.reset(std::fopen(path.c_str(), "wbe"));
-  if (!trace.file_) return tl::unexpected(errno_error(errno, "trace " + path));
+  if (!trace.file_) return tl::unexpected(errno_error(errno, "create trace " + path));
   trace.put(kHeader);
   return trace;
 }
@@ -148,7 +148,7 @@ void Trace::stepped(std::uint64_t now, const lease::Arbiter& arbiter, const leas
 
 Result<Replayed> replay(const std::string& path, std::int64_t alter_step) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (!file) return tl::unexpected(errno_error(errno, "trace " + path));
+  if (!file) return tl::unexpected(errno_error(errno, "open trace " + path));
   char header[sizeof kHeader];
   if (!get(file.get(), &header) || std::memcmp(header, kHeader, sizeof header) != 0) {
     return fail(Code::kDataLoss, "trace " + path + ": not a trace of this version");

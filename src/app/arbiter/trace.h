@@ -8,8 +8,8 @@
 #include "base/result.h"
 #include "lease/arbiter.h"
 
-// The inputs and the decisions of a card's lease machine, written as they happen. When the file is played back, the
-// same inputs must lead to the same decisions. One file per card, written by one thread.
+// The inputs and the decisions of a card's lease::Arbiter, written as they happen. In a replay the same inputs must
+// lead to the same decisions. One file per card, written by one thread.
 namespace carve::arbiter {
 
 class Trace {
@@ -40,7 +40,7 @@ struct Replayed {
   int most_slices = 0;
 };
 
-/// Plays a trace through a new lease machine.
+/// Replays a trace with a new lease::Arbiter.
 ///   alter_step  the number of a step whose time is changed by 3 ms, to show that the comparison can fail; −1: none
 ///   errors      kNotFound, kDataLoss: not a trace, or cut within a record other than the last
 Result<Replayed> replay(const std::string& path, std::int64_t alter_step = -1);

@@ -63,7 +63,7 @@ Result<Fd> listen_at(const std::string& path, unsigned mode) {
   {
     const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN) {
-      return fail(Code::kAlreadyExists, "somebody listens at " + path);
+      return fail(Code::kAlreadyExists, "a process already listens at " + path);
     }
   }
   unlink(path.c_str());

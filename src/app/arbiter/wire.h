@@ -19,8 +19,8 @@ struct Packet {
   std::vector<Fd> fds;
 };
 /// Receives one packet of at most `size` bytes. A longer packet is cut, and `Packet::size` is its full length. All
-/// descriptors that came with it are returned to the caller, because closing a tenant's descriptor may take as long as
-/// the tenant likes (closer.h).
+/// received descriptors are returned and none is closed here, because the close of a tenant's descriptor may take as
+/// long as the tenant likes (closer.h).
 ///   errors  kUnavailable: there is no packet now (EAGAIN), or the connection is broken
 Result<Packet> receive_packet(int socket, void* bytes, std::size_t size);
 
