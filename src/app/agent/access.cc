@@ -11,7 +11,7 @@ bool matches(const AccessRule& rule, const Caller& caller) {
 }
 
 tl::unexpected<Error> refuse(const Caller& caller, const AccessRule& rule, const std::string& what) {
-  return fail(Code::kPermissionDenied, "user " + std::to_string(caller.uid) + " may not: " + what +
+  return fail(Code::kPermissionDenied, "user " + std::to_string(caller.uid) + " may not request " + what +
                                            " (configuration: allow " + rule.text + ")");
 }
 
@@ -36,8 +36,8 @@ Result<void> check_ceilings(const AccessRule& rule, const Caller& caller, const 
   const std::uint32_t most = rule.max_slices.value_or(kUsualMostSlices);
   if (living >= most) {
     return refuse(caller, rule,
-                  "one more slice, " + std::to_string(living) + " live and at most " + std::to_string(most) +
-                      (rule.max_slices ? " may" : " may where the row has no max-slices"));
+                  "one more slice: " + std::to_string(living) + " exist, at most " + std::to_string(most) +
+                      (rule.max_slices ? "" : " without max-slices"));
   }
   if (!rule.online && request.priority == PriorityClass::kOnline)
     return refuse(caller, rule, "priority online");
@@ -53,14 +53,14 @@ Result<void> check_access(const std::vector<AccessRule>& rules, const Caller& ca
     if (!matches(rule, caller)) continue;
     if (!rule.allow)
       return fail(Code::kPermissionDenied, "user " + std::to_string(caller.uid) +
-                                               " may not ask for slices (configuration: deny " + rule.text +
+                                               " may not request slices (configuration: deny " + rule.text +
                                                ")");
     return check_ceilings(rule, caller, request, living);
   }
   return fail(Code::kPermissionDenied,
               "user " + std::to_string(caller.uid) +
-                  " may not ask for slices: only root and those whom the configuration allows "
-                  "(`allow = user:NAME` or `allow = group:NAME`; without any: group carve)");
+                  " may not request slices: only root and users that the configuration allows "
+                  "(`allow = user:NAME` or `allow = group:NAME`; default: group carve)");
 }
 
 Result<void> check_owner(const Caller& caller, std::uint32_t slice_uid, const std::string& slice) {

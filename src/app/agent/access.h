@@ -27,7 +27,7 @@ struct AccessRule {
   std::optional<std::uint32_t> max_compute;  // 1/100 of each card
   std::optional<std::uint32_t> max_slices;   // at the same time; absent: kUsualMostSlices
   bool online = true;                        // may request priority online
-  std::string text;                          // the row as it is spelled in the configuration, for refusals
+  std::string text;                          // the row as spelled in the configuration, for refusals
 };
 
 /// Checks whether this caller may have this request while it has `living` slices. Root may have every request.

@@ -39,7 +39,7 @@ TEST(Access, AnOrdinaryUsersSlicesAreLimitedWithoutMaxSlices) {
   EXPECT_TRUE(check_access({row}, {1, 8, {8}}, request, kUsualMostSlices - 1));
   const auto refused = check_access({row}, {1, 8, {8}}, request, kUsualMostSlices);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().what.find("32 live and at most 32 may where the row has no max-slices"), std::string::npos)
+  EXPECT_NE(refused.error().what.find("one more slice: 32 exist, at most 32 without max-slices"), std::string::npos)
       << refused.error().what;
   EXPECT_TRUE(check_access({row}, {1, 0, {0}}, request, 100)) << "root";
   row.max_slices = 40;

@@ -4,7 +4,8 @@
 
 #include "app/agent/second_line.h"
 
-// The search for the holder of memory that no list explains: observe (ports), judge (unexplained.h, suspects.h), act.
+// The search for the holder of memory that neither NVML nor the ledger explains: observe (ports), judge (unexplained.h,
+// suspects.h), act.
 namespace carve {
 namespace {
 
@@ -28,15 +29,16 @@ Breach breach_of(const CardId& card, Bytes bytes, const Suspicion& suspicion) {
   breach.card = card;
   for (const auto& suspect : suspicion.suspects) breach.pids.push_back(suspect.pid);
   const std::string names = names_of(suspicion.suspects);
-  breach.text = fmt::format("{} of {} are used and no list explains by whom; suspects hold its device file: {}",
-                            to_human(bytes), card.str(), names.empty() ? "none can be seen" : names);
+  breach.text = fmt::format("{} of {} are in use, explained neither by NVML nor by the ledger; suspects, which have "
+                            "its device file open: {}",
+                            to_human(bytes), card.str(), names.empty() ? "none visible" : names);
   if (!suspicion.others.empty()) breach.text += "; not suspected: " + names_of(suspicion.others);
   return breach;
 }
 
 }  // namespace
 
-/// Reads the machine's descriptors: Processes::holders_of_card says at what cost.
+/// Reads the descriptors of the machine's processes; cost: see Processes::holders_of_card.
 std::vector<CardHolder> SecondLine::holders_of_card(const CardId& card, const std::vector<Sighting>& sightings) {
   const int minor = store_.read([&](const SliceStore::State& state) {
     const CardState* found = state.ledger.find(card);
@@ -80,7 +82,7 @@ void SecondLine::look_for_unexplained(const std::vector<GpuUsage>& usage, const 
     const auto explained = card.lost ? std::nullopt : explained_on(card.card, watched, sightings);
     if (!explained) continue;
     const auto found = unexplained_.look({card.card, card.used, *explained}, now);
-    // Between two reports the suspects are looked for only to end a slice.
+    // Between two reports suspects are searched only to end a slice.
     if (!found || !(found->grew || found->report || (found->lasted && ends))) continue;
     const Suspicion suspicion = unexplained_.suspected(card.card, *found, holders_of_card(card.card, sightings), now);
     if (!found->lasted) continue;
@@ -92,8 +94,8 @@ void SecondLine::look_for_unexplained(const std::vector<GpuUsage>& usage, const 
     if (!verdict.cleared.empty()) {
       events_.note(
           to_string(BreachKind::kUnexplained), verdict.cleared,
-          fmt::format("was ended, and {} of {} are still used: it did not hold them; no slice is ended until the "
-                      "memory is explained",
+          fmt::format("{} of {} are still in use after this slice was ended: it did not hold them; no slice "
+                      "is ended until the memory is explained",
                       to_human(found->bytes), card.card.str()));
     }
     if (found->report || !breach.slice.empty()) act(breach);

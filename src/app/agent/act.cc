@@ -39,7 +39,7 @@ std::string SecondLine::end_processes(const Breach& breach) {
     any = any || killed.value_or(false);
   }
   if (!error.empty()) return (any ? "not all could be killed: " : "could not be killed: ") + error;
-  return any ? "killed" : "gone before it was killed";
+  return any ? "killed" : "it had already ended";
 }
 
 /// Removes the slice's pages: calls through the library get no lease and no memory any more. The pages are re-created
@@ -49,17 +49,17 @@ std::string SecondLine::revoke(const std::string& id) {
     slice.revoked_until = world_.clock.now() + config_.bounds.offences.forgotten_after;
     slice.samples.clear();  // the figures of the removed pages no longer count
   });
-  if (!there) return "gone before it was revoked";
+  if (!there) return "it had already ended";
   const auto dropped = pages_.revoke(id);
   return dropped ? "revoked" : "could not be revoked: " + dropped.error().what;
 }
 
-/// Sends SIGKILL to the whole slice. If the slice has a cgroup of its own, the cgroup is killed, including processes
-/// that are forked meanwhile. Otherwise every process that was seen of the slice is killed.
+/// Sends SIGKILL to the whole slice. If the slice has its own cgroup, the cgroup is killed, including processes that
+/// are forked meanwhile. Otherwise every process that was observed in the slice is killed.
 std::string SecondLine::end_slice(const Breach& breach) {
   Breach all = breach;
   const auto slice = store_.find(breach.slice);
-  if (!slice) return "gone before it was ended";
+  if (!slice) return "it had already ended";
   all.pids.insert(all.pids.end(), slice->registered.begin(), slice->registered.end());
   if (!slice->keep && world_.cgroups != nullptr && world_.cgroups->kill(breach.slice)) {
     world_.cgroups->wake();
@@ -68,8 +68,8 @@ std::string SecondLine::end_slice(const Breach& breach) {
   return end_processes(all);
 }
 
-/// Freezes once per report (once a second), long enough to bring the mean of that second down to what is allowed.
-/// Freezes the slice's own cgroup, or the containers in which its processes were seen. False: nothing was frozen.
+/// Freezes once per report (once a second), for long enough that the mean of that second is what is allowed. Freezes
+/// the slice's own cgroup, or the containers in which its processes were observed. False: nothing was frozen.
 bool SecondLine::throttle(const Breach& breach) {
   const double rest = std::clamp(1.0 - breach.allowed / std::max(breach.seen, 1.0), 0.0, 0.9);
   Frozen frozen{

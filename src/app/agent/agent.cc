@@ -20,12 +20,12 @@ Result<void> Agent::restore_records() {
   for (auto& slice : slices_in(journal)) {
     slice.made = world_.clock.now();
     slice.restored = true;
-    slice.joined = slice.keep;  // its pages are requested immediately, not only after it has settled
+    slice.joined = slice.keep;  // its pages are requested immediately, without the settling time of a new slice
     for (const auto& held : slice.slices) {
       const bool known =
           store_.read([&](const SliceStore::State& state) { return state.ledger.find(held.card) != nullptr; });
-      // The driver does not list the card now (or hangs), and the card is not remembered. The slice keeps its place on
-      // a stand-in card, which is as large as the slices on it.
+      // The driver does not list the card now (or hangs), and the card is not remembered. The slice gets a stand-in
+      // card, which is as large as the slices on it.
       if (!known) CARVE_TRY_VOID(cards_.put_stand_in(held.card, std::max(held_on[held.card], Bytes::mib(1))));
     }
     const std::string id = slice.id;
@@ -56,9 +56,9 @@ Result<void> Agent::restore() {
 void Agent::reap() {
   second_line_.thaw();
   local_.reap();
-  static_cast<void>(store_.settle());  // if the journal cannot be written: retried
+  static_cast<void>(store_.settle());  // retried if the journal cannot be written
   prepared_.end_ended();
-  if (!config_.gives_cards) static_cast<void>(names_.set_aside());  // the same
+  if (!config_.gives_cards) static_cast<void>(names_.set_aside());  // likewise
 }
 
 void Agent::watch() {

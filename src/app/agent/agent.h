@@ -35,8 +35,8 @@ class Agent final : public AgentApi, public NodeSlices {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// Called once, before serving: reads the cards, then compares the journal's slices with cgroups and arbiter. A
-  /// driver or an arbiter that is away is not an error; watch() catches up later.
+  /// Called once, before serving: reads the cards, then compares the journal's slices with cgroups and arbiter. An
+  /// absent driver or arbiter is not an error; watch() catches up later.
   ///   errors  kDataLoss: the journal's slices contradict each other
   Result<void> restore();
   Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
@@ -59,8 +59,8 @@ class Agent final : public AgentApi, public NodeSlices {
 
   /// Ends slices with an empty cgroup. Cheap; called at every change of a cgroup and a few times a second.
   void reap();
-  /// One round of the second line; also fixes what could not be done while driver or arbiter was away. Takes as long as
-  /// the driver's library does.
+  /// One round of the second line. Also completes what failed while driver or arbiter was away. Takes as long as the
+  /// driver's library does.
   void watch();
   /// Takes the driver's reports and its state, and updates the verdicts on all cards. Never waits for the driver.
   void judge_cards(const std::vector<GpuEvent>& events) { cards_.judge(events); }

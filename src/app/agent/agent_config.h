@@ -28,12 +28,12 @@ struct AgentConfig {
   std::vector<std::string> driver_mounts;
   std::vector<AccessRule> access;
   std::uint32_t slices_for_root = kUsualSlicesForRoot;  // slices of each card that only root may take
-  BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
+  BreachAction on_memory = BreachAction::kKill;  // for memory beyond the limit, a foreign card, or without a hello
   BreachAction on_compute = BreachAction::kEscalate;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
-  // The same for a slice of an earlier agent. A caller that was answered retries every 100 ms.
+  // The same for a slice of an earlier agent. A caller that got an answer retries every 100 ms.
   Clock::Duration rejoin_time = std::chrono::seconds(5);
-  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its list of registered processes counts
+  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // from its start until its list counts
   WatchBounds bounds;
   UnexplainedBounds unexplained;
   std::vector<std::string> trusted_holders;  // programs outside slices that may hold cards: is_bystander()

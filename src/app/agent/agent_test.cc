@@ -47,8 +47,8 @@ TEST(Agent, GivesJoinsAndEndsASlice) {
   EXPECT_TRUE(machine.journal.state().notes.empty());
 }
 
-/// A child that kept the connection of an ended process asks in its name; the PID belongs to a daemon now.
-TEST(Agent, NobodyIsMovedByTheNumberOfOneWhoHasEnded) {
+/// A child that kept the connection of an ended process sends a join; the PID belongs to a daemon now.
+TEST(Agent, AJoinOfAnEndedCallerMovesNoProcess) {
   Machine machine;
   auto agent = machine.start();
   const auto id = agent->allocate(root(), ask(4, 30), {})->slice;
@@ -64,7 +64,7 @@ TEST(Agent, NobodyIsMovedByTheNumberOfOneWhoHasEnded) {
 }
 
 /// Every process that reaches the socket of a slice without a cgroup belongs to the slice.
-TEST(Agent, AnEnginesSliceLiesBehindAGateForItsUser) {
+TEST(Agent, AnEnginesSliceIsGatedForItsUser) {
   Machine machine;
   auto agent = machine.start();
   AllocateRequest device = ask(4, 30);
@@ -82,8 +82,8 @@ TEST(Agent, AnEnginesSliceLiesBehindAGateForItsUser) {
   EXPECT_FALSE(machine.pages.orders[run->slice].gated);
 }
 
-/// Its container has the folder mounted, and its arbiter holds the socket in it.
-TEST(Agent, AnEnginesSliceOfBeforeThereWereGatesStaysWhereItIs) {
+/// Its container has mounted the folder, and its arbiter holds the socket in it.
+TEST(Agent, AnEnginesSliceFromBeforeGatesKeepsItsFolder) {
   Machine machine;
   auto agent = machine.start();
   AllocateRequest device = ask(4, 30);
@@ -96,7 +96,7 @@ TEST(Agent, AnEnginesSliceOfBeforeThereWereGatesStaysWhereItIs) {
   EXPECT_EQ(machine.devices.last.slice_folder, "/run/carve/slices/" + id);
 }
 
-TEST(Agent, ASliceThatNobodyJoinsEnds) {
+TEST(Agent, ASliceThatNoProcessJoinsEnds) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->allocate(root(), ask(4, 30), {}));
@@ -106,7 +106,7 @@ TEST(Agent, ASliceThatNobodyJoinsEnds) {
 }
 
 /// `carve run` was killed between the grant and its join.
-TEST(Agent, ASliceWhoseAskerIsGoneEndsAtOnce) {
+TEST(Agent, ASliceEndsImmediatelyWhenItsCallerIsGone) {
   Machine machine;
   auto agent = machine.start();
   bool killed = false;
@@ -120,7 +120,7 @@ TEST(Agent, ASliceWhoseAskerIsGoneEndsAtOnce) {
   ASSERT_TRUE(agent->join(asker, running));
   agent->reap();
   EXPECT_EQ(ids_in(*agent), (std::set<std::string>{abandoned, running, kept})) << "it may still join";
-  killed = true;  // its children live on in the slice that it joined
+  killed = true;  // its children continue in the slice that it joined
   agent->reap();
   EXPECT_EQ(ids_in(*agent), (std::set<std::string>{running, kept}));
   EXPECT_EQ(machine.cgroups.groups.count(abandoned), 0U);
@@ -128,7 +128,7 @@ TEST(Agent, ASliceWhoseAskerIsGoneEndsAtOnce) {
 }
 
 /// A command line may contain a password.
-TEST(Agent, OthersSeeTheProgramsNameAndNotItsCommandLine) {
+TEST(Agent, OtherUsersSeeTheProgramsNameAndNotItsCommandLine) {
   Machine machine;
   AccessRule all;
   all.uid = 1000;
@@ -153,7 +153,7 @@ TEST(Agent, OthersSeeTheProgramsNameAndNotItsCommandLine) {
   EXPECT_EQ(names({78, 1001, {1000}}), (std::set<std::string>{"train", "device"}));
 }
 
-TEST(Agent, OneThatEndsBeforeAProcessJoinedLeavesItTheTimeToJoin) {
+TEST(Agent, AfterARestartAProcessStillHasTimeToJoin) {
   Machine machine;
   auto agent = machine.start();
   const auto waits = agent->allocate(root(), ask(4, 30), {})->slice;
@@ -165,16 +165,16 @@ TEST(Agent, OneThatEndsBeforeAProcessJoinedLeavesItTheTimeToJoin) {
   agent->reap();
   EXPECT_EQ(ids_in(*agent), std::set<std::string>{waits});
   EXPECT_TRUE(agent->join(root(78), waits));
-  const auto nobody = agent->allocate(root(), ask(4, 30), {})->slice;
+  const auto unjoined = agent->allocate(root(), ask(4, 30), {})->slice;
   agent.reset();
   agent = machine.start();
   machine.clock.advance(std::chrono::seconds(6));
   agent->reap();
-  EXPECT_EQ(ids_in(*agent), std::set<std::string>{waits}) << nobody << " was joined by nobody";
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{waits}) << "no process joined " << unjoined;
 }
 
-/// No descriptor or no memory is left: the processes live on, and so does what they hold.
-TEST(Agent, ACgroupThatCannotBeReadIsNotTakenForEmpty) {
+/// No descriptor or no memory is left: the processes continue and keep what they hold.
+TEST(Agent, AnUnreadableCgroupIsNotTreatedAsEmpty) {
   Machine machine;
   auto agent = machine.start();
   const auto id = agent->allocate(root(), ask(4, 30), {})->slice;
@@ -246,7 +246,7 @@ TEST(Agent, WaitsUntilItFits) {
   EXPECT_EQ(agent->allocate(root(), all, {}).error().code, Code::kDeadlineExceeded);
 }
 
-TEST(Agent, LinksThatCouldNotBeMadeOnceAreMadeLater) {
+TEST(Agent, FailedLinksAreRetried) {
   Machine machine;
   bool full = true;
   int made = 0;
@@ -267,16 +267,16 @@ TEST(Agent, LinksThatCouldNotBeMadeOnceAreMadeLater) {
   EXPECT_EQ(tried, 1);
   machine.clock.advance(std::chrono::seconds(29));
   agent->watch();
-  EXPECT_EQ(tried, 1) << "each try fills the disk for a moment";
+  EXPECT_EQ(tried, 1) << "each attempt fills the disk briefly";
   machine.clock.advance(std::chrono::seconds(1));
   agent->watch();
   EXPECT_EQ(view_of(*agent).library_error, "");
   EXPECT_TRUE(agent->allocate(root(), ask(4, 30), {}));
   agent->watch();
-  EXPECT_EQ(made, 1) << "once is enough";
+  EXPECT_EQ(made, 1) << "a successful attempt is not repeated";
 }
 
-TEST(Agent, LinksForAnotherDriverAreTriedAtOnce) {
+TEST(Agent, LinksForAnotherDriverAreTriedImmediately) {
   Machine machine;
   machine.prepare_links = [](const std::string& version) -> Result<void> {
     if (version == "580.1") return fail(Code::kResourceExhausted, "no space left");
@@ -312,7 +312,7 @@ TEST(Agent, AFullDiskRefusesNewSlicesAndFreesOldOnes) {
   EXPECT_TRUE(agent->view({})->journal_error.empty());
 }
 
-TEST(Agent, AnArbiterThatIsAwayIsNamedAndNothingStaysBehind) {
+TEST(Agent, AnAbsentArbiterIsReportedAndNothingRemains) {
   Machine machine;
   auto agent = machine.start();
   machine.pages.away = true;
@@ -324,7 +324,7 @@ TEST(Agent, AnArbiterThatIsAwayIsNamedAndNothingStaysBehind) {
   EXPECT_EQ(agent->view({})->arbiter_state, "away");
 }
 
-TEST(Agent, PagesAreMadeAgainForAnArbiterThatLostThem) {
+TEST(Agent, PagesAreRecreatedForAnArbiterThatLostThem) {
   Machine machine;
   auto agent = machine.start();
   const auto grant = agent->allocate(root(), ask(4, 30), {});
@@ -374,9 +374,9 @@ void live(Machine& machine, Agent& agent) {
   agent.reap();
 }
 
-TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
+TEST(Agent, AfterAKillAtAnyStepTheLedgerMatchesWhatRuns) {
   fakes::killed_at_any_step(live, [](Machine& machine, Agent& next) {
-    machine.clock.advance(std::chrono::seconds(6));  // until now a process could join a slice that none has joined
+    machine.clock.advance(std::chrono::seconds(6));  // a process could still join within 5 s
     next.reap();
     EXPECT_EQ(ids_in(next), machine.running());
     std::set<std::string> pages;
@@ -393,7 +393,7 @@ TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
   });
 }
 
-TEST(Agent, WithoutADriverSlicesStayAndHeal) {
+TEST(Agent, WithoutADriverSlicesStayAndRecover) {
   Machine machine;
   std::string id;
   {
@@ -413,7 +413,7 @@ TEST(Agent, WithoutADriverSlicesStayAndHeal) {
   EXPECT_TRUE(agent->allocate(root(), ask(4, 30), {}));
 }
 
-TEST(Agent, TheSecondLineKillsWhatGoesAroundTheLibrary) {
+TEST(Agent, TheSecondLineKillsAProcessThatBypassesTheLibrary) {
   Machine machine;
   auto agent = machine.start();
   const auto grant = agent->allocate(root(), ask(4, 30), {});
@@ -436,7 +436,7 @@ TEST(Agent, TheSecondLineKillsWhatGoesAroundTheLibrary) {
   EXPECT_EQ(machine.pages.overheads[grant->slice + "/0"], Bytes::gib(2));
 }
 
-TEST(Agent, WhoCouldNotBeKilledIsNotSaidToBeGone) {
+TEST(Agent, AFailedKillIsReported) {
   Machine machine;
   auto agent = machine.start();
   const auto grant = agent->allocate(root(), ask(4, 30), {});
@@ -477,11 +477,11 @@ TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
   EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{79});
   machine.gpu.processes[card][0].memory = Bytes::gib(5);
   look();
-  EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 78, 79})) << "all that holds more than the slice may";
+  EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 78, 79})) << "the slice is over its limit";
 }
 
 /// The process ends between the verdict and the signal, and a daemon gets its PID.
-TEST(Agent, ANumberThatIsAnothersByNowIsNotKilled) {
+TEST(Agent, AReusedPidIsNotKilled) {
   Machine machine;
   auto agent = machine.start();
   const auto grant = agent->allocate(root(), ask(4, 30), {});
@@ -515,11 +515,11 @@ TEST(Agent, NamesOfProcessesAreReadWithoutTheLock) {
   };
   const auto view = agent->view({});
   EXPECT_GE(named, 2);
-  EXPECT_TRUE(free) << "nobody else gets an answer meanwhile";
+  EXPECT_TRUE(free) << "another call waited for the lock";
   EXPECT_EQ(view->slices.at(0).processes.at(0).command, "job");
 }
 
-TEST(Agent, ThrottlingFreezesForAWhileOnly) {
+TEST(Agent, ThrottlingFreezesOnlyForAWhile) {
   Machine machine;
   auto agent = machine.start();
   auto request = ask(4, 30);

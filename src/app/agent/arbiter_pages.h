@@ -12,7 +12,7 @@
 namespace carve {
 
 /// The arbiter as this agent sees it: the pages that the agent requested, and whether the arbiter answers. Safe from
-/// any thread. Each call takes up to 2 s while the arbiter is stopped; no lock is held meanwhile.
+/// any thread. While the arbiter is stopped, each call takes up to 2 s; it holds no lock meanwhile.
 class ArbiterPages {
  public:
   struct State {
@@ -26,15 +26,15 @@ class ArbiterPages {
 
   /// Requests the pages. The agent then keeps duplicates of their descriptors for a restarted arbiter.
   Result<void> put(const PageOrder& order) EXCLUDES(mutex_);
-  /// Removes the pages for good.
+  /// Removes the pages permanently.
   Result<void> drop(const std::string& id) EXCLUDES(mutex_);
   /// Removes the pages of a slice that stays, so that they are requested again later.
   Result<void> revoke(const std::string& id) { return pages_.drop(id); }
-  /// This agent requested the pages of this slice.
+  /// True if this agent requested the pages of this slice.
   [[nodiscard]] bool requested(const std::string& id) const EXCLUDES(mutex_);
-  /// The list, and the result in state(). Reports an event if the arbiter went away or came back.
+  /// Reads the list and stores the result in state(). Reports an event if the arbiter went away or came back.
   Result<std::vector<PageSlice>> look() EXCLUDES(mutex_);
-  /// The list, without a change of state().
+  /// Reads the list, without a change of state().
   Result<std::vector<PageSlice>> list() { return pages_.list(); }
   Result<void> set_overhead(const std::string& id, std::uint32_t card_index, Bytes overhead) {
     return pages_.set_overhead(id, card_index, overhead);

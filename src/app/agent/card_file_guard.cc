@@ -14,7 +14,7 @@ void CardFileGuard::close(const std::vector<int>& minors) {
   }
   if (news && !error.empty()) events_.note("device-file", "", error);
   for (const auto& path : changed ? *changed : std::vector<std::string>()) {
-    events_.note("device-file", "", path + " had another owner or mode; it is closed again (see `carve doctor`)");
+    events_.note("device-file", "", path + " had a wrong owner or mode and was closed again (see `carve doctor`)");
   }
 }
 

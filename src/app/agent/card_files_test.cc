@@ -4,7 +4,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-// The cards' device files, if they belong to Carve.
+// Tests the cards' device files, if they belong to Carve.
 namespace carve {
 namespace {
 
@@ -60,7 +60,7 @@ TEST(AgentsCardFiles, NodesOfEndedSlicesAreRemovedAtTheStart) {
   kept.keep = true;
   const auto grant = agent->allocate(fakes::root(), kept, {});
   ASSERT_TRUE(grant);
-  machine.card_files.given.clear();  // as if /dev were created again
+  machine.card_files.given.clear();  // as if /dev had been re-created
   fakes::leave_dead(std::move(agent));
   auto next = machine.start();
   EXPECT_EQ(machine.card_files.given.count(grant->slice), 1U);

@@ -17,11 +17,11 @@ const char* said_of(XidAction action) {
     case XidAction::kApplication:
       return "a program's own error, the card is fine";
     case XidAction::kUnhealthy:
-      return "the card takes nothing new until it has been quiet for a while";
+      return "the card accepts no new slices until it has had no error for a while";
     case XidAction::kReset:
-      return "the card takes nothing new until it was reset";
+      return "the card accepts no new slices until it is reset";
     case XidAction::kLost:
-      return "the card takes nothing new until it answers again";
+      return "the card accepts no new slices until it answers again";
   }
   return "";
 }
@@ -52,8 +52,8 @@ void CardWatch::listed(const GpuInventory& inventory, Clock::Time now) {
   }
   for (const auto& id : inventory.unwatched) {
     if (unwatched_.count(id) == 0)
-      news_.push_back({"card-unwatched", fmt::format("card {}: the driver tells no XIDs of it; its health is "
-                                                     "known by its answers only",
+      news_.push_back({"card-unwatched", fmt::format("card {}: the driver reports no XIDs of it; only its "
+                                                     "answers show its health",
                                                      id.str())});
   }
   unwatched_ = {inventory.unwatched.begin(), inventory.unwatched.end()};
@@ -101,13 +101,13 @@ std::map<CardId, Health> CardWatch::verdicts(Clock::Time now) {
     const auto condition = card.condition(now);
     all[id] = card.health(now);
     auto& told = told_[id];
-    // An absent driver has its own news. A card is reported when it changes, and when it is healthy again.
+    // An absent driver has its own news. A card is reported when its verdict changes, and when it is healthy again.
     if (condition == CardCondition::kUnknown || (told.first == condition && told.second == all[id].reason)) continue;
     const bool first_and_well = told.first == CardCondition::kUnknown && condition == CardCondition::kHealthy;
     told = {condition, all[id].reason};
     if (first_and_well) continue;
     news_.push_back({fmt::format("card-{}", to_string(condition)),
-                     condition == CardCondition::kHealthy ? fmt::format("card {} is well again", id.str())
+                     condition == CardCondition::kHealthy ? fmt::format("card {} is healthy again", id.str())
                                                           : fmt::format("card {}: {}", id.str(), all[id].reason)});
   }
   return all;
@@ -134,7 +134,7 @@ std::string CardWatch::remark(const CardId& card) const {
   std::string text;
   for (const auto& [xid, count] : found->second.counts())
     text += fmt::format("{}{} ({})", text.empty() ? "XIDs so far: " : ", ", xid, count);
-  if (unwatched_.count(card) != 0) text += std::string(text.empty() ? "" : "; ") + "the driver tells no XIDs of it";
+  if (unwatched_.count(card) != 0) text += std::string(text.empty() ? "" : "; ") + "the driver reports no XIDs of it";
   return text;
 }
 

@@ -13,7 +13,8 @@ namespace carve {
 enum class ComputeStep : std::uint8_t { kNone, kFreeze, kRevoke, kKill };
 
 /// The amounts of excess compute that count as a breach. Debts are card time: 1 s is one second of the whole card. A
-/// slice that takes p percent of the card more than it may reaches a debt d after d / (p - slack_points) × 100.
+/// slice that takes p percent of the card more than it may reaches a debt of d seconds after d / (p - slack_points) ×
+/// 100 seconds.
 struct ComputeBounds {
   double slack_points = 10;  // percent of the card: possible error of the driver's averages
   /// Use beyond all that the arbiter charged, measured or by its clock. No honest slice reaches this debt.
@@ -21,7 +22,7 @@ struct ComputeBounds {
   /// Use beyond the leases and beyond the time for which an honest kernel ran past their end, while a neighbour gets
   /// less than it was granted and less than its guarantee. A tenant can inflate its account, but not its leases.
   Clock::Duration leases = std::chrono::milliseconds(200);
-  /// The same, but nothing past the leases is excused. One endless honest kernel reaches this too, so the step is never
+  /// The same, but no time past the leases is excused. One endless honest kernel reaches this too, so the step is never
   /// more than kFreeze.
   Clock::Duration overrun = std::chrono::seconds(5);
   /// Reached only while the debt continues to grow, so only by a slice that freezing does not stop.
@@ -50,9 +51,9 @@ class ComputeDebt {
   /// during the gap is unknown.
   ///   prior  debt in seconds with which the slice begins, for earlier offences of its user; first round only
   ComputeStep look(const ComputeRound& round, Clock::Time now, const ComputeBounds& bounds, double prior = 0);
-  /// Seconds of the card, the larger of the two accounts that lead beyond kFreeze.
+  /// Seconds of card time: the larger of the two debts that lead to more than kFreeze.
   [[nodiscard]] double owed() const;
-  /// No honest slice causes the last round's step; false: one endless kernel explains it.
+  /// False: one endless honest kernel explains the last round's step. True: no honest slice causes it.
   [[nodiscard]] bool certain() const { return certain_; }
 
  private:
@@ -63,7 +64,7 @@ class ComputeDebt {
     double by_account = 0;  // all that the arbiter charged
   };
   static Allowed allowed_in(const ComputeRound& round);
-  /// The maximum that a round of the last second allows: the driver's account is a mean of up to a second, and late.
+  /// The maximum that a round of the last second allowed: the driver's account is late and a mean of up to a second.
   Allowed allowed_lately(const ComputeRound& round, Clock::Time now);
 
   bool seen_ = false;

@@ -113,8 +113,8 @@ TEST(ComputeDebt, ErrorsOfTheDriversSamplesAreNoBreach) {
   EXPECT_EQ(bench.caught(), 0);
 }
 
-/// The arbiter's account is current, the driver's is a mean of up to a second: a slice that had the card alone until a
-/// moment ago gets no debt for that.
+/// The arbiter's account is current, the driver's is a mean of up to a second. A slice that had the card alone until
+/// now gets no debt for that.
 TEST(ComputeDebt, TheDriversAccountMayBeASecondLate) {
   ComputeDebt debt;
   Clock::Time now{std::chrono::seconds(100)};

@@ -4,19 +4,19 @@
 
 #include <algorithm>
 
-// The end of slices from the kubelet plugins: a slice ends when its owner is gone and the last process that has it
-// is gone.
+// The end of slices of the kubelet plugins: a slice ends when its owner has ended and the last process that holds the
+// slice has ended.
 namespace carve {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{25};
 constexpr std::chrono::seconds kEndAgain{1};
-// How long a claim that the kubelet has released may still have processes before they are killed.
+// How long a claim that the kubelet has released may keep processes before they are killed.
 constexpr std::chrono::seconds kLeftBehind{10};
 
 }  // namespace
 
-/// Writes the end to the journal, so that nothing of this owner is granted again after a restart.
+/// Writes the end to the journal, so that nothing is granted to this owner again after a restart.
 Result<void> PreparedSlices::note_ending(const OwnerTurns::Turn& turn, std::set<std::string>* ids) {
   std::vector<LiveSlice> unwritten;
   for (const auto& id : store_.ids_of([&](const LiveSlice& slice) { return slice.holder == turn.owner(); })) {
@@ -40,8 +40,8 @@ Result<void> PreparedSlices::end_owner(const OwnerTurns::Turn& turn, const Resul
   CARVE_TRY(const auto alive, processes_.holders_of(ids, pods, false));
   if (!alive.empty()) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("{} process{} of the container still run{}, the first is {}; the slice is freed when "
-                            "they are gone",
+                fmt::format("{} process{} of the container still run{} (first: {}); the slice is freed when the "
+                            "last one ends",
                             alive.size(), alive.size() == 1 ? "" : "es", alive.size() == 1 ? "s" : "", *alive.begin()));
   }
   Result<void> all;
@@ -52,9 +52,9 @@ Result<void> PreparedSlices::end_owner(const OwnerTurns::Turn& turn, const Resul
   return all;
 }
 
-/// The kubelet says that all pods of this claim have ended. A process that is still in their cgroups is left behind: a
-/// `runc init` that the runtime forgot when a start was cancelled was seen there. The kubelet would kill it, but only
-/// after unprepare has succeeded, and unprepare waits for the process.
+/// The kubelet has released this claim, so all its pods have ended. A process that is still in their cgroups is left
+/// behind: the runtime was seen to forget a `runc init` there when a start was cancelled. The kubelet would kill it,
+/// but only after unprepare has succeeded, and unprepare waits for the process.
 void PreparedSlices::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& pods) {
   std::set<std::string> own, ids;  // UIDs; slices
   store_.read([&](const SliceStore::State& state) {
@@ -66,7 +66,7 @@ void PreparedSlices::kill_left_behind(const Owner& owner, const std::vector<PodP
   });
   for (const auto& process : pods) {
     const auto sees = [&] { return processes_.sees_any(process.pid, ids); };
-    // If its cgroup cannot be read, its mounts show its slice, as in holders_of().
+    // A process with an unreadable cgroup is assigned by its mounts, as in holders_of().
     if (own.count(process.pod) == 0 && !(process.pod.empty() && sees())) continue;
     const auto still = [&] {
       if (process.pod.empty()) return sees();
@@ -133,7 +133,7 @@ Result<void> PreparedSlices::unprepare(const Owner& owner) {
       const auto turn = turns_.take(owner);
       ended = end_owner(turn, processes_.pod_processes());
     }
-    // The last process may be about to end, and the kubelet would retry only seconds later. The interface for pods
+    // The last process may be about to end, and the kubelet would retry only seconds later. The plugin for slots
     // retries by itself and must not be blocked meanwhile.
     if (ended || ended.error().code != Code::kFailedPrecondition || owner.kind == OwnerKind::kPod) return ended;
     if (world_.clock.now() - start >= config_.last_process) return ended;

@@ -45,7 +45,7 @@ TEST(Ending, AWholeCardIsFreedOnlyWhenItsPodsProcessesAreGone) {
   EXPECT_TRUE(agent->held().empty());
 }
 
-TEST(Ending, AWholeCardIsNotFreedWhileNobodyCanSeeItsProcesses) {
+TEST(Ending, AWholeCardIsNotFreedWhileItsProcessesCannotBeSeen) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kPod, "main", {"pod-1"}, true)));
@@ -60,24 +60,24 @@ TEST(Ending, AWholeCardIsNotFreedWhileNobodyCanSeeItsProcesses) {
   EXPECT_TRUE(agent->unprepare(kPod));
 }
 
-TEST(Ending, AWholeCardThatALaterPodSharesIsToldByItsMark) {
+TEST(Ending, AWholeCardSharedWithALaterPodIsRecognisedByItsMark) {
   Machine machine;
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"}, true)));
   machine.containers.add(
-      78, "pod-2");  // the kubelet does not call again for a claim that it has prepared
+      78, "pod-2");  // the kubelet does not prepare a prepared claim again
   machine.processes.sees[78] = {id};
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.containers.alive.clear();
   EXPECT_TRUE(agent->unprepare(kClaim));
 }
 
-TEST(Ending, WhoHidesItsMountsIsStillInItsPod) {
+TEST(Ending, AProcessThatHidesItsMountsIsStillInItsPod) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kClaim, "gpu", {"pod-1"})));
   machine.containers.add(
-      79, "pod-1");  // ignored SIGTERM, or waits in the kernel: it still exists, and it sees no mount
+      79, "pod-1");  // it ignored SIGTERM, or waits in the kernel: it still exists, and it sees no mount
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.containers.add(79, "pod-9");
   EXPECT_TRUE(agent->unprepare(kClaim));
@@ -96,7 +96,7 @@ TEST(Ending, AProcessThatHidesItsMountsCountsAgainstItsPod) {
   EXPECT_TRUE(view.cards.at(0).foreign.empty());
 }
 
-TEST(Ending, NobodyMountsHimselfIntoAnothersSlice) {
+TEST(Ending, AMountCannotMoveAProcessToAnotherPodsSlice) {
   Machine machine;
   auto agent = machine.start();
   const auto victim = id_of(*agent->prepare(part({OwnerKind::kPod, "pod-2"}, "main", {"pod-2"})));
@@ -112,9 +112,9 @@ TEST(Ending, NobodyMountsHimselfIntoAnothersSlice) {
   EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));  // it does not keep another pod's card
 }
 
-/// A process can make the path of its cgroup longer than the kernel shows. It holds what is mounted for it, but no
-/// other pod's cards.
-TEST(Ending, WhoseCgroupCannotBeReadHoldsWhatIsMountedForIt) {
+/// A process can make the path of its cgroup longer than the kernel shows. It then holds the slices that are mounted
+/// for it, but no other pod's cards.
+TEST(Ending, AProcessWithAnUnreadableCgroupHoldsItsMountedSlices) {
   Machine machine;
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kPod, "main", {"pod-1"})));
@@ -129,9 +129,9 @@ TEST(Ending, WhoseCgroupCannotBeReadHoldsWhatIsMountedForIt) {
   EXPECT_TRUE(agent->unprepare(kPod));
 }
 
-/// The container runtime was seen to forget a process after the kubelet's own restart had cancelled its start. The
+/// The container runtime was seen to forget a process after a restart of the kubelet had cancelled its start. The
 /// kubelet kills the rest of a pod's cgroup only after unprepare, so nothing else would end this wait.
-TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
+TEST(Ending, AProcessLeftInAnEndedClaimsPodIsKilled) {
   Machine machine;
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"})));
@@ -147,7 +147,7 @@ TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
   ASSERT_FALSE(agent->unprepare(kClaim));
   pass(2);
   pass(9);
-  EXPECT_TRUE(machine.processes.killed.empty()) << "it may be on its way out";
+  EXPECT_TRUE(machine.processes.killed.empty()) << "it may be about to end";
   machine.containers.add(79, "pod-1");
   machine.processes.before_kill = [&](std::int32_t pid) {
     if (pid == 79) machine.containers.add(79, "pod-9");  // it has ended, and another pod has its PID
@@ -159,7 +159,7 @@ TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
   EXPECT_TRUE(agent->held().empty());
 }
 
-TEST(Ending, WhatIsLeftInAPodWithSlotsIsTheKubeletsToKill) {
+TEST(Ending, AProcessLeftInAPodWithSlotsIsNotKilled) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kPod, "main", {"pod-1"})));
@@ -179,7 +179,7 @@ TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   machine.containers.add(77, "pod-1");
   ASSERT_FALSE(agent->unprepare(kClaim));
   ASSERT_TRUE(machine.devices.published.empty());
-  machine.devices.published.insert(id);  // as if it had died before the file was removed
+  machine.devices.published.insert(id);  // as if the agent had died before the file was removed
   agent.reset();
   agent = machine.start();
   EXPECT_TRUE(machine.devices.published.empty());
@@ -195,9 +195,9 @@ TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
-/// A caller that read held() just before the last process ended, and then prepares what it read, would re-create the
-/// slice of an ended owner.
-TEST(Ending, WhatStoodIsNotMadeAnewWhenItHasEndedSince) {
+/// A caller reads held() just before the last process ends, and then prepares what it read. Without this check it would
+/// re-create the slice of an ended owner.
+TEST(Ending, AnEndedSliceIsNotRecreated) {
   Machine machine;
   auto agent = machine.start();
   auto request = part(kPod, "main", {"pod-1"});
@@ -228,7 +228,7 @@ TEST(Ending, NeedsNeitherArbiterNorDriver) {
   EXPECT_TRUE(machine.pages.orders.empty());  // pages that could not be dropped before
 }
 
-TEST(Ending, AFullDiskLeavesItToTheNextCall) {
+TEST(Ending, OnAFullDiskTheNextCallEndsTheSlice) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kClaim, "gpu", {"pod-1"})));
@@ -240,7 +240,7 @@ TEST(Ending, AFullDiskLeavesItToTheNextCall) {
   EXPECT_TRUE(agent->unprepare(kClaim));
 }
 
-TEST(Ending, ContainersBesideItDoNotKeepAPartFromItsNewName) {
+TEST(Ending, OtherContainersDoNotBlockAPartsNewName) {
   Machine machine;
   auto agent = machine.start();
   auto request = part(kPod, "main", {"pod-1"});
@@ -282,14 +282,14 @@ TEST(Throttle, AContainerIsFrozenWhereTheKubeletPutIt) {
   machine.clock.advance(std::chrono::seconds(1));
   agent->reap();
   EXPECT_TRUE(machine.containers.frozen.empty());
-  // An agent that dies while it throttles leaves processes frozen only until the next agent starts.
+  // An agent that dies while it throttles leaves processes frozen until the next agent starts.
   machine.containers.frozen.insert("pod-1/c1");
   fakes::leave_dead(std::move(agent));
   agent = machine.start();
   EXPECT_TRUE(machine.containers.frozen.empty());
 }
 
-TEST(Throttle, WhatCannotBeFrozenIsReportedOnly) {
+TEST(Throttle, ASliceThatCannotBeFrozenIsOnlyReported) {
   Machine machine;
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"})));
@@ -308,7 +308,7 @@ TEST(Throttle, WhatCannotBeFrozenIsReportedOnly) {
 }
 
 /// The kubelet admits one pod at a time, and each admission waits for this call.
-TEST(Promise, WaitsForNoPrepareThatHangsOnADisk) {
+TEST(Promise, DoesNotWaitForAPrepareThatHangsOnADisk) {
   Machine machine;
   machine.gives_cards = false;
   auto agent = machine.start();

@@ -11,7 +11,7 @@
 
 namespace carve {
 
-/// The last events that an administrator should know of. Each is also logged. Safe from any thread.
+/// The last events for the administrator. Each is also logged. Safe from any thread.
 class EventLog {
  public:
   EventLog(const Clock& clock, Log& log) : clock_(clock), log_(log) {}

@@ -5,7 +5,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-// The path of a card's health through the agent, from the driver's report to the readers.
+// Tests the path of a card's health through the agent, from the driver's report to the readers.
 namespace carve {
 namespace {
 
@@ -74,7 +74,7 @@ class AgentHealth : public testing::Test {
   std::unique_ptr<Agent> agent;
 };
 
-TEST_F(AgentHealth, AnXidRefusesNewOnesAndLeavesWhatRuns) {
+TEST_F(AgentHealth, AnXidRefusesNewSlicesAndKeepsRunningOnes) {
   start();
   ASSERT_TRUE(prepare(0, "running"));
   xid(0, 48);
@@ -84,7 +84,7 @@ TEST_F(AgentHealth, AnXidRefusesNewOnesAndLeavesWhatRuns) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kUnavailable);
   EXPECT_NE(refused.error().what.find("XID 48: double-bit ECC error"), std::string::npos) << refused.error().what;
-  EXPECT_TRUE(prepare(0, "running")) << "asked again, as after a restart of the kubelet";
+  EXPECT_TRUE(prepare(0, "running")) << "repeated, as after a restart of the kubelet";
   EXPECT_TRUE(prepare(1, "new"));
   EXPECT_EQ(agent->held().size(), 2U);
   const auto view = agent->view({});
@@ -94,7 +94,7 @@ TEST_F(AgentHealth, AnXidRefusesNewOnesAndLeavesWhatRuns) {
   EXPECT_TRUE(noted("card-unhealthy"));
 }
 
-TEST_F(AgentHealth, AProgramsOwnErrorIsHandedOnOnceAMinute) {
+TEST_F(AgentHealth, AProgramsOwnErrorIsForwardedOnceAMinute) {
   start();
   xid(1, 31);
   xid(1, 31);
@@ -116,7 +116,7 @@ TEST_F(AgentHealth, AProgramsOwnErrorIsHandedOnOnceAMinute) {
   EXPECT_EQ(agent->take_program_errors().size(), NodeSlices::kMostProgramErrors);
 }
 
-TEST_F(AgentHealth, OneMachineRefusesInTheSameWordsAndHealsByItself) {
+TEST_F(AgentHealth, AllocateRefusesWithTheSameTextAndTheCardHeals) {
   start();
   xid(0, 58);
   const auto grant = agent->allocate(fakes::root(), ask(4, 30), {});
@@ -131,7 +131,7 @@ TEST_F(AgentHealth, OneMachineRefusesInTheSameWordsAndHealsByItself) {
   EXPECT_TRUE(agent->allocate(fakes::root(), ask(4, 30, 2), {}));
 }
 
-TEST_F(AgentHealth, AProgramsErrorIsToldOnceAMinuteAndNothingElseHappens) {
+TEST_F(AgentHealth, AProgramsErrorIsOnlyReportedOnceAMinute) {
   start();
   for (int i = 0; i < 100; ++i) xid(0, 31);
   EXPECT_TRUE(health(0).ok);
@@ -140,7 +140,7 @@ TEST_F(AgentHealth, AProgramsErrorIsToldOnceAMinuteAndNothingElseHappens) {
   EXPECT_NE(view->cards[0].remark.find("31 (100)"), std::string::npos);
 }
 
-TEST_F(AgentHealth, ALostCardStaysWhereItIsInTheListAndComesBack) {
+TEST_F(AgentHealth, ALostCardKeepsItsPlaceInTheListAndReturns) {
   start();
   const auto before = agent->cards();
   machine.gpu.lost.insert("GPU-0");
@@ -165,12 +165,12 @@ TEST_F(AgentHealth, ALostCardStaysWhereItIsInTheListAndComesBack) {
   EXPECT_EQ(agent->cards().cards, before.cards);
 }
 
-TEST_F(AgentHealth, ADriverThatIsAwayPutsAllInDoubtAfterThreeSecondsAndKeepsWhatRuns) {
+TEST_F(AgentHealth, AnAbsentDriverMakesAllCardsUnhealthyAfterThreeSeconds) {
   start();
   ASSERT_TRUE(prepare(0, "running"));
   machine.gpu.now_state = GpuState::kHanging;
   pass(2);
-  EXPECT_TRUE(health(0).ok) << "a library that is started anew is no fault";
+  EXPECT_TRUE(health(0).ok) << "a restarted library is not a fault";
   pass(2);
   EXPECT_NE(health(0).reason.find("the driver is hanging"), std::string::npos) << health(0).reason;
   EXPECT_FALSE(prepare(1, "new"));
@@ -181,7 +181,7 @@ TEST_F(AgentHealth, ADriverThatIsAwayPutsAllInDoubtAfterThreeSecondsAndKeepsWhat
   EXPECT_TRUE(prepare(1, "new"));
 }
 
-TEST_F(AgentHealth, WithTheDriverAwayAtTheStartTheCardsAreWhatTheyWere) {
+TEST_F(AgentHealth, WithoutADriverAtTheStartTheCardsAreRemembered) {
   start();
   agent->judge_cards({});
   const auto before = agent->cards();
@@ -203,13 +203,13 @@ TEST_F(AgentHealth, WithTheDriverAwayAtTheStartTheCardsAreWhatTheyWere) {
   EXPECT_EQ(agent->cards().cards, before.cards);
 }
 
-TEST_F(AgentHealth, ACardThatWantsAResetDoesSoAfterARestartOfTheAgentButNotOfTheMachine) {
+TEST_F(AgentHealth, ANeededResetSurvivesARestartOfTheAgentButNotAReboot) {
   start();
   xid(0, 64);
   ASSERT_TRUE(memory.stored->cards[0].held);
   agent.reset();
   start();
-  EXPECT_NE(health(0).reason.find("XID 64"), std::string::npos) << "the driver recommends nothing, ever";
+  EXPECT_NE(health(0).reason.find("XID 64"), std::string::npos) << "the driver never recommends anything";
   pass(100);
   EXPECT_FALSE(health(0).ok);
   agent.reset();
@@ -219,7 +219,7 @@ TEST_F(AgentHealth, ACardThatWantsAResetDoesSoAfterARestartOfTheAgentButNotOfThe
   EXPECT_FALSE(memory.stored->cards[0].held);
 }
 
-TEST_F(AgentHealth, AResetByTheDriversWordHeals) {
+TEST_F(AgentHealth, AResetReportedByTheDriverHeals) {
   machine.gpu.recovery["GPU-0"] = 0;
   start();
   xid(0, 48);
@@ -232,14 +232,14 @@ TEST_F(AgentHealth, AResetByTheDriversWordHeals) {
   EXPECT_FALSE(memory.stored->cards[0].held);
 }
 
-TEST_F(AgentHealth, AnotherBootsCardsGoWhenTheDriverListsOthersAndNobodyHoldsThem) {
+TEST_F(AgentHealth, CardsOfAnEarlierBootAreRemovedWhenMissingAndUnused) {
   start();
   agent->judge_cards({});
   agent.reset();
   machine.gpu.listed.cards.pop_back();
   machine.gpu.listed.pci_bus_ids.pop_back();
   start("boot-2");
-  EXPECT_EQ(agent->cards().cards.size(), 1U) << "taken out while the machine was off";
+  EXPECT_EQ(agent->cards().cards.size(), 1U) << "removed while the machine was off";
   agent.reset();
   // In the same boot the card would be lost, unless all cards differ: then the disk is from another machine.
   machine.gpu.listed.cards[0].id = CardId("GPU-other");
@@ -248,7 +248,7 @@ TEST_F(AgentHealth, AnotherBootsCardsGoWhenTheDriverListsOthersAndNobodyHoldsThe
   EXPECT_EQ(agent->cards().cards[0].id.str(), "GPU-other");
 }
 
-TEST_F(AgentHealth, ADiskThatIsFullLosesNothingButTheMemoryOfIt) {
+TEST_F(AgentHealth, AFullDiskLosesOnlyTheSavedState) {
   memory.full = true;
   start();
   xid(0, 48);
@@ -258,7 +258,7 @@ TEST_F(AgentHealth, ADiskThatIsFullLosesNothingButTheMemoryOfIt) {
   EXPECT_TRUE(memory.stored && memory.stored->cards[0].held);
   const int saves = memory.saves;
   pass(20);
-  EXPECT_EQ(memory.saves, saves) << "the same story is written once";
+  EXPECT_EQ(memory.saves, saves) << "an unchanged state is written once";
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ std::size_t JournalQueue::write(const std::vector<JournalEvent>& owed, const std
     const auto end = first.begin() + static_cast<std::ptrdiff_t>(kMostOwed);
     if (auto written = commit({first.begin(), end}); !written) {
       for (Ticket* one : batch) one->result = written;
-      return 0;  // what was written before is left out as invalid next time
+      return 0;  // the next attempt leaves the written events out as invalid
     }
     first.erase(first.begin(), end);
   }

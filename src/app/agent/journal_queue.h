@@ -10,20 +10,19 @@
 namespace carve {
 
 /// The order of the node's journal. One caller at a time writes; the callers that arrive meanwhile share the next
-/// transaction and its sync. The journal's file is one, so a caller waits for at most the sync that runs and its own.
-/// Safe from any thread.
+/// transaction and its sync. A caller waits for at most the running sync and its own. Safe from any thread.
 class JournalQueue {
  public:
   explicit JournalQueue(NodeJournal& journal) : journal_(journal) {}
 
-  /// Appends the events as one transaction, all or none; durable on return. What is owed is written before them.
+  /// Appends the events as one transaction, all or none; durable on return. Owed events are written first.
   ///   errors  those of NodeJournal::append()
   Result<void> append(std::vector<JournalEvent> events) EXCLUDES(mutex_);
-  /// Removals that the next append() or settle() writes first, and that stay owed until they are written: no event that
-  /// is queued later reaches the journal before them. Events that the journal refuses by then (the owner holds nothing)
-  /// are left out. No input or output.
+  /// Queues removals that the next append() or settle() writes first. They stay owed until they are written, so no
+  /// later event reaches the journal before them. Events that are invalid by then (the owner holds nothing) are left
+  /// out. No input or output.
   void owe(std::vector<JournalEvent> events) EXCLUDES(mutex_);
-  /// Writes what is owed. Success when nothing is owed, without input or output.
+  /// Writes the owed events. Succeeds without input or output when nothing is owed.
   Result<void> settle() EXCLUDES(mutex_);
   [[nodiscard]] bool owes() const EXCLUDES(mutex_);
   /// The callers that wait for the next transaction. For tests and diagnosis.

@@ -77,7 +77,7 @@ TEST(JournalQueue, CallersThatArriveDuringASyncShareTheNextOne) {
   EXPECT_EQ(journal.state().notes.size(), 21U);
 }
 
-TEST(JournalQueue, EventsOfOneCallerThatAreRefusedDoNotHarmTheOthers) {
+TEST(JournalQueue, RefusedEventsOfOneCallerDoNotHarmTheOthers) {
   RecordingJournal journal;
   SlowSync sync(journal);
   JournalQueue queue(journal);
@@ -94,7 +94,7 @@ TEST(JournalQueue, EventsOfOneCallerThatAreRefusedDoNotHarmTheOthers) {
   EXPECT_EQ(journal.state().notes.count("good"), 1U);
 }
 
-TEST(JournalQueue, ARemovalThatIsOwedIsWrittenBeforeWhatIsQueuedLater) {
+TEST(JournalQueue, AnOwedRemovalIsWrittenBeforeLaterEvents) {
   RecordingJournal journal;
   JournalQueue queue(journal);
   ASSERT_TRUE(queue.append({record("a"), note("a-id")}));
@@ -109,7 +109,7 @@ TEST(JournalQueue, ARemovalThatIsOwedIsWrittenBeforeWhatIsQueuedLater) {
 }
 
 /// A restarted agent must never read both the slice that ended and the slice that took its place.
-TEST(JournalQueue, WhileTheDiskIsFullARemovalStaysOwedAndNothingOvertakesIt) {
+TEST(JournalQueue, OnAFullDiskARemovalStaysOwedAndKeepsItsOrder) {
   RecordingJournal journal;
   JournalQueue queue(journal);
   ASSERT_TRUE(queue.append({record("a")}));
@@ -126,7 +126,7 @@ TEST(JournalQueue, WhileTheDiskIsFullARemovalStaysOwedAndNothingOvertakesIt) {
   EXPECT_FALSE(queue.owes());
 }
 
-TEST(JournalQueue, WhatIsOwedTwiceOrNeverWasWrittenIsLeftOut) {
+TEST(JournalQueue, OwedEventsThatAreNoLongerValidAreLeftOut) {
   RecordingJournal journal;
   JournalQueue queue(journal);
   EXPECT_TRUE(queue.settle());

@@ -5,7 +5,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-// Files of a slice that has ended: they are removed even if a process died or was away at the time.
+// Tests that files of an ended slice are removed, even if a process died or was away at that time.
 namespace carve {
 namespace {
 
@@ -23,10 +23,10 @@ PrepareRequest part(const std::string& claim) {
 
 std::string id_of(const Prepared& prepared) { return prepared.device.substr(prepared.device.find('=') + 1); }
 
-TEST(Leftovers, WhatAnEarlierArbiterLeftOfNobodysSliceIsDropped) {
+TEST(Leftovers, RemainsOfAnUnknownSliceAreDropped) {
   Machine machine;
   machine.gives_cards = false;
-  machine.pages.remains = {"s-000001-7"};  // from an earlier agent, too
+  machine.pages.remains = {"s-000001-7"};  // also from an earlier agent
   auto agent = machine.start();
   EXPECT_TRUE(machine.pages.remains.empty()) << "at the start";
   const auto id = id_of(*agent->prepare(part("claim-1")));
@@ -39,7 +39,7 @@ TEST(Leftovers, WhatAnEarlierArbiterLeftOfNobodysSliceIsDropped) {
   EXPECT_TRUE(machine.pages.remains.empty()) << "while it runs";
 }
 
-TEST(Leftovers, ALivingSliceOfWhichOnlyFilesAreLeftIsMadeAnew) {
+TEST(Leftovers, ALivingSliceWithOnlyFilesLeftIsRecreated) {
   Machine machine;
   machine.gives_cards = false;
   auto agent = machine.start();
@@ -53,8 +53,8 @@ TEST(Leftovers, ALivingSliceOfWhichOnlyFilesAreLeftIsMadeAnew) {
   EXPECT_EQ(agent->held().size(), 1U);
 }
 
-/// The driver is back and all devices are published again; meanwhile one of the slices ends.
-TEST(Leftovers, WhatEndsWhileAllIsPublishedAgainIsNotPublishedAfterwards) {
+/// The driver is back and all devices are republished. Meanwhile one of the slices ends.
+TEST(Leftovers, ASliceThatEndsDuringARepublicationIsNotPublished) {
   Machine machine;
   machine.gives_cards = false;
   auto agent = machine.start();
@@ -71,11 +71,11 @@ TEST(Leftovers, WhatEndsWhileAllIsPublishedAgainIsNotPublishedAfterwards) {
     first = id;
     const std::string claim = id == one ? "claim-2" : "claim-1";
     ended = std::async(std::launch::async, [&agent, claim] { return agent->unprepare({OwnerKind::kClaim, claim}); });
-    // It either finishes, or waits until this device is published: the test passes in both cases.
+    // It either finishes, or waits until this device is published. The test passes in both cases.
     ended.wait_for(std::chrono::milliseconds(200));
   };
   agent->watch();
-  ASSERT_TRUE(ended.valid()) << "nothing was published again";
+  ASSERT_TRUE(ended.valid()) << "nothing was republished";
   ASSERT_TRUE(ended.get());
   EXPECT_EQ(machine.devices.published, std::set<std::string>{first});
   EXPECT_TRUE(first == one || first == other);

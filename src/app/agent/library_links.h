@@ -14,9 +14,9 @@ class LibraryLinks {
  public:
   LibraryLinks(const AgentConfig& config, const AgentWorld& world) : config_(config), world_(world) {}
   /// Creates the links for this driver. A failed attempt is not repeated within 30 s: each attempt copies the library
-  /// until the disk is full, and then every other program that writes to the disk fails.
+  /// until the disk is full, and meanwhile every other program that writes to the disk fails.
   void make(const std::string& driver_version) EXCLUDES(mutex_);
-  /// Why no fractions can be granted; empty: they can.
+  /// Why no fractions can be granted; empty: they can be granted.
   [[nodiscard]] std::string error() const EXCLUDES(mutex_);
   /// True: the last attempt failed, and a later one may succeed.
   [[nodiscard]] bool failed() const EXCLUDES(mutex_);

@@ -21,7 +21,7 @@ Result<Grant> LocalSlices::allocate(const Caller& caller, const AllocateRequest&
     const bool no_room =
         !result && (result.error().code == Code::kResourceExhausted || result.error().code == Code::kPermissionDenied);
     if (no_room && !looked_again) {
-      // A slice that blocks this request may have ended a moment ago: no request is refused because of an ended slice.
+      // A slice that blocks this request may have just ended: an ended slice must not cause a refusal.
       looked_again = true;
       reap();
       continue;
@@ -30,12 +30,12 @@ Result<Grant> LocalSlices::allocate(const Caller& caller, const AllocateRequest&
     if (!full || !request.wait) break;
     const auto waited = world_.clock.now() - start;
     if (waited >= *request.wait) {
-      result = fail(Code::kDeadlineExceeded, "waited " + std::to_string(request.wait->count() / 1000) +
-                                                 " s, it still does not fit: " + result.error().what);
+      const std::string seconds = std::to_string(request.wait->count() / 1000);
+      result = fail(Code::kDeadlineExceeded, "still does not fit after " + seconds + " s: " + result.error().what);
       break;
     }
     if (gone && gone()) {
-      result = fail(Code::kCancelled, "the caller is gone");
+      result = fail(Code::kCancelled, "the caller has ended");
       break;
     }
     if (!counted) {
@@ -80,21 +80,21 @@ Result<std::vector<Slice>> LocalSlices::choose(const SliceStore::State& state, c
 Result<Grant> LocalSlices::try_allocate(const Caller& caller, const AllocateRequest& request) {
   if (!config_.gives_cards) {
     return fail(Code::kFailedPrecondition,
-                "this node's cards are given by Kubernetes: ask with a Pod, or run `carve up` on another machine");
+                "Kubernetes grants this node's cards: request them with a Pod, or run `carve up` elsewhere");
   }
   CARVE_TRY(const PolicyRow* policy, policy_named(request.policy));
   if (!request.keep && world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
   if (const auto error = links_.error(); !request.request.whole && !error.empty()) {
-    return fail(Code::kFailedPrecondition, "no fractions can be given: " + error);
+    return fail(Code::kFailedPrecondition, "no fractions can be granted: " + error);
   }
   LiveSlice slice;
   slice.id = names_.next_local(request.keep);
   slice.holder = local_owner(slice.id);
   slice.keep = request.keep;
-  // `carve run` mounts its slice's folder as its caller, by its path, and the slice's cgroup decides which processes
-  // may join. An engine's container has no cgroup of Carve: every process that reaches its socket belongs to it, so
-  // only the engine's mount may lead to the socket. On a Kubernetes node only root can pass the folder of all slices,
-  // so no outer folder is needed.
+  // `carve run` mounts its slice's folder as its caller, by path, and the slice's cgroup decides which processes may
+  // join. An engine's container has no cgroup of Carve: every process that reaches its socket belongs to it, so only
+  // the engine's mount may lead to the socket. On a Kubernetes node only root can pass the folder of all slices, so no
+  // outer folder is needed.
   slice.gated = config_.gives_cards && request.keep && !request.request.whole;
   slice.uid = caller.uid;
   if (!request.keep) slice.asker_gone = caller.gone;
@@ -116,23 +116,23 @@ Result<void> LocalSlices::join(const Caller& caller, const std::string& slice) {
   if (!found) return fail(Code::kNotFound, "no slice " + slice + " (it may have ended)");
   CARVE_TRY_VOID(check_owner(caller, found->uid, slice));
   if (found->keep) {
-    return fail(Code::kFailedPrecondition, "slice " + slice + " is a device for containers; nothing can join it");
+    return fail(Code::kFailedPrecondition, "slice " + slice + " is a device for containers; no process can join it");
   }
   if (caller.pid <= 0) {
-    return fail(Code::kFailedPrecondition, "the process that asks is in another PID namespace: run it on the host");
+    return fail(Code::kFailedPrecondition, "the caller is in another PID namespace: run it on the host");
   }
   if (world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
-  // The caller's children have its connection too. When the caller has ended, its PID may belong to another process,
-  // even to one of root.
+  // The caller's children have its connection too. After the caller's end its PID may belong to another process, even
+  // to one of root.
   const auto gone = [&caller] { return caller.gone && caller.gone(); };
   const auto refused = [&] {
-    return fail(Code::kNotFound, fmt::format("join {}: process {}, which connected, is gone", slice, caller.pid));
+    return fail(Code::kNotFound, fmt::format("join {}: the caller, process {}, has ended", slice, caller.pid));
   };
   if (gone()) return refused();
   if (auto moved = world_.cgroups->join(slice, caller.pid); !moved) return fail_in("join " + slice, moved.error());
-  if (gone()) {  // it ended before or after the move: the process that has its PID now must not stay in the cgroup
+  if (gone()) {  // it ended before or after the move: the new process with its PID must not stay in the cgroup
     if (auto expelled = world_.cgroups->expel(slice, caller.pid); !expelled) {
-      world_.log.error("a process that did not ask may be in a slice",
+      world_.log.error("a process that did not join may be in a slice's cgroup",
                        {{"slice", slice}, {"pid", caller.pid}, {"error", expelled.error().what}});
     }
     return refused();
@@ -156,12 +156,12 @@ Result<void> LocalSlices::release(const Caller& caller, const std::string& slice
   if (found->keep && !kill && !found->registered.empty()) {
     return fail(Code::kFailedPrecondition, "slice " + slice + " is in use by process " +
                                                std::to_string(found->registered.front()) +
-                                               " (--force deletes it nevertheless)");
+                                               " (--force deletes it anyway)");
   }
   if (!found->keep && world_.cgroups != nullptr) {
     const auto populated = world_.cgroups->populated(slice);
     if (!populated && populated.error().code != Code::kNotFound)
-      return fail_in("whether slice " + slice + " has processes", populated.error());
+      return fail_in("check slice " + slice + " for processes", populated.error());
     if (populated && *populated) {
       if (!kill) return fail(Code::kFailedPrecondition, "slice " + slice + " still has processes (--force kills them)");
       CARVE_TRY_VOID(world_.cgroups->kill(slice));
@@ -191,7 +191,7 @@ void LocalSlices::reap_one(const std::string& id) {
   // Checked again in the slice's turn, because a process may have joined in between.
   const auto again = world_.cgroups->populated(id);
   if (again && *again) return;
-  if (!again && again.error().code != Code::kNotFound) return;  // unknown is not empty; checked again soon
+  if (!again && again.error().code != Code::kNotFound) return;  // unknown does not mean empty; checked again soon
   const auto slice = store_.find(id);
   if (!slice) return;
   const auto allowed = slice->restored ? config_.rejoin_time : config_.start_time;
@@ -199,7 +199,7 @@ void LocalSlices::reap_one(const std::string& id) {
   const bool ended = slice->joined || late || !again;
   // A caller that ended before it joined has left no process that could join.
   if (!ended && slice->asker_gone && slice->asker_gone()) {
-    static_cast<void>(lifecycle_.finish(turn, id, "its caller is gone"));
+    static_cast<void>(lifecycle_.finish(turn, id, "its caller has ended"));
   } else if (ended) {
     static_cast<void>(lifecycle_.finish(turn, id, "its cgroup is empty"));
   }

@@ -49,7 +49,7 @@ void NodeCards::recall() {
   auto known = world_.known_cards->load();
   if (!known) {
     if (known.error().code != Code::kNotFound)
-      world_.log.error("what was known of the cards is lost", {{"error", known.error().what}});
+      world_.log.error("the saved state of the cards is lost", {{"error", known.error().what}});
     return;
   }
   const MutexLock lock(mutex_);
@@ -87,7 +87,7 @@ void NodeCards::remember() {
   }
   if (known == saved_) return;
   if (const auto saved = world_.known_cards->save(known); !saved) {
-    world_.log.error("what is known of the cards is not saved", {{"error", saved.error().what}});
+    world_.log.error("the state of the cards is not saved", {{"error", saved.error().what}});
     const MutexLock lock(mutex_);
     save_not_before_ = world_.clock.now() + kSaveAgain;
     return;
@@ -135,13 +135,13 @@ bool NodeCards::refresh() {
     stale_ = true;
     return adopt().has_value();
   }
-  // If the disk was full when a driver was first seen, fractions must become available again without a restart of the
-  // agent.
+  // If the disk was full when a driver was first detected, fractions must become available again without a restart of
+  // the agent.
   if (links_.failed()) links_.make(inventory().driver_version);
   return false;
 }
 
-/// A card that is not listed may be listed next time. A lost card is seen again only by a reopened library.
+/// A card that is not listed may be listed next time. A lost card is listed again only by a reopened library.
 void NodeCards::look_for_lost() {
   constexpr Clock::Duration kListAgain = std::chrono::seconds(2);
   constexpr Clock::Duration kRenewAgain = std::chrono::seconds(30);

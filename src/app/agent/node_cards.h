@@ -28,7 +28,7 @@ class NodeCards {
   /// At the start, before the first call of the driver: the cards that an earlier agent knew. The driver may be away,
   /// and the node still has its cards.
   void recall() EXCLUDES(mutex_);
-  /// At the start: an unhealthy card in the place of an unknown card that a slice of the journal is on.
+  /// At the start: adds an unhealthy card in the place of an unknown card on which the journal has a slice.
   ///   size  the sum of the slices on it
   Result<void> put_stand_in(const CardId& card, Bytes size) EXCLUDES(mutex_);
   /// Reads the driver's list. At the start, and in refresh().
@@ -36,17 +36,17 @@ class NodeCards {
   Result<void> adopt() EXCLUDES(mutex_);
   /// Reads the driver's list if it may have changed. For the watch thread. True: a list was read.
   bool refresh() EXCLUDES(mutex_);
-  /// Takes the driver's reports and its state, and updates the verdicts. Never waits for the driver. Saves what is
-  /// known of the cards if that has changed. One caller at a time: restore(), then the health thread.
+  /// Takes the driver's reports and its state, and updates the verdicts. Never waits for the driver. Saves the state of
+  /// the cards if it has changed. One caller at a time: restore(), then the health thread.
   void judge(const std::vector<GpuEvent>& events) EXCLUDES(mutex_);
   /// The driver's answers of one round.
   void used(const std::vector<GpuUsage>& usage) EXCLUDES(mutex_);
 
   /// The inventory as last listed, with lost cards.
   [[nodiscard]] GpuInventory inventory() const EXCLUDES(mutex_);
-  /// The same with the cards' health, without cards of which only a slice is known.
+  /// The same with the cards' health, without cards that are known only from a slice.
   [[nodiscard]] GpuInventory offered() const EXCLUDES(mutex_);
-  /// The inventory is from the driver, not remembered.
+  /// True if the inventory is from the driver and not remembered.
   [[nodiscard]] bool driver_known() const EXCLUDES(mutex_);
   [[nodiscard]] std::map<CardId, std::string> remarks() const EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ProgramError> take_program_errors() EXCLUDES(mutex_);
@@ -70,7 +70,7 @@ class NodeCards {
   GpuInventory inventory_ GUARDED_BY(mutex_);
   std::deque<ProgramError> program_errors_ GUARDED_BY(mutex_);  // not taken yet
   bool driver_known_ GUARDED_BY(mutex_) = false;
-  std::set<CardId> from_other_boot_ GUARDED_BY(mutex_);  // remembered, not seen in this boot
+  std::set<CardId> from_other_boot_ GUARDED_BY(mutex_);  // remembered, not listed in this boot
   std::set<CardId> stand_ins_ GUARDED_BY(mutex_);        // known only from a slice; not published
   Clock::Time save_not_before_ GUARDED_BY(mutex_){};
   Clock::Time listed_at_ GUARDED_BY(mutex_){};

@@ -8,8 +8,8 @@
 
 namespace carve {
 
-/// The views for inspect, top and doctor, and for the kubelet plugins: copies of what the last round saw. They wait
-/// for no other process. Safe from any thread.
+/// The views for inspect, top and doctor, and for the kubelet plugins: copies of the last round's observations. They
+/// wait for no other process. Safe from any thread.
 class NodeViews {
  public:
   /// The parts of the agent that are shown.
@@ -26,7 +26,7 @@ class NodeViews {
   NodeViews(const AgentConfig& config, const AgentWorld& world, Parts parts)
       : config_(config), world_(world), parts_(parts) {}
 
-  /// As AgentApi::view(); the processes' names are read without any lock.
+  /// As AgentApi::view(). The processes' names are read without any lock.
   [[nodiscard]] AgentView view(const Caller& caller) const;
   // As in NodeSlices.
   [[nodiscard]] std::vector<Slice> held() const;

@@ -4,7 +4,7 @@ namespace carve {
 
 OwnerTurns::Turn OwnerTurns::take(const Owner& owner) {
   MutexLock lock(mutex_);
-  Line& line = lines_[owner];  // stays where it is until the last caller has ended
+  Line& line = lines_[owner];  // stays until its last caller has ended
   const std::uint64_t ticket = line.next++;
   while (line.now != ticket) changed_.wait(lock);
   return {this, owner};

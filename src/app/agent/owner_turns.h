@@ -14,7 +14,7 @@ namespace carve {
 class OwnerTurns {
  public:
   /// The permission to change the slices of one owner, until the object is destroyed. A function that changes a slice
-  /// takes a reference to it, as a proof.
+  /// takes a reference to it as proof.
   class Turn {
    public:
     Turn(Turn&& other) noexcept : turns_(other.turns_), owner_(std::move(other.owner_)) { other.turns_ = nullptr; }

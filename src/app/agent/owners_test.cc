@@ -1,4 +1,4 @@
-// Slices of different owners change at the same time: what one owner waits for, another does not.
+// Tests that slices of different owners change at the same time: no owner waits for another owner's steps.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -81,7 +81,7 @@ bool ready(const std::future<T>& future) {
   return future.wait_for(kPatience) == std::future_status::ready;
 }
 
-TEST(Owners, WhileTheArbiterIsStoppedPreparesThatNeedNoArbiterGoOn) {
+TEST(Owners, WhileTheArbiterIsStoppedOtherPreparesSucceed) {
   Machine machine;
   add_cards(machine, 30);
   auto agent = machine.start();
@@ -90,11 +90,11 @@ TEST(Owners, WhileTheArbiterIsStoppedPreparesThatNeedNoArbiterGoOn) {
   std::promise<void> release;
   machine.pages.on_call = [&, stopped = release.get_future().share()] { stopped.wait(); };
   auto slow = in_thread([&] { return agent->prepare(part(100, 0)); });
-  auto watching = in_thread([&] { agent->watch(); });  // waits for the arbiter's list, and holds nothing meanwhile
+  auto watching = in_thread([&] { agent->watch(); });  // waits for the arbiter's list, without a lock or turn
   auto others = in_thread([&] {
     int done = 0;
     for (int i = 0; i < 25; ++i) {
-      done += agent->prepare(part(i, 0)).has_value() ? 1 : 0;                  // again: the pages exist
+      done += agent->prepare(part(i, 0)).has_value() ? 1 : 0;                  // repeated: the pages exist
       done += agent->prepare(whole_card(200 + i, 2 + i)).has_value() ? 1 : 0;  // a whole card has no pages
     }
     return done + (agent->unprepare(claim(300)) ? 1 : 0);
@@ -109,7 +109,7 @@ TEST(Owners, WhileTheArbiterIsStoppedPreparesThatNeedNoArbiterGoOn) {
   EXPECT_EQ(agent->held().size(), 51U);
 }
 
-TEST(Owners, AFileOfOneOwnerThatIsWrittenSlowlyDelaysNoOtherOwner) {
+TEST(Owners, ASlowFileOfOneOwnerDelaysNoOtherOwner) {
   Machine machine;
   auto agent = machine.start();
   Block file;
@@ -130,9 +130,9 @@ TEST(Owners, AFileOfOneOwnerThatIsWrittenSlowlyDelaysNoOtherOwner) {
   EXPECT_EQ(agent->held().size(), 1U);
 }
 
-/// The journal is one file, so a change that must be written waits for the sync that runs. A call that writes nothing
-/// does not.
-TEST(Owners, ASlowSyncDelaysOnlyWhatMustBeWritten) {
+/// The journal is one file, so a change that must be written waits for the running sync. A call that writes nothing
+/// does not wait.
+TEST(Owners, ASlowSyncDelaysOnlyChangesThatMustBeWritten) {
   Machine machine;
   auto agent = machine.start();
   for (int i = 1; i <= 50; ++i) ASSERT_TRUE(agent->prepare(part(i, 0)));
@@ -152,14 +152,14 @@ TEST(Owners, ASlowSyncDelaysOnlyWhatMustBeWritten) {
   EXPECT_TRUE(slow.get());
 }
 
-TEST(Owners, WhileAChangeIsInFlightTheLedgerHoldsItsPlace) {
+TEST(Owners, AChangeInFlightHoldsItsCapacityInTheLedger) {
   Machine machine;
   auto agent = machine.start();
   Block arbiter;
   machine.pages.on_put = [&](const std::string&) { arbiter.here(); };
   auto slow = in_thread([&] { return agent->prepare(part(0, 0, 100)); });
   arbiter.wait_until_reached();
-  EXPECT_TRUE(agent->held().empty()) << "it is not there yet";
+  EXPECT_TRUE(agent->held().empty()) << "it has not started yet";
   const auto refused = agent->prepare(part(1, 0, 100));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted) << refused.error().what;
@@ -169,7 +169,7 @@ TEST(Owners, WhileAChangeIsInFlightTheLedgerHoldsItsPlace) {
   machine.pages.away = false;
   EXPECT_TRUE(machine.journal.state().records.empty());
   EXPECT_TRUE(machine.journal.state().notes.empty());
-  EXPECT_TRUE(agent->prepare(part(1, 0, 100))) << "the place was given back";
+  EXPECT_TRUE(agent->prepare(part(1, 0, 100))) << "the capacity was freed";
 }
 
 TEST(Owners, AnUnprepareWaitsForThePrepareOfTheSameOwner) {
@@ -225,8 +225,8 @@ TEST(Owners, ASliceThatStartsCountsAgainstTheLimitOfItsUser) {
   EXPECT_TRUE(slow.get());
 }
 
-/// A journal that holds the slice that ended and the slice that took its place cannot be restored.
-TEST(Owners, CapacityThatWasFreedWhileTheDiskWasFullIsNotJournaledTwice) {
+/// A journal that contains both the ended slice and the slice that took its capacity cannot be restored.
+TEST(Owners, CapacityFreedOnAFullDiskIsNotJournaledTwice) {
   Machine machine;
   auto agent = machine.start();
   const auto first = agent->allocate(fakes::root(), ask(140, 100, 2), {});

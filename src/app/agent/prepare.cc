@@ -34,8 +34,7 @@ bool valid_variables(const std::map<std::string, std::string>& variables) {
 }
 
 /// The request as a slice without a name.
-///   errors  kInvalidArgument: no slice, slices of two owners or parts, a card twice, or a request that is not for this
-///     node
+///   errors  kInvalidArgument: no slice, slices of two owners or parts, a card twice, or a request for another node
 Result<LiveSlice> slice_of(const PrepareRequest& request) {
   LiveSlice slice;
   if (request.slices.empty()) return fail(Code::kInvalidArgument, "slices: none; a part holds at least one card");
@@ -43,18 +42,18 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
   slice.part = request.slices.front().part;
   slice.keep = true;
   slice.name = plain_name(request.label);
-  if (slice.local()) return fail(Code::kInvalidArgument, "owner: a pod or a claim is prepared, local is not");
+  if (slice.local()) return fail(Code::kInvalidArgument, "owner: must be a pod or a claim, not local");
   for (const auto& held : request.slices) {
     if (held.owner != slice.holder || held.part != slice.part) {
-      return fail(Code::kInvalidArgument, "slices: of two owners or parts; each part is prepared by itself");
+      return fail(Code::kInvalidArgument, "slices: of two owners or parts; a request is for one part");
     }
   }
   CARVE_TRY(const auto record, record_of(request.epoch, request.slices));
   CARVE_TRY_VOID(joined(validate(record)));
   if (!valid_variables(request.environment)) {
     return fail(Code::kInvalidArgument,
-                "environment: legal are at most 16 variables with keys of letters, digits and _ (not "
-                "NVIDIA_VISIBLE_DEVICES) and values also with . : / - and commas");
+                "environment: at most 16 variables; keys may contain letters, digits and _ (but not be "
+                "NVIDIA_VISIBLE_DEVICES), values also . : / - and commas");
   }
   slice.environment = request.environment;
   slice.epoch = request.epoch;
@@ -64,14 +63,14 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
   return slice;
 }
 
-/// The slices of a part that can be reserved now, apart from the ledger's own checks.
+/// The slices of a part, if they can be reserved now, apart from the ledger's own checks.
 Result<std::vector<Slice>> reservable(const SliceStore::State& state, const LiveSlice& slice, const Gpu& gpu,
                                       const std::string& library_error) {
   if (state.slices.count(slice.id) != 0) {
-    return fail(Code::kAlreadyExists, "device: " + slice.id + " is another part's");
+    return fail(Code::kAlreadyExists, "device: " + slice.id + " belongs to another part");
   }
   if (!slice.whole() && !library_error.empty()) {
-    return fail(Code::kFailedPrecondition, "no fractions can be given: " + library_error);
+    return fail(Code::kFailedPrecondition, "no fractions can be granted: " + library_error);
   }
   for (const auto& held : slice.slices) {
     if (state.ledger.find(held.card) == nullptr) {
@@ -119,7 +118,7 @@ Result<Prepared> PreparedSlices::prepare(const PrepareRequest& request) {
     CARVE_TRY(const auto alive, processes_.holders_of({there->id}, processes_.pod_processes(), true));
     if (!alive.empty()) {
       return fail(Code::kFailedPrecondition,
-                  fmt::format("part {}: process {} of the container before still runs", wanted.part, *alive.begin()));
+                  fmt::format("part {}: process {} of the previous container still runs", wanted.part, *alive.begin()));
     }
     static_cast<void>(lifecycle_.finish(turn, there->id, "prepared under another name"));
   }
@@ -137,19 +136,19 @@ Result<Prepared> PreparedSlices::prepare_again(const OwnerTurns::Turn& turn, con
   if (there.slices != wanted.slices) {
     return fail(
         Code::kAlreadyExists,
-        fmt::format("part {} holds something else on this node (slice {}); it must end first", there.part, there.id));
+        fmt::format("part {} has other slices on this node (slice {}), which must end first", there.part, there.id));
   }
   if (there.ending) {
     return fail(Code::kAborted, fmt::format("part {}: its slice {} is ending; try again", there.part, there.id));
   }
-  // Not start(): a failure here must not take down a slice that may be in use.
+  // Does not call start(): a failure here must not take down a slice that may be in use.
   CARVE_TRY_VOID(lifecycle_.request_pages(turn, there));
   CARVE_TRY_VOID(remember_pods(turn, there, wanted.pods));
   CARVE_TRY_VOID(lifecycle_.publish(turn, there));
   return Prepared{kDevicePrefix + there.id};
 }
 
-/// Adds pods that came to share a claim later.
+/// Adds pods that began to share a claim later.
 Result<void> PreparedSlices::remember_pods(const OwnerTurns::Turn& turn, const LiveSlice& there,
                                            const std::vector<std::string>& pods) {
   std::set<std::string> all(there.pods.begin(), there.pods.end());
@@ -166,7 +165,7 @@ Result<void> PreparedSlices::remember_pods(const OwnerTurns::Turn& turn, const L
 
 Result<Prepared> PreparedSlices::prepare_new(const OwnerTurns::Turn& turn, LiveSlice slice) {
   const std::string id = slice.id;
-  // Pages with this name may be left from an earlier attempt; the watch thread must not remove the new ones.
+  // An earlier attempt may have left pages with this name. The watch thread must not remove the new ones.
   const auto name = turns_.take(local_owner(id));
   const std::string library_error = links_.error();
   CARVE_TRY(const auto reserved, store_.reserve(turn, slice, [&](const SliceStore::State& state) {

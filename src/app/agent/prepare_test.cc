@@ -46,7 +46,7 @@ TEST(Prepare, APartBecomesASliceAndEndsWithItsOwner) {
   EXPECT_TRUE(machine.journal.state().records.empty());
   EXPECT_TRUE(machine.journal.state().notes.empty());
   EXPECT_EQ(set_aside(*agent, 0), Bytes());
-  EXPECT_TRUE(agent->unprepare(kClaim));  // again: nothing to do
+  EXPECT_TRUE(agent->unprepare(kClaim));  // repeated: nothing to do
 }
 
 TEST(Prepare, AnInitContainerWithoutAProcessIsIdle) {
@@ -68,7 +68,7 @@ TEST(Prepare, AnInitContainerWithoutAProcessIsIdle) {
   EXPECT_EQ(states.begin()->second, "running");
 }
 
-TEST(Prepare, WhatADialectPromisesStandsInTheFileAndOutlivesTheAgent) {
+TEST(Prepare, VariablesOfADialectAreInTheCdiFileAndOutliveTheAgent) {
   Machine machine;
   auto agent = machine.start();
   PrepareRequest request = part(kClaim, "gpu");
@@ -88,7 +88,7 @@ TEST(Prepare, WhatADialectPromisesStandsInTheFileAndOutlivesTheAgent) {
   EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "a published file does not change";
 }
 
-TEST(Prepare, VariablesThatCouldSayMoreThanTheyShouldAreRefused) {
+TEST(Prepare, UnsafeVariablesAreRefused) {
   Machine machine;
   auto agent = machine.start();
   using Variables = std::map<std::string, std::string>;
@@ -104,7 +104,7 @@ TEST(Prepare, VariablesThatCouldSayMoreThanTheyShouldAreRefused) {
   EXPECT_TRUE(agent->held().empty());
 }
 
-TEST(Prepare, TheSameAgainIsTheSameAnswer) {
+TEST(Prepare, ARepeatedPrepareReturnsTheSameAnswer) {
   Machine machine;
   auto agent = machine.start();
   const auto first = agent->prepare(part(kClaim, "gpu"));
@@ -117,7 +117,7 @@ TEST(Prepare, TheSameAgainIsTheSameAnswer) {
   EXPECT_EQ(other.error().code, Code::kAlreadyExists);
 }
 
-TEST(Prepare, PartsOfOneOwnerStandInOneRecord) {
+TEST(Prepare, PartsOfOneOwnerShareOneRecord) {
   Machine machine;
   auto agent = machine.start();
   const auto a = agent->prepare(part(kClaim, "a"));
@@ -134,7 +134,7 @@ TEST(Prepare, PartsOfOneOwnerStandInOneRecord) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
-TEST(Prepare, TheJournalKeepsWhoseDecisionItIs) {
+TEST(Prepare, TheJournalKeepsTheEpoch) {
   Machine machine;
   auto agent = machine.start();
   auto a = part(kClaim, "a");
@@ -150,7 +150,7 @@ TEST(Prepare, TheJournalKeepsWhoseDecisionItIs) {
   EXPECT_EQ(machine.journal.state().records.at(kClaim).parts.size(), 2U);
 }
 
-TEST(Prepare, WhatDoesNotFitIsRefusedAndNothingStays) {
+TEST(Prepare, ARequestThatDoesNotFitIsRefusedAndLeavesNothing) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kClaim, "gpu", 100, 80)));
@@ -173,7 +173,7 @@ TEST(Prepare, WhatDoesNotFitIsRefusedAndNothingStays) {
   EXPECT_EQ(machine.pages.orders.size(), 1U);
 }
 
-TEST(Prepare, NonsenseIsRefused) {
+TEST(Prepare, InvalidRequestsAreRefused) {
   Machine machine;
   auto agent = machine.start();
   EXPECT_EQ(agent->prepare({}).error().code, Code::kInvalidArgument);
@@ -189,7 +189,7 @@ TEST(Prepare, NonsenseIsRefused) {
   EXPECT_EQ(agent->prepare(foreign).error().code, Code::kInvalidArgument);
 }
 
-TEST(Prepare, APromisedNameIsNeverAnothers) {
+TEST(Prepare, APromisedNameIsNeverGivenTwice) {
   Machine machine;
   auto agent = machine.start();
   std::set<std::string> names;
@@ -207,7 +207,7 @@ TEST(Prepare, APromisedNameIsNeverAnothers) {
 }
 
 /// The kubelet never retries a pod that Allocate refused.
-TEST(Prepare, AnAgentThatStartsOnAFullDiskPromisesNamesAndPreparesThemWhenThereIsRoom) {
+TEST(Prepare, OnAFullDiskNamesArePromisedAndPreparedLater) {
   Machine machine;
   machine.journal.full = true;
   auto agent = machine.start();
@@ -223,7 +223,7 @@ TEST(Prepare, AnAgentThatStartsOnAFullDiskPromisesNamesAndPreparesThemWhenThereI
   EXPECT_EQ(prepared->device, request.device);
 }
 
-TEST(Prepare, AForgottenNameGivesWayToTheNewOneWhenNobodyRuns) {
+TEST(Prepare, ANewNameReplacesALostOneWhenNoProcessRuns) {
   Machine machine;
   auto agent = machine.start();
   auto request = part({OwnerKind::kPod, "pod-1"}, "main");
@@ -240,7 +240,7 @@ TEST(Prepare, AForgottenNameGivesWayToTheNewOneWhenNobodyRuns) {
   EXPECT_EQ(agent->held().size(), 1U);
 }
 
-TEST(Prepare, AContainerOfTwoRequestsIsSeenInTheOneThatHoldsTheCard) {
+TEST(Prepare, AProcessIsShownInTheRequestThatHoldsTheCard) {
   Machine machine;
   auto agent = machine.start();
   const auto a = agent->prepare(part(kClaim, "a"));
@@ -290,12 +290,12 @@ TEST(Prepare, EndingNeedsNoDriver) {
   agent.reset();
   agent = machine.start();
   ASSERT_EQ(agent->held().size(), 1U);
-  EXPECT_EQ(agent->cards().cards.size(), 0U) << "nothing is remembered: a stand-in is not offered";
+  EXPECT_EQ(agent->cards().cards.size(), 0U) << "a stand-in is not offered";
   EXPECT_TRUE(agent->unprepare(kClaim));
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
-TEST(Prepare, AfterARebootEverySliceIsThereAgain) {
+TEST(Prepare, AfterARebootEverySliceIsRestored) {
   Machine machine;
   auto agent = machine.start();
   const std::string id = id_of(*agent->prepare(part(kClaim, "gpu")));
@@ -312,7 +312,7 @@ TEST(Prepare, AfterARebootEverySliceIsThereAgain) {
   EXPECT_EQ(agent->prepare(part(kClaim, "gpu"))->device, "carve.elasticgpu.io/slice=" + id);
 }
 
-TEST(Prepare, OnANodeOfKubernetesNobodyElseGivesItsCards) {
+TEST(Prepare, OnAKubernetesNodeAllocateIsRefused) {
   Machine machine;
   auto agent = machine.start();
   const std::string id = id_of(*agent->prepare(part(kClaim, "gpu")));
@@ -330,7 +330,7 @@ void live(Agent& agent) {
   static_cast<void>(agent.unprepare(kClaim));
 }
 
-TEST(Prepare, KilledAtAnyStepTheKubeletsNextCallsBringItToOneStory) {
+TEST(Prepare, AfterAKillAtAnyStepTheKubeletsNextCallsMakeAllViewsAgree) {
   const auto live_again = [](Machine&, Agent& agent) { live(agent); };
   fakes::killed_at_any_step(live_again, [](Machine& machine, Agent& next) {
     // Regardless of the interrupted step, ledger, journal, pages and devices agree.

@@ -16,9 +16,9 @@
 
 namespace carve {
 
-/// The slices of the kubelet plugins. The decision was made elsewhere; this node carries it out, or returns the
-/// reason why it cannot. The calls have the contracts of NodeSlices. Safe from any thread. Calls for different owners
-/// do not wait for each other, except for the journal's sync and the arbiter's connection.
+/// The slices of the kubelet plugins. The decision was made elsewhere; this node carries it out, or returns the reason
+/// why it cannot. The calls have the contracts of NodeSlices. Safe from any thread. Calls for different owners wait for
+/// each other only for the journal's sync and the arbiter's connection.
 class PreparedSlices {
  public:
   PreparedSlices(const AgentConfig& config, const AgentWorld& world, SliceStore& store, OwnerTurns& turns,
@@ -38,8 +38,8 @@ class PreparedSlices {
   Result<Prepared> prepare(const PrepareRequest& request);
   // ending.cc
   Result<void> unprepare(const Owner& owner);
-  /// Ends the slices that were unprepared while a process still ran, by this agent or an earlier one. Does something at
-  /// most once a second. An owner that is being changed now is left to the next call.
+  /// Ends the slices that were unprepared while a process still ran, by this agent or an earlier one. Acts at most once
+  /// a second. Skips an owner that is being changed now; the next call handles it.
   void end_ended() EXCLUDES(mutex_);
 
  private:

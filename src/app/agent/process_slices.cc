@@ -119,9 +119,9 @@ Result<std::set<std::int32_t>> ProcessSlices::holders_of(const std::set<std::str
   for (const auto& seen : usage ? sightings_of(*usage) : std::vector<Sighting>()) {
     if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
   }
-  // If pods can be seen at all, the pages do not replace them: a whole card has no pages.
+  // If pods can be read, the pages do not replace them: a whole card has no pages.
   if (!pods && (world_.containers != nullptr || !pages)) {
-    return fail(Code::kUnavailable, fmt::format("whether its processes are gone cannot be told: {}{}",
+    return fail(Code::kUnavailable, fmt::format("cannot determine whether its processes have ended: {}{}",
                                                 pods.error().what, pages ? "" : "; arbiter: " + pages.error().what));
   }
   return alive;

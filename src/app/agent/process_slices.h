@@ -18,17 +18,17 @@ class ProcessSlices {
   ProcessSlices(const AgentWorld& world, const SliceStore& store, ArbiterPages& pages)
       : world_(world), store_(store), pages_(pages) {}
 
-  /// The slices of a process, the surest source first: its cgroup (`carve run`), its hello, what is mounted for it, its
-  /// pod. The pod comes from the kernel too, and is the only source for a process that hides its mounts (chroot).
-  /// Mounts that the process makes itself cannot move it to another pod.
+  /// The slices of a process, by the most reliable source first: its cgroup (`carve run`), its hello, its mounts, its
+  /// pod. The pod also comes from the kernel, and is the only source for a process that hides its mounts (chroot). A
+  /// process cannot move itself to another pod by its own mounts.
   ///   by_hellos  false: hellos do not count
   [[nodiscard]] std::vector<std::string> slices_of(std::int32_t pid, bool by_hellos = true) const;
-  /// From the slices of one process, the slice that holds this card, else the first: a card that none of them holds is
-  /// foreign to the process. Empty: the process has no slice.
+  /// Of the slices of one process, the slice that holds this card, otherwise the first: a card that none of them holds
+  /// is foreign to the process. Empty: the process has no slice.
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   [[nodiscard]] std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true) const;
-  /// True if the process that has this PID now is in the slice. Checked again before a signal, because the driver's
-  /// list and the pages are seconds old and the PID may belong to another process now.
+  /// True if the process that has this PID now is in the slice. Call it before a signal: the driver's list and the
+  /// pages are seconds old, and the PID may belong to another process now.
   [[nodiscard]] bool is_still_of(const std::string& slice, std::int32_t pid) const;
   ///   errors  kUnavailable: containers cannot be seen here
   [[nodiscard]] Result<std::vector<PodProcess>> pod_processes() const;
@@ -44,7 +44,7 @@ class ProcessSlices {
   [[nodiscard]] Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,
                                                           const Result<std::vector<PodProcess>>& pods,
                                                           bool part_only) const;
-  /// The mounts of the process show that it is in a container with one of these slices.
+  /// True if the mounts of the process show that it is in a container with one of these slices.
   [[nodiscard]] bool sees_any(std::int32_t pid, const std::set<std::string>& ids) const;
 
  private:

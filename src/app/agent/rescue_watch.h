@@ -18,7 +18,7 @@ namespace carve {
 /// and then. A program that needs one again and again hangs, or imitates that to get more of the card.
 struct RescueBounds {
   /// Longer than the longest pause between two rescue leases of a slice next to a higher class (6.4 s), times
-  /// `repeated_at`, so that a slice that hangs for good keeps being reported.
+  /// `repeated_at`, so that a slice that hangs permanently is reported again and again.
   Clock::Duration window = std::chrono::seconds(30);
   std::uint64_t repeated_at = 3;                          // rescue leases within the window
   Clock::Duration again_after = std::chrono::minutes(1);  // from one report of a slice and card to the next
@@ -38,7 +38,7 @@ class RescueWatch {
  public:
   explicit RescueWatch(RescueBounds bounds = {}) : bounds_(bounds) {}
   /// One round; `now` never decreases. `pages`: the arbiter's complete list; slices that are not in it are forgotten.
-  /// What a counter shows at first is not counted, because the time of these rescue leases is unknown. A counter that
+  /// The first value of a counter is not counted, because the time of those rescue leases is unknown. A counter that
   /// decreased is from another arbiter, which started at 0.
   ///   returns the slices to report now
   ///   cost    O(slices × cards × log slices)

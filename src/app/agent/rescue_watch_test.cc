@@ -52,7 +52,7 @@ TEST(RescueWatch, ASliceThatHangsForGoodIsReportedOnceAMinute) {
   }
 }
 
-TEST(RescueWatch, WhatHappenedBeforeTheFirstRoundIsNotCounted) {
+TEST(RescueWatch, RescuesBeforeTheFirstRoundAreNotCounted) {
   RescueWatch watch;
   Clock::Time now{seconds(10)};
   EXPECT_TRUE(watch.look({slice("s", 100)}, now).empty());

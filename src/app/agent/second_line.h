@@ -19,13 +19,12 @@
 
 namespace carve {
 
-/// The second line: the watchdog's rounds (watch.cc), the search for the holder of unexplained memory (accuse.cc),
-/// and the actions after a breach (act.cc). It acts against processes
-/// that bypass libcarve. One thread calls round() and wary(), the watch thread; everything else is safe from any
-/// thread.
+/// The second line: acts against processes that bypass libcarve. It consists of the watchdog's rounds (watch.cc), the
+/// search for the holder of unexplained memory (accuse.cc), and the actions after a breach (act.cc). One thread, the
+/// watch thread, calls round() and wary(). Everything else is safe from any thread.
 class SecondLine {
  public:
-  /// What the last round saw.
+  /// The observations of the last round.
   struct Seen {
     std::vector<GpuUsage> usage;
     std::vector<Sighting> sightings;
@@ -45,14 +44,14 @@ class SecondLine {
         watchdog_(config.bounds),
         unexplained_(config.unexplained) {}
 
-  /// One round: observe, judge (watchdog.h), act, fix. Takes as long as the driver's library does.
+  /// One round: observe, judge (watchdog.h), act, correct. Takes as long as the driver's library does.
   void round() EXCLUDES(mutex_);
   /// Reads the arbiter's list and reconciles it with the slices. True: the arbiter answered.
   bool look_at_pages();
-  /// A slice has short breaches that count: it must be observed more often.
+  /// True if a slice has short breaches that count: it must be observed more often.
   [[nodiscard]] bool wary() const { return watchdog_.wary(world_.clock.now()); }
   [[nodiscard]] Seen seen() const EXCLUDES(mutex_);
-  /// Thaws what was frozen long enough.
+  /// Thaws groups that were frozen for long enough.
   void thaw() EXCLUDES(mutex_);
   /// At the start: thaws containers with slices, because an earlier agent may have died while it throttled.
   void thaw_containers();

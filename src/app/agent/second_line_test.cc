@@ -1,4 +1,4 @@
-// The whole second line: what it observes of the machine, and what it does. In memory, with the test's own clock.
+// Tests the whole second line: its observations of the machine, and its actions. In memory, with the test's own clock.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,8 +45,9 @@ class SecondLine : public ::testing::Test {
   std::unique_ptr<Agent> agent_;
 };
 
-/// By cuMemCreate of the driver's own file, without a context: NVML lists no process, and the card is full.
-TEST_F(SecondLine, MemoryWithoutAContextIsFoundByWhoHoldsTheDeviceFile) {
+/// The memory is taken by cuMemCreate of the driver's own file, without a context: NVML lists no process, and the card
+/// is full.
+TEST_F(SecondLine, MemoryWithoutAContextIsFoundByTheOpenDeviceFile) {
   start(77, 1, 10);
   start(78, 1, 10);
   machine_.gpu.processes["GPU-0"] = {{78, Bytes::mib(500), 0}};
@@ -55,7 +56,7 @@ TEST_F(SecondLine, MemoryWithoutAContextIsFoundByWhoHoldsTheDeviceFile) {
   machine_.gpu.used["GPU-0"] = Bytes::gib(12);
   int rounds = 0;
   for (; rounds < 4 && machine_.processes.killed.empty(); ++rounds) round();
-  EXPECT_LE(rounds, 3) << "within a second, a round before it began included";
+  EXPECT_LE(rounds, 3) << "within a second, including the round before it began";
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
   EXPECT_EQ(events("breach-unexplained"), 1);
 }
@@ -105,7 +106,7 @@ TEST_F(SecondLine, NoSliceIsEndedForMemoryOfAProgramOutside) {
   EXPECT_NE(last_event().find("900 (in no slice: /opt/bin/train, uid 0)"), std::string::npos) << last_event();
 }
 
-/// It arrives after the memory did, so it can neither be the holder nor shield it.
+/// It starts after the memory was taken, so it can neither be the holder nor shield it.
 TEST_F(SecondLine, ASliceThatStartsLaterIsNotSuspected) {
   machine_.processes.holders[0] = {900};
   machine_.processes.users[900] = {0, true, "/opt/bin/train"};
@@ -113,7 +114,7 @@ TEST_F(SecondLine, ASliceThatStartsLaterIsNotSuspected) {
   machine_.gpu.used["GPU-0"] = Bytes::gib(12);
   for (int i = 0; i < 4; ++i) round();
   start(77, 1, 10);
-  machine_.processes.holders[0] = {77};  // the program outside closed the file, and passed it on unseen
+  machine_.processes.holders[0] = {77};  // the program outside closed the file, and another process has it now
   for (int i = 0; i < 40; ++i) round();
   EXPECT_TRUE(machine_.processes.killed.empty());
 }
@@ -132,7 +133,7 @@ TEST_F(SecondLine, DataLoadersOfANeighbourAreNotSuspected) {
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
 }
 
-/// The holder cannot be seen. The only visible one is ended, which frees nothing: no second slice is ended.
+/// The holder is not visible. The only visible suspect is ended, which frees nothing: no second slice is ended.
 TEST_F(SecondLine, AVerdictWithoutEffectIsReportedAndNotRepeated) {
   const auto first = start(77, 1, 10);
   const auto second = start(78, 1, 10);
@@ -152,7 +153,7 @@ TEST_F(SecondLine, AVerdictWithoutEffectIsReportedAndNotRepeated) {
   }));
 }
 
-TEST_F(SecondLine, WhatAnHonestProgramTakesBeforeItsContextIsExplainedByWhatItAnnounced) {
+TEST_F(SecondLine, AnnouncedMemoryIsExplainedBeforeAContextExists) {
   const auto id = start(77, 4, 10);
   machine_.processes.holders[0] = {77};
   round();
@@ -163,7 +164,7 @@ TEST_F(SecondLine, WhatAnHonestProgramTakesBeforeItsContextIsExplainedByWhatItAn
   EXPECT_TRUE(machine_.processes.killed.empty());
 }
 
-/// 25 × 250 MiB of module globals, each within the tolerance that every process once had.
+/// 25 × 250 MiB of module globals, each within the tolerance that every process had in earlier versions.
 TEST_F(SecondLine, ManyProcessesShareOneTolerance) {
   const auto id = start(100, 4, 10);
   std::set<std::int32_t> all;
@@ -177,9 +178,9 @@ TEST_F(SecondLine, ManyProcessesShareOneTolerance) {
   EXPECT_EQ(machine_.processes.killed, all);
 }
 
-/// A slice holds more than its limit, within its tolerance. What it holds is not promised to a second slice. Without
-/// the tolerance, the second slice would lack memory, or the first would be ended because of a neighbour.
-TEST_F(SecondLine, ToleranceIsTakenFromWhatNobodyWasPromised) {
+/// A slice holds more than its limit, within its tolerance. The excess is not promised to a second slice. Otherwise the
+/// second slice would lack memory, or the first would be ended because of a neighbour.
+TEST_F(SecondLine, ToleranceIsTakenFromUnpromisedMemory) {
   start(77, 4, 10);
   machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4) + Bytes::mib(200), 0}};
   for (int i = 0; i < 4; ++i) round();
@@ -206,12 +207,12 @@ TEST_F(SecondLine, OnAFullCardASliceKeepsMemoryBackFromItsOwnLimit) {
   machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4), 0}, {78, Bytes::gib(136) + Bytes(1), 0}};
   machine_.pages.announced[one] = Bytes::gib(4) - Bytes::mib(64);
   for (int i = 0; i < 4; ++i) round();
-  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{78}) << "a byte of its neighbour's promise";
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{78}) << "a byte that its neighbour was promised";
 }
 
-/// The memory is held again and again for less time than counts as a breach. Each time is reported and halves the time
-/// that the next may last, and the last one ends the slice.
-TEST_F(SecondLine, ShortBreachesHaveAPriceThatGrows) {
+/// The memory is held repeatedly for less time than counts as a breach. Each time is reported and halves the time that
+/// the next may last. The last one ends the slice.
+TEST_F(SecondLine, RepeatedShortBreachesAreToleratedLess) {
   const auto id = start(77, 1, 10);
   int bursts = 0;
   for (; bursts < 50 && machine_.cgroups.groups.at(id).count(77) != 0; ++bursts) {
@@ -250,7 +251,7 @@ TEST_F(SecondLine, RepeatedRescuesOfASliceAreAnEventAndAreShown) {
   EXPECT_EQ(view.events.back().slice, id);
   EXPECT_NE(last_event().find("got 3 leases out of turn on GPU-0"), std::string::npos) << last_event();
   for (const auto& slice : view.slices) EXPECT_EQ(slice.cards[0].rescues, slice.id == id ? 20U : 0U) << slice.id;
-  EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U) << "reported only";
+  EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U) << "only reported";
 }
 
 /// A slice of 10 that bypasses the library to compute, next to a neighbour of 70: each gets half of the card.

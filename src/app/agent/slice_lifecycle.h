@@ -14,10 +14,10 @@ namespace carve {
 
 /// The begin and end of slices: the order of the steps. Order of every change: ledger (reserved), journal (synced),
 /// cgroup, device files, pages, CDI file, table. Order of every removal of a slice that ends with its cgroup: pages,
-/// cgroup, ledger, journal. A device has no cgroup that shows its end, so the journal is first: journal, CDI file,
-/// pages, ledger. So the journal covers all that runs, regardless of the step at which a process dies, and restore()
-/// removes what does not run. Safe from any thread: every change runs in its owner's turn, and no lock is held during a
-/// step.
+/// cgroup, ledger, journal. A device has no cgroup that shows its end, so its removal begins with the journal: journal,
+/// CDI file, pages, ledger. Regardless of the step at which a process dies, the journal therefore covers all that runs,
+/// and restore() removes what does not run. Safe from any thread: every change runs in its owner's turn, and no lock is
+/// held during a step.
 class SliceLifecycle {
  public:
   SliceLifecycle(const AgentConfig& config, const AgentWorld& world, SliceStore& store, OwnerTurns& turns,
@@ -26,7 +26,7 @@ class SliceLifecycle {
 
   /// Brings up a slice whose capacity is reserved, all or nothing: on an error the reservation is freed.
   Result<void> start(const OwnerTurns::Turn& turn, LiveSlice slice);
-  /// The pages of a slice that exists, if this agent has not requested them yet.
+  /// Requests the pages of a slice that exists, if this agent has not requested them yet.
   Result<void> request_pages(const OwnerTurns::Turn& turn, const LiveSlice& slice);
   Result<void> publish(const OwnerTurns::Turn& turn, const LiveSlice& slice);
   /// Ends the slice. Success if it does not exist.
@@ -35,10 +35,10 @@ class SliceLifecycle {
   Result<void> finish(const OwnerTurns::Turn& turn, const std::string& id, const std::string& why);
   [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
 
-  /// Creates what is missing of every living slice after the driver's files have become known or have changed.
+  /// Creates the missing files of every living slice after the driver's files have become known or have changed.
   void publish_all();
-  /// Removes pages of slices that do not exist, and requests missing ones. A slice that is being changed now is left to
-  /// the next call.
+  /// Removes pages of slices that do not exist, and requests missing ones. Skips a slice that is being changed now; the
+  /// next call handles it.
   ///   present  the arbiter's list; slices that started later are not in it
   void reconcile(const std::vector<PageSlice>& present);
   /// At the start: removes cgroups, device files and CDI files without a slice, and kills processes without one.

@@ -8,7 +8,7 @@ namespace carve {
 namespace {
 
 constexpr char kDeviceCounter[] = "device";
-// Names are reserved in the journal in this number, long before they are needed. It is more than a node has pods.
+// The journal reserves names in blocks of this size, long before they are needed. A node has fewer pods.
 constexpr std::uint64_t kNamesPerSync = 1024;
 constexpr std::uint64_t kNamesLow = 512;
 
@@ -47,7 +47,7 @@ Result<void> SliceNames::set_aside() {
     MutexLock lock(mutex_);
     if (reserved_until_ - next_device_ >= kNamesLow) return {};
     if (reserving_) {
-      // Another thread writes the counter. Only a caller without any name waits for it.
+      // Another thread writes the counter. Only a caller without a reserved name waits for it.
       while (reserving_ && next_device_ >= reserved_until_) set_aside_.wait(lock);
       if (next_device_ < reserved_until_) return {};
     }

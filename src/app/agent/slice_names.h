@@ -10,7 +10,7 @@
 
 namespace carve {
 
-/// Names that no other slice had or will have, not even after a reboot. Safe from any thread. No lock is held while the
+/// Names that no other slice has had or will have, even after a reboot. Safe from any thread. No lock is held while the
 /// journal writes.
 class SliceNames {
  public:
@@ -21,11 +21,11 @@ class SliceNames {
   /// A name of a local slice: run-… or dev-… (`keep`). It is unique by the random number of this run. No input or
   /// output.
   [[nodiscard]] std::string next_local(bool keep) EXCLUDES(mutex_);
-  /// A name for a device that the kubelet is promised. Waits for the disk only if no name is left that is reserved in
-  /// the journal.
+  /// A name for a device that is promised to the kubelet. Waits for the disk only if no name is left that is reserved
+  /// in the journal.
   ///   errors  those of the journal
   Result<std::string> next_device() EXCLUDES(mutex_);
-  /// Reserves names in the journal if fewer than half of one reservation are left.
+  /// Reserves a block of names in the journal if fewer than half a block is left.
   Result<void> set_aside() EXCLUDES(mutex_);
   /// Used while the journal cannot be written. Only 48 random bits make the name unique.
   [[nodiscard]] static std::string unwritten();

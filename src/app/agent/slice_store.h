@@ -18,11 +18,11 @@
 
 namespace carve {
 
-/// The slices of this machine: the ledger, what is known of each slice, and the journal. The only writer of all three.
-/// A change reserves its capacity in the ledger before it is journaled, so the ledger never promises more than the
-/// cards while changes are in flight. Capacity that is freed is dropped in the journal before any later reservation is
-/// written, so the journal never promises more either. Safe from any thread. Only the journal's calls (record, cancel,
-/// note, end, settle) wait for the disk, without the lock.
+/// The slices of this machine: the ledger, the known state of each slice, and the journal. The only writer of all
+/// three. A change reserves its capacity in the ledger before it is journaled, so the ledger never promises more than
+/// the cards while changes are in flight. The removal of a slice is journaled before any later reservation, so the
+/// journal never promises more either. Safe from any thread. Only the journal's calls (record, cancel, note, end,
+/// settle) wait for the disk, without the lock.
 class SliceStore {
  public:
   /// What the lock protects. Readers get it by reference and must not keep the reference.
@@ -56,7 +56,7 @@ class SliceStore {
 
   /// Adds or updates a card; errors as Ledger::put_card().
   Result<void> put_card(Card card) EXCLUDES(mutex_);
-  /// False: the card has slices, or is unknown.
+  /// False: the card has slices or is unknown.
   bool remove_card(const CardId& card) EXCLUDES(mutex_);
   /// True: the verdict on the card has changed.
   bool set_health(const CardId& card, const Health& health) EXCLUDES(mutex_);
@@ -64,7 +64,7 @@ class SliceStore {
   void set_beyond(const CardId& card, Bytes bytes) EXCLUDES(mutex_);
 
   /// Chooses the slices of `wanted` and enters them in the ledger, in one step. enter() or cancel() follows.
-  ///   choose   returns the slices to reserve, or why there are none; no input or output
+  ///   choose   returns the slices to reserve, or an error; no input or output
   ///   errors   those of `choose` and of Ledger::add()
   Result<std::vector<Slice>> reserve(const OwnerTurns::Turn& turn, const LiveSlice& wanted,
                                      const std::function<Result<std::vector<Slice>>(const State&)>& choose)
@@ -73,14 +73,14 @@ class SliceStore {
   Result<void> record(const OwnerTurns::Turn& turn, const LiveSlice& slice) EXCLUDES(mutex_);
   /// Enters a slice that is reserved, journaled and set up.
   void enter(const OwnerTurns::Turn& turn, LiveSlice slice) EXCLUDES(mutex_);
-  /// Frees a reservation that came to nothing. `recorded`: record() succeeded.
+  /// Frees the reservation of a change that failed. `recorded`: record() succeeded.
   void cancel(const OwnerTurns::Turn& turn, const LiveSlice& slice, bool recorded) EXCLUDES(mutex_);
   /// Writes the note of an existing slice.
   Result<void> note(const OwnerTurns::Turn& turn, const std::vector<LiveSlice>& slices);
   /// Removes the slice from the journal only. The slice keeps its place in the ledger until remove().
   Result<void> forget(const OwnerTurns::Turn& turn, const LiveSlice& slice) EXCLUDES(mutex_);
-  /// Removes the slice from ledger and table. `owed`: it is still in the journal, and is removed there before anything
-  /// else is written; see settle().
+  /// Removes the slice from ledger and table. `owed`: the slice is still in the journal, and its removal there is
+  /// written before anything else; see settle().
   void remove(const OwnerTurns::Turn& turn, const LiveSlice& slice, bool owed) EXCLUDES(mutex_);
   /// Writes removals that could not be written yet.
   Result<void> settle() EXCLUDES(mutex_);
@@ -92,7 +92,7 @@ class SliceStore {
   [[nodiscard]] const JournalState& journal_at_start() const { return journal_.state(); }
   /// For SliceNames, which keeps its counter there.
   [[nodiscard]] JournalQueue& journal() { return queue_; }
-  /// Why the last removal could not be written; empty: the journal is in order.
+  /// Why the last removal could not be written; empty: none failed.
   [[nodiscard]] std::string journal_error() const EXCLUDES(mutex_);
 
   /// Waits until capacity may have been freed, at most `most`.

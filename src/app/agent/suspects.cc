@@ -26,7 +26,7 @@ std::set<std::string> parties_at_growth(const std::vector<CardHolder>& holders) 
 
 namespace {
 
-/// Moves those for which `condition` is true from one list to the end of the other.
+/// Moves the holders for which `condition` is true from one list to the end of the other.
 template <class Condition>
 void move_if(std::vector<CardHolder>& from, std::vector<CardHolder>& to, const Condition& condition) {
   const auto rest = std::stable_partition(from.begin(), from.end(), [&](const auto& one) { return !condition(one); });

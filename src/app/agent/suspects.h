@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "core/model/card.h"
 
-// Which slice holds memory of a card that no list explains. The judgement of who has the card's device file open.
+// Decides which slice holds unexplained memory of a card, from the processes that have the card's device file open.
 namespace carve {
 
 /// A process that has the card's device file open.
@@ -48,16 +48,16 @@ inline constexpr std::uint32_t kFirstPersonalUid = 1000;
 struct Suspicion {
   std::vector<CardHolder> suspects;
   std::vector<CardHolder> others;  // unlisted too, but not suspects
-  std::string slice;               // the only slice that can hold the memory; empty: it is not certain
+  std::string slice;               // the only slice that can hold the memory; empty: not certain
 };
 
 /// The holders that may hold the unexplained memory: all unlisted ones, except
 ///   - a bystander;
 ///   - a holder of a party that had no unlisted holder when the memory appeared (`at_growth`);
-///   - an `inherited` one, while there is any other suspect. Without one, it is named, and its slice is not accused:
-///     each data loader of a training job looks like this;
-///   - a process outside slices of the same ordinary user as the only slice among the suspects: with it, a user could
-///     shield its slice.
+///   - an `inherited` one, while there is any other suspect. Without another suspect it is named, and its slice is not
+///     accused: each data loader of a training job looks like this;
+///   - a process outside slices of the same ordinary user as the only slice among the suspects: otherwise a user could
+///     use it to shield its slice.
 /// With `strict` bystanders and inherited holders are suspects like all others. Pure.
 [[nodiscard]] Suspicion suspicion_of(const std::vector<CardHolder>& holders, const std::set<std::string>& at_growth,
                                      bool strict);
@@ -67,20 +67,20 @@ struct AccusationBounds {
   Clock::Duration frees_within = std::chrono::seconds(5);
   /// Memory that must have become free when the accused slice's processes are gone.
   Bytes least_freed = Bytes::mib(64);
-  /// After a slice was ended for nothing, the strict rule applies for this time.
+  /// How long the strict rule applies after a slice was ended in error.
   Clock::Duration strict_for = std::chrono::minutes(10);
 };
 
-/// The accusations on one card, while memory is unexplained and after it. They check each verdict by its effect: if the
-/// memory is still used after the accused slice's processes are gone, the verdict was wrong, and no other slice is
+/// The accusations on one card, while memory is unexplained and after it. Each verdict is checked by its effect: if the
+/// memory is still in use after the accused slice's processes have ended, the verdict was wrong, and no other slice is
 /// ended for this memory. Pure: time is a parameter.
 class Accusations {
  public:
   explicit Accusations(AccusationBounds bounds = {}) : bounds_(bounds) {}
   struct Verdict {
-    std::string slice;    // whose suspects are to be ended; empty: none
-    bool whole = false;   // its processes were ended before, and it has new ones: the whole slice is to be ended
-    std::string cleared;  // this slice was ended, and the memory is still used; not empty once
+    std::string slice;    // the suspects of this slice are to be ended; empty: none
+    bool whole = false;   // its processes were ended before, and it has new ones: end the whole slice
+    std::string cleared;  // this slice was ended, and the memory is still in use; set in one round only
   };
   /// One round in which memory is unexplained; `now` grows.
   Verdict judge(const Suspicion& suspicion, Bytes unexplained, Clock::Time now);
@@ -92,7 +92,7 @@ class Accusations {
   AccusationBounds bounds_;
   std::string accused_;
   std::set<std::int32_t> ended_;  // its suspects when it was accused
-  Bytes held_;                    // the most that was unexplained while it was accused
+  Bytes held_;                    // the maximum that was unexplained while it was accused
   Clock::Time last_seen_{};       // with a suspect
   bool gave_up_ = false;          // until the memory is explained again
   Clock::Time strict_until_{};

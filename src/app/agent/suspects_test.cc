@@ -43,7 +43,7 @@ TEST(Suspects, ADaemonWithoutCudaIsNotOneUnlessTheRuleIsStrict) {
   EXPECT_EQ(of({in_slice(2, "a"), root, account}).slice, "a");
   EXPECT_EQ(of({in_slice(2, "a"), root, account}).others.size(), 2U);
   EXPECT_EQ(of({in_slice(2, "a"), root}, true).slice, "");
-  EXPECT_EQ(of({in_slice(2, "a"), outside(9, 0, true)}).slice, "") << "root's CUDA program can hold it";
+  EXPECT_EQ(of({in_slice(2, "a"), outside(9, 0, true)}).slice, "") << "a CUDA program of root can hold it";
   EXPECT_EQ(of({in_slice(2, "a"), outside(9, 1000, false)}).slice, "") << "a person can take memory without CUDA";
 }
 
@@ -53,13 +53,13 @@ TEST(Suspects, TheOperatorsListExceptsADaemonThatUsesCuda) {
   EXPECT_EQ(of({in_slice(2, "a"), listed}).slice, "a");
 }
 
-/// The memory was there before they held the file.
-TEST(Suspects, HoldersThatArrivedAfterTheMemoryAreNot) {
+/// The memory was there before these processes opened the file.
+TEST(Suspects, HoldersThatArrivedAfterTheMemoryAreExcluded) {
   const auto at_growth = parties_at_growth({in_slice(2, "a")});
   EXPECT_EQ(suspicion_of({in_slice(2, "a"), in_slice(3, "b"), outside(9, 1000, true)}, at_growth, false).slice, "a");
   EXPECT_EQ(suspicion_of({in_slice(3, "b")}, at_growth, false).slice, "")
       << "the holder is gone, and the memory is not";
-  // A process that took the file over from another one of its slice.
+  // A process to which another process of its slice passed the file.
   EXPECT_EQ(suspicion_of({in_slice(4, "a"), in_slice(3, "b")}, at_growth, false).slice, "a");
 }
 
@@ -102,7 +102,7 @@ TEST_F(AccusationsTest, ASliceThatTakesItAgainIsEndedAsAWhole) {
   EXPECT_TRUE(again.whole);
 }
 
-/// A driver frees memory later than the process is gone. Meanwhile no other slice is accused.
+/// A driver frees memory some time after the process has ended. Meanwhile no other slice is accused.
 TEST_F(AccusationsTest, AVerdictWithoutEffectEndsNoSecondSlice) {
   EXPECT_EQ(round(of({in_slice(2, "a")}), Bytes::gib(8)).slice, "a");
   for (int i = 0; i < 19; ++i) EXPECT_EQ(round(of({in_slice(3, "b")}), Bytes::gib(8)).slice, "");
@@ -113,7 +113,7 @@ TEST_F(AccusationsTest, AVerdictWithoutEffectEndsNoSecondSlice) {
   }
   EXPECT_TRUE(accusations_.strict(now_));
   accusations_.over();
-  EXPECT_TRUE(accusations_.strict(now_)) << "for the next memory";
+  EXPECT_TRUE(accusations_.strict(now_)) << "for the next unexplained memory";
   EXPECT_EQ(round(of({in_slice(3, "b")}), Bytes::gib(8)).slice, "b");
 }
 

@@ -12,7 +12,8 @@
 #include "base/clock.h"
 #include "core/model/card.h"
 
-// Memory of a card that no list explains. NVML lists only processes with contexts, but memory can be taken without one.
+// Detects memory of a card that no list explains. NVML lists only processes with contexts, but memory can be taken
+// without one.
 namespace carve {
 
 struct UnexplainedBounds {
@@ -22,7 +23,7 @@ struct UnexplainedBounds {
   Bytes most_baseline = Bytes::mib(768);
   /// Growth of the unexplained memory after which the holders of the device file are recorded again.
   Bytes growth = Bytes::mib(64);
-  /// A process that ends leaves NVML's list before its memory is free.
+  /// How long unexplained memory must last to count: a process that ends leaves NVML's list before its memory is free.
   Clock::Duration lasting = std::chrono::milliseconds(200);  // two rounds
 };
 
@@ -33,30 +34,30 @@ struct CardMemory {
   Bytes explained;  // explained_on()
 };
 
-/// The memory of one card that the driver's list and the ledger explain. It is the sum of what NVML lists outside
-/// slices and, for each slice, the larger of two figures: what NVML lists, and what its processes announced. The
-/// announced figure counts up to the limit, so a false figure explains no more than what is reserved for the slice
-/// anyway. nullopt: unknown (a process without a figure, a whole card).
+/// The memory of one card that the driver's list and the ledger explain: the sum of what NVML lists outside slices and,
+/// for each slice, the larger of what NVML lists and what its processes announced. The announced figure counts up to
+/// the limit, so a false one explains no more than what is reserved for the slice anyway. nullopt: unknown (a process
+/// without a figure, a whole card).
 ///   cost  O(slices + sightings); pure
 [[nodiscard]] std::optional<Bytes> explained_on(const CardId& card, const std::vector<WatchedSlice>& slices,
                                                 const std::vector<Sighting>& sightings);
 
-/// The judgement over several rounds. Pure: time is a parameter.
+/// The verdicts over several rounds. Pure: time is a parameter.
 class UnexplainedMemory {
  public:
   explicit UnexplainedMemory(UnexplainedBounds bounds = {}) : bounds_(bounds) {}
   struct Finding {
     Bytes bytes;
     bool grew = false;    // since the last round for which this was true: see suspected()
-    bool lasted = false;  // it counts; until then a process that ends explains it
+    bool lasted = false;  // it has lasted and counts; before, an ending process may explain it
     bool report = false;  // for the first time since it counts, and then once per second
   };
-  /// One round of one card; `now` grows. Returns the memory that nothing explains. Each round returns it, because the
-  /// suspects of one round may be ambiguous: a process that starts is not in the driver's list yet.
+  /// One round of one card; `now` never decreases. Returns the memory that nothing explains. Each round returns it,
+  /// because the suspects of one round may be ambiguous: a process that starts is not in the driver's list yet.
   std::optional<Finding> look(const CardMemory& seen, Clock::Time now);
 
   /// The suspects, from the holders of the card's device file in the same round. Call it in each round with a finding
-  /// that grew or lasted: the holders at a growth are the only ones that can hold that memory.
+  /// that grew or lasted: only the holders at a growth can hold that memory.
   Suspicion suspected(const CardId& card, const Finding& finding, const std::vector<CardHolder>& holders,
                       Clock::Time now);
   /// The verdict in a round whose finding lasted.

@@ -16,14 +16,14 @@ WatchedSlice slice(const std::string& id, Bytes announced) {
   return {id, false, {card}, {1}, {announced}, {0}, true, {}};
 }
 
-TEST(Explained, OfASliceTheLargerOfListAndAnnouncedButNoMoreThanItsLimit) {
+TEST(Explained, ASlicesLargerFigureCountsUpToItsLimit) {
   const std::vector<Sighting> listed = {{"a", kCard, {1, Bytes::gib(5), 0}}, {"", kCard, {9, Bytes::gib(1), 0}}};
   EXPECT_EQ(explained_on(kCard, {slice("a", Bytes::gib(1))}, listed), Bytes::gib(6));
-  EXPECT_EQ(explained_on(kCard, {slice("a", Bytes::gib(3))}, {}), Bytes::gib(3)) << "taken before it had a context";
-  EXPECT_EQ(explained_on(kCard, {slice("a", Bytes::gib(12))}, {}), Bytes::gib(4)) << "a lie explains its own part";
+  EXPECT_EQ(explained_on(kCard, {slice("a", Bytes::gib(3))}, {}), Bytes::gib(3)) << "allocated before it had a context";
+  EXPECT_EQ(explained_on(kCard, {slice("a", Bytes::gib(12))}, {}), Bytes::gib(4)) << "at most the own limit";
 }
 
-TEST(Explained, NobodyIsSuspectedWhereFiguresAreMissing) {
+TEST(Explained, MissingFiguresMakeTheAnswerUnknown) {
   EXPECT_FALSE(explained_on(kCard, {}, {{"a", kCard, {1, Bytes::max(), 0}}}));
   WatchedSlice whole = slice("a", Bytes());
   whole.whole = true;
@@ -33,7 +33,7 @@ TEST(Explained, NobodyIsSuspectedWhereFiguresAreMissing) {
   EXPECT_FALSE(explained_on(kCard, {unknown}, {}));
 }
 
-TEST(Unexplained, WhatTheDriverAlwaysKeepsIsLearntUpToABound) {
+TEST(Unexplained, TheDriversOwnMemoryIsLearntUpToABound) {
   UnexplainedMemory memory;
   Clock::Time now{std::chrono::seconds(10)};
   const auto look = [&](Bytes used) {
@@ -52,7 +52,7 @@ TEST(Unexplained, WhatTheDriverAlwaysKeepsIsLearntUpToABound) {
   EXPECT_EQ(found->bytes, Bytes::mib(300));
   EXPECT_TRUE(found->report && found->lasted && !found->grew);
   const auto again = look(Bytes::mib(900));
-  ASSERT_TRUE(again) << "its suspects may be others in the next round";
+  ASSERT_TRUE(again) << "the next round may have other suspects";
   EXPECT_FALSE(again->report);
   EXPECT_TRUE(look(Bytes::mib(900))->report) << "once per second";
   UnexplainedMemory late;  // the memory was taken before the agent started
@@ -60,7 +60,7 @@ TEST(Unexplained, WhatTheDriverAlwaysKeepsIsLearntUpToABound) {
   EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now + milliseconds(500))->lasted);
 }
 
-TEST(Unexplained, WhatIsSeenForAMomentIsAnEndingProcess) {
+TEST(Unexplained, BriefMemoryIsAttributedToAnEndingProcess) {
   UnexplainedMemory memory;
   Clock::Time now{std::chrono::seconds(10)};
   for (int i = 0; i < 20; ++i) {
@@ -88,7 +88,7 @@ TEST(Unexplained, EachGrowthAddsItsHoldersToTheSuspects) {
   EXPECT_EQ(look(Bytes::gib(1), "a"), "a");
   EXPECT_EQ(look(Bytes(), ""), "explained") << "the next memory has its own holders";
   EXPECT_EQ(look(Bytes::gib(2), "a"), "a");
-  EXPECT_EQ(look(Bytes::gib(2), "b"), "") << "it was there before";
+  EXPECT_EQ(look(Bytes::gib(2), "b"), "") << "it was there before it opened the file";
   UnexplainedMemory slow;
   now += milliseconds(250);
   EXPECT_FALSE(slow.look({kCard, Bytes(), Bytes()}, now));
@@ -97,7 +97,7 @@ TEST(Unexplained, EachGrowthAddsItsHoldersToTheSuspects) {
     now += milliseconds(250);
     grown += slow.look({kCard, Bytes::mib(static_cast<std::uint64_t>(mib)), Bytes()}, now)->grew ? 1 : 0;
   }
-  EXPECT_EQ(grown, 9) << "at 300 MiB and then each 80";
+  EXPECT_EQ(grown, 9) << "at 300 MiB and then at each 80 MiB";
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "app/agent/second_line.h"
 
-// The watchdog's round: observe, judge (watchdog.h), act, fix.
+// The watchdog's round: observe, judge (watchdog.h), act, correct.
 namespace carve {
 
 void SecondLine::note_gpu_state() {
@@ -67,10 +67,9 @@ std::vector<WatchedSlice> SecondLine::watched_slices(bool pages_known) {
 void SecondLine::round() {
   auto usage = world_.gpu.usage();
   note_gpu_state();
-  // After the driver's list: a process on a card sent its hello before, so it is in the pages' list.
+  // Read after the driver's list: a process on a card has sent its hello before, so it is in the pages' list.
   const bool arbiter_answers = look_at_pages();
-  // Hellos to an arbiter that is away may be from processes that have ended, and other processes may have their PIDs
-  // now.
+  // Hellos to an absent arbiter may be from processes that have ended, and other processes may have their PIDs now.
   const auto sightings = usage ? processes_.sightings_of(*usage, arbiter_answers) : std::vector<Sighting>();
   // An arbiter that has just restarted may not know all its processes yet.
   const auto arbiter = pages_.state();
@@ -82,8 +81,8 @@ void SecondLine::round() {
     const MutexLock lock(mutex_);
     seen_ = {*usage, sightings};
   }
-  // Without the arbiter a registered process cannot be told from one that never sent a hello, but memory and cards can
-  // still be judged.
+  // Without the arbiter a registered process cannot be distinguished from one that never sent a hello, but memory and
+  // cards can still be judged.
   const auto breaches = watchdog_.judge(watched, sightings, world_.clock.now());
   for (const auto& card : *usage) store_.set_beyond(card.card, watchdog_.beyond_limits(card.card));
   for (const auto& breach : breaches) act(breach);
@@ -96,7 +95,7 @@ void SecondLine::correct_overheads(const std::vector<WatchedSlice>& watched, con
   auto overheads = Watchdog::overheads(watched, sightings);
   for (const auto& [where, bytes] : overheads) {
     // The smaller figure of two rounds. The driver's list and the pages are read one after the other, so memory that is
-    // freed in between looks like overhead once. What the driver really keeps is in both rounds.
+    // freed in between looks like overhead once. Memory that the driver really keeps is in both rounds.
     const auto before = overheads_.find(where);
     const Bytes lasting = before == overheads_.end() ? Bytes() : std::min(before->second, bytes);
     static_cast<void>(pages_.set_overhead(where.first, static_cast<std::uint32_t>(where.second),

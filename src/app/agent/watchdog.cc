@@ -61,9 +61,9 @@ void Watchdog::judge_process(const WatchedSlice& slice, const Sighting& seen, Cl
        slice.id,
        seen.card,
        {pid},
-       fmt::format("process {} holds {} on {} {}", pid, memory == Bytes::max() ? "memory" : to_human(memory),
+       fmt::format("process {} holds {} on {}{}", pid, memory == Bytes::max() ? "memory" : to_human(memory),
                    seen.card.str(),
-                   own_card ? "without going through the library" : "which is not a card of its slice"),
+                   own_card ? " and bypasses the library" : ", which is not a card of its slice"),
        100,
        0});
 }
@@ -113,7 +113,7 @@ void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const 
                             std::vector<Breach>* breaches) {
   const Slice& card = slice.cards[index];
   Price& price = prices_[{slice.id, card.card}];
-  const auto told = [&](BreachKind kind, Bytes bytes, const std::string& more) {
+  const auto report = [&](BreachKind kind, Bytes bytes, const std::string& more) {
     breaches->push_back({kind, slice.id, card.card, sum.pids,
                          fmt::format("{} {} on {}, its limit is {}{}", kind == BreachKind::kMemory ? "holds" : "held",
                                      to_human(bytes), card.card.str(), to_human(card.memory), more),
@@ -121,7 +121,7 @@ void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const 
   };
   if (sum.memory <= card.memory + margins_[{slice.id, index}].tolerance) {
     if (std::exchange(price.over, false) && !price.told)
-      told(BreachKind::kMemoryBrief, price.most, fmt::format(" (for a moment, {} times lately)", price.count));
+      report(BreachKind::kMemoryBrief, price.most, fmt::format(" (briefly, {} times recently)", price.count));
     return;
   }
   if (!std::exchange(price.over, true)) {
@@ -136,7 +136,7 @@ void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const 
   const Clock::Duration need = ends ? Clock::Duration(0) : bounds_.memory_for / (1 << (price.count - 1));
   if (!lasted({BreachKind::kMemory, slice.id, card.card, 0}, need, now)) return;
   price.told = true;
-  told(BreachKind::kMemory, sum.memory, ends ? fmt::format(" (for the {}th time)", price.count) : "");
+  report(BreachKind::kMemory, sum.memory, ends ? fmt::format(" (breach number {})", price.count) : "");
   breaches->back().ends_slice = ends;
 }
 
@@ -182,9 +182,9 @@ Breach Watchdog::compute_breach(const WatchedSlice& slice, std::size_t index, co
   breach.step = one.reported;
   breach.text = fmt::format("uses {:.0f} % of {}, {} % allowed; the arbiter charged {:.0f} % and granted {}",
                             round.used, card.card.str(), card.compute.hundredths(), round.charged.value_or(0),
-                            round.granted ? fmt::format("{:.0f} %", *round.granted) : "an unknown part");
+                            round.granted ? fmt::format("{:.0f} %", *round.granted) : "an unknown share");
   breach.certain = one.debt.certain();
-  breach.text += breach.certain ? fmt::format("; it owes {:.1f} s of the card", one.debt.owed())
+  breach.text += breach.certain ? fmt::format("; its debt is {:.1f} s of card time", one.debt.owed())
                                 : "; one long kernel explains it";
   if (round.starving) breach.text += "; a neighbour gets less than its guarantee";
   return breach;

@@ -15,7 +15,7 @@
 #include "port/gpu.h"
 
 // The judgement of the second line: compares NVML's figures per process with what was granted and announced. Pure: it
-// takes what was observed and returns the breaches; the agent acts.
+// takes observations and returns the breaches; the agent acts.
 namespace carve {
 
 /// One slice as observed in one round.
@@ -28,7 +28,7 @@ struct WatchedSlice {
   std::vector<double> charged_percent;    // per card since the previous round, by the arbiter's account
   bool pages_known = true;                // the three above are current; false: only memory and cards are judged
   std::vector<Bytes> spare = {};          // per card: what the card has promised to no slice; absent: enough
-  // As charged_percent: the slice held the card's lease; nullopt: the arbiter does not report it.
+  // In percent, as charged_percent: the slice held the card's lease; nullopt: the arbiter does not report it.
   std::vector<std::optional<double>> granted_percent = {};
   std::vector<double> drained_percent = {};  // as charged_percent: its work ran on past a lease, excused
   std::string user = {};                     // offender_of: earlier offences count against it; empty: unknown
@@ -46,8 +46,8 @@ enum class BreachKind : std::uint8_t {
   kUnregistered,
   kForeignCard,
   kMemory,
-  kMemoryBrief,  // over the limit, but back below it before it counted: reported, and it shortens the next tolerance
-  kUnexplained,  // memory of the card is used, and no list explains it
+  kMemoryBrief,  // over the limit, but below it again before it counted: reported, and shortens the next tolerance
+  kUnexplained,  // memory of the card is in use, and neither NVML nor the ledger explains it
   kCompute,
 };
 [[nodiscard]] const char* to_string(BreachKind kind);
@@ -86,17 +86,17 @@ class Watchdog {
  public:
   explicit Watchdog(WatchBounds bounds = {}) : bounds_(bounds) {}
 
-  /// One round; `now` grows. Every breach that has lasted is reported once per second while it continues.
+  /// One round; `now` never decreases. Every breach that has lasted is reported once per second while it continues.
   std::vector<Breach> judge(const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings,
                             Clock::Time now);
 
   /// True if a slice has short breaches that count: it must be observed more often.
   [[nodiscard]] bool wary(Clock::Time now) const;
 
-  /// What the slice keeps back from its own limit on its card number `index`, since the last round: tolerance.h.
-  /// Nothing for a slice that is alone on its card, because it cannot take what another slice was promised.
+  /// What the slice keeps back from its own limit on its card number `index`, by the last round: tolerance.h. Nothing
+  /// for a slice that is alone on its card, because it cannot take what another slice was promised.
   [[nodiscard]] Bytes kept_back(const std::string& slice, std::size_t index) const;
-  /// What the slices of the card hold above their limits, in the last round, each up to its greatest tolerance.
+  /// What the slices of the card held above their limits in the last round, each up to its greatest tolerance.
   [[nodiscard]] Bytes beyond_limits(const CardId& card) const;
 
   /// The memory that the driver took beyond the announced memory, per slice and card index, from the same sightings.
@@ -137,7 +137,7 @@ class Watchdog {
                     std::vector<Breach>* breaches);
   void judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving, Clock::Time now,
                      std::vector<Breach>* breaches);
-  /// Whether another slice on the card was granted the card but, by the driver's account, used less than the grant and
+  /// True if another slice on the card was granted the card but, by the driver's account, used less than the grant and
   /// less than its guarantee.
   static bool starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& except,
                       const CardId& card, double points);

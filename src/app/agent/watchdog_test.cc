@@ -27,7 +27,7 @@ std::vector<Breach> rounds(Watchdog& dog, const WatchedSlice& watched, const std
   return all;
 }
 
-TEST(Watchdog, WhatIsSeenOnceIsNoBreach) {
+TEST(Watchdog, AnObservationSeenOnceIsNoBreach) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
   const std::vector<Sighting> seen = {{"s", CardId("GPU-0"), {2, Bytes::mib(1), 0}}};
@@ -52,7 +52,7 @@ TEST(Watchdog, MemoryIsJudgedWithItsBound) {
   EXPECT_EQ(breaches[0].kind, BreachKind::kMemory);
 }
 
-TEST(Watchdog, AnotherCardIsABreachWhoeverSaidHello) {
+TEST(Watchdog, AnotherCardIsABreachDespiteAHello) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
   const auto breaches =
@@ -61,7 +61,7 @@ TEST(Watchdog, AnotherCardIsABreachWhoeverSaidHello) {
   EXPECT_EQ(breaches[0].kind, BreachKind::kForeignCard);
 }
 
-TEST(Watchdog, WithoutThePagesWordOnlyMemoryAndCardsAreJudged) {
+TEST(Watchdog, WithoutThePagesOnlyMemoryAndCardsAreJudged) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
   WatchedSlice watched = slice(ShareClass::kBurst, 0);
@@ -74,7 +74,7 @@ TEST(Watchdog, WithoutThePagesWordOnlyMemoryAndCardsAreJudged) {
   ASSERT_EQ(breaches.size(), 2U);
   EXPECT_EQ(breaches[0].kind, BreachKind::kForeignCard);
   EXPECT_EQ(breaches[1].kind, BreachKind::kMemory);
-  // A breach that was not judged meanwhile did not last: it starts again when the pages are back.
+  // A breach that was not judged meanwhile has not lasted: it starts again when the pages are back.
   EXPECT_TRUE(rounds(dog, slice(ShareClass::kBurst, 99), {{"s", CardId("GPU-0"), busy}}, 1, &now).empty());
 }
 
@@ -108,12 +108,12 @@ std::vector<Breach> compute_rounds(Watchdog& dog, const ArbiterFigures& figures,
   return all;
 }
 
-TEST(Watchdog, ComputeIsComparedWithWhatTheArbiterChargedAndGranted) {
+TEST(Watchdog, ComputeIsComparedWithTheArbitersFigures) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
   // Honest: a slice may use a card that its neighbour leaves idle.
   EXPECT_TRUE(compute_rounds(dog, {98, 100}, 99, 0, 20, &now).empty());
-  // The arbiter charged 10 and the driver reports 99. What was allowed until now is allowed for one more second.
+  // The arbiter charged 10 and the driver reports 99. The earlier allowance applies for one more second.
   EXPECT_TRUE(compute_rounds(dog, {10, 30}, 99, 1, 3, &now).empty());
   EXPECT_FALSE(compute_rounds(dog, {10, 30}, 99, 1, 4, &now).empty());
 }
@@ -188,7 +188,7 @@ TEST(Watchdog, FixedIsACapRegardlessOfTheAccount) {
           .empty());
 }
 
-TEST(Watchdog, OverheadIsWhatTheDriverTookBeyondWhatWasAnnounced) {
+TEST(Watchdog, OverheadIsTheMemoryBeyondTheAnnouncedMemory) {
   const auto overheads =
       Watchdog::overheads({slice(ShareClass::kBurst, 0)}, {{"s", CardId("GPU-0"), {1, Bytes::mib(1500), 0}}});
   EXPECT_EQ(overheads.at({"s", 0}), Bytes::mib(1500) - Bytes::gib(1));

@@ -76,9 +76,9 @@ class LimitCases:
         self.up("allow = user:nobody", "allow = user:daemon max-slices=40")
         said = request_as(65534, 33, 1 << 20)
         assert said[:32] == ["ok"] * 32, said
-        assert "32 live and at most 32 may where the row has no max-slices" in said[32], said[32]
+        assert "32 exist, at most 32 without max-slices" in said[32], said[32]
         said = request_as(1, 41, 1 << 20)
-        assert said[:40] == ["ok"] * 40 and "40 live and at most 40 may" in said[40], said
+        assert said[:40] == ["ok"] * 40 and "40 exist, at most 40" in said[40], said
 
     def test_the_number_kept_for_root_is_a_setting(self):
         self.up("allow = everyone max-slices=200", "slices-for-root = 120")

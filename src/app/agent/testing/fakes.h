@@ -14,7 +14,8 @@
 #include "app/agent/testing/fake_cgroups.h"
 #include "app/agent/testing/fake_processes.h"
 
-// The world in memory. Fate throws at the n-th step that changes it, like kill -9: completed steps stay.
+// Fakes of the agent's ports, in memory. Fate throws at the n-th step that changes the world, like kill -9: completed
+// steps stay.
 namespace carve::fakes {
 
 class FakeGpu final : public Gpu {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-// Death at a chosen step, like kill -9: completed steps stay.
+// Simulates a death at a chosen step, like kill -9: completed steps stay.
 namespace carve::fakes {
 
 struct Killed {};

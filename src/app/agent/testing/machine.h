@@ -47,7 +47,7 @@ struct Machine {
     if (!restored) return nullptr;
     return agent;
   }
-  /// The set on which all views must agree: the slices in the ledger are those with processes in their cgroups.
+  /// The set on which all views must agree: the slices with processes in their cgroups.
   [[nodiscard]] std::set<std::string> running() const {
     std::set<std::string> ids;
     for (const auto& [id, members] : cgroups.groups) {
@@ -63,8 +63,8 @@ inline void leave_dead(std::unique_ptr<Agent> agent) {
   dead.push_back(agent.release());
 }
 
-/// Runs a history on a new machine for each step that changes the world, and kills the agent at that step. Then it
-/// starts the next agent, lets it watch once, and checks the result.
+/// Runs a history on a new machine for each step that changes the world, and kills the agent at that step. Then starts
+/// the next agent, runs one watch round, and checks the result.
 ///   live   the history; it ends at the chosen step by the exception of Fate
 ///   check  what must be true, regardless of the step
 inline void killed_at_any_step(const std::function<void(Machine&, Agent&)>& live,
