@@ -1,9 +1,9 @@
 // carve-attack NAME --bytes N --step N --hold-ms N --busy N --processes N: one attack on the library, tried from inside
 // a slice.
 //
-// Prints one line of JSON: what it held and the answer it got. The runner decides from the simulated driver's account
-// whether that means "held" or "caught" (attack_table.py). Exit status 0 when the attack was carried out, regardless of
-// its result; 3 when its precondition is missing here, with the reason.
+// Prints one line of JSON: the memory that it held and the driver's answer. The runner decides from the simulated
+// driver's account whether that means "held" or "caught" (attack_table.py). Exit status 0: the attack was carried out,
+// regardless of its result. 3: its precondition is missing here; the reason is printed.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

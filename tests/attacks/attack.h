@@ -33,7 +33,7 @@ int report_and_hold(const char* name, const Taken& taken, const Options& options
 /// Prints why the attack cannot be carried out here; returns the exit status 3.
 int precondition_missing(const char* name, const std::string& why);
 
-/// The account pages that the library mapped into this process.
+/// The account pages that the library has mapped into this process.
 std::vector<abi::AccountPage*> mapped_accounts();
 
 /// The descriptors that the slice's socket returns to any process inside: grant, account, grant, account, …

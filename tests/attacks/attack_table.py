@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs every attack from inside a slice of `carve run` and prints the result: held (the program never had more than its
-slice), or caught in N ms (it had more, the node saw it and acted). The result is read only from the simulated driver's
-account. During each attack a neighbour computes in its own slice; its share must not suffer.
+slice), or caught in N ms (it had more, and the node detected it and acted). Only the simulated driver's account decides
+the result. During each attack a neighbour computes in its own slice; its share must not suffer.
 
-attack_table.py --bin <build>/bin [--only NAME]... [--part K/N] Exit code 77: skipped, with the reason; 1: a result was
-neither. --part runs every N-th attack, from the K-th on (1 to N).
+attack_table.py --bin <build>/bin [--only NAME]... [--part K/N] Exit code 77: skipped, with the reason; 1: an attack had
+another result. --part runs every N-th attack, from the K-th on (1 to N).
 attack_table.py --promises prints the table of SECURITY.md: each attack with the result that this test requires.
 """
 import glob
@@ -41,15 +41,15 @@ ATTACKS = {
     "destroyed-pool": "held", "childs-inheritance": "held", "destroyed-contexts": "held", "exec-again": "held",
     "other-card": "held",
 }
-# Of these: card time without leases, by two processes in a slice of 10. The judgement uses the time from the first kernel
-# to the event, and the neighbour's share from then on.
+# Of these: card time without leases, by two processes in a slice of 10. The time from the first kernel to the event is
+# judged, and the neighbour's share from then on.
 COMPUTE_ATTACKS = ("registered-compute", "compute-lied")
-# Card time by ordinary calls. The judgement uses the neighbour's share from the attack's first kernel to its end.
+# Card time by ordinary calls. The neighbour's share from the attack's first kernel to its end is judged.
 SHARE_ATTACKS = ("many-processes", "open-capture", "changing-block")
 SHARE_HOLD_MS = 5000
-# In a slice of both cards of a machine that has two.
+# These run in a slice of both cards, on a machine with two.
 TWO_CARDS = ("other-card",)
-# What each row does. SECURITY.md has the same words (promises()).
+# What each row does. The table of SECURITY.md has the same texts (promises()).
 WORDS = {
     "plain": "allocates more than the slice", "cleared-environment": "the same, with an empty environment",
     "rtld-next": "finds the driver by `RTLD_NEXT`", "rtld-deepbind": "loads the driver with `RTLD_DEEPBIND`",
@@ -76,7 +76,7 @@ WORDS = {
     "exec-again": "exec; the next program must have the whole slice",
     "other-card": "allocates on card 1 while card 0 is current",
 }
-COMPUTE_MS = 1500  # SECURITY.md: 0.2 s of the card beyond the allowed amount and 10 points, and 0.7 s
+COMPUTE_MS = 1500  # bound_ms() in second_line_compute.py: a debt of 0.2 s takes 0.8 s at 45 %, plus 0.7 s
 
 
 def claims(texts):
@@ -153,7 +153,7 @@ class Table:
         stopped_at = None
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
-            # Also what the driver keeps of a process that has ended. The globals of modules count as well.
+            # This includes what the driver keeps of a process that has ended, and the globals of modules.
             rows = [p for p in self.account() if p["pid"] not in before]
             held = max((sum(p["explicit_bytes"] + p["module_bytes"] for p in rows if p["card"] == card)
                         for card in {p["card"] for p in rows}), default=0)
@@ -164,14 +164,14 @@ class Table:
             if name == "stopped-in-lease" and stopped_at is None and any(state_of(p["pid"]) == "T" for p in rows if p["alive"]):
                 stopped_at = time.monotonic()
             if stopped_at is not None and time.monotonic() - stopped_at > 2.5:
-                process.kill()  # a process that only stopped need not be killed: the neighbour counts
+                process.kill()  # a stopped process need not be caught: only the neighbour's share counts
             time.sleep(0.01)
         if process.poll() is None:
             process.kill()
             self.problems.append(f"{name}: did not end")
         out, err = process.communicate()
-        # An attack that is caught immediately leaves too little time to judge the neighbour; the time after it counts
-        # too.
+        # An attack that is caught immediately leaves too little time to judge the neighbour, so the time after it is
+        # included.
         time.sleep(max(0.0, 1.0 - (time.monotonic_ns() - since) / 1e9))
         end = time.monotonic_ns()
         if process.returncode == 3 or '"missing"' in out:
@@ -186,8 +186,8 @@ class Table:
         return verdict, most, over, self.neighbour_share(since, end)
 
     def run_compute(self, name):
-        """→ (verdict, 0, ms from the first kernel to the event, share of the neighbour after that). The agent must know
-        of no offence."""
+        """→ (verdict, 0, ms from the first kernel to the event, share of the neighbour after that). The agent must have no
+        recorded offence."""
         process = self.m.start("run", "--memory", "2Gi", "--cores", "10", "--", self.m.program("carve-attack"), name,
                                "--hold-ms", "4000", "--processes", "2")
         began = json.loads(process.stdout.readline())
@@ -231,7 +231,7 @@ class Table:
         return self.m.pid_of("arbiter"), self.m.pid_of("agent")
 
     def node_is_well(self, before):
-        """The same processes as before the attack, none of them stopped, and the arbiter answers, within one second."""
+        """True if, within 1 s, the same processes run as before, none is stopped, and the arbiter answers."""
         def well():
             pids = self.node()
             return (pids == before and all(state_of(pid) in "RSD" for pid in pids)
@@ -284,8 +284,8 @@ class Table:
         held, caught = self.verdicts["held"], self.verdicts["caught"]
         for name, attacks, says_held, says_caught in claims(documents()):
             if attacks != len(ATTACKS) or (says_held is not None and (says_held, says_caught) != (held, caught)):
-                self.problems.append(f"{name} says {attacks} attacks, {says_held} held, {says_caught} caught: it was "
-                                     f"{len(ATTACKS)}, {held}, {caught}")
+                self.problems.append(f"{name} says {attacks} attacks, {says_held} held, {says_caught} caught; "
+                                     f"the run had {len(ATTACKS)}, {held}, {caught}")
 
 
 def state_of(pid):
@@ -315,7 +315,7 @@ def part_of(arguments):
     value = (arguments[arguments.index("--part") + 1:] or [""])[0]
     found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", value)
     if not found or int(found[1]) > int(found[2]):
-        sys.exit(f"--part \"{value}\": legal is K/N with K from 1 to N")
+        sys.exit(f"--part \"{value}\": must be K/N with K from 1 to N")
     return int(found[1]), int(found[2])
 
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-// The few driver entry points that an attack needs. `Find` finds them in the way that the attack tests.
+// The few driver entry points that an attack needs. `Find` finds them in the way that the attack uses.
 namespace carve::attacks {
 
 using Find = std::function<void*(const char*)>;
@@ -20,7 +20,7 @@ struct Taken {
 /// held or the driver refuses. Keeps all of it.
 Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step);
 
-/// Loads a module with `bytes` of global variables on device 0. The driver allocates them at load. Keeps all of it.
+/// Loads a module with `bytes` of global variables on device 0. The driver allocates them at the load. Keeps all of it.
 Taken take_globals(const Find& find, std::uint64_t bytes);
 
 /// Allocates memory on device 0 with cuMemCreate, without a context. Keeps all of it.
@@ -37,7 +37,7 @@ std::uint64_t free_memory(const Find& find);
 int launch_kernels(const Find& find, unsigned launches);
 
 /// Keeps device 0 busy with kernels of 500 us for this many milliseconds, `queued` kernels at a time.
-/// Returns the CUresult of the first failure, 0 when the time was over.
+/// Returns the CUresult of the first failure, 0 when the time has passed.
 int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent, int queued = 16);
 
 /// Finds functions with dlsym on `handle`.

@@ -16,8 +16,8 @@ int module_globals(const Options& o) {
   return report_and_hold("module-globals", take_globals(in_handle(library), o.bytes), o);
 }
 
-/// No attack: an honest program with large globals. It waits until it sees less free memory (at most `hold_ms`), then
-/// allocates all that is left with ordinary calls.
+/// Not an attack: an honest program with large globals. It waits until less free memory is reported (at most
+/// `hold_ms`), then allocates all that is left with ordinary calls.
 int module_globals_room(const Options& o) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   if (!library) return precondition_missing("module-globals-room", dlerror());
@@ -34,12 +34,12 @@ int module_globals_room(const Options& o) {
   }
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
   const Taken rest = take_memory(find, ~0ULL, o.step);
-  std::printf("{\"globals\":%llu,\"free_before\":%llu,\"free_after\":%llu,\"told_after_ms\":%lld,\"then_got\":%llu,"
+  std::printf("{\"globals\":%llu,\"free_before\":%llu,\"free_after\":%llu,\"reported_after_ms\":%lld,\"then_got\":%llu,"
               "\"refused_with\":%d}\n",
               static_cast<unsigned long long>(globals.bytes), before, now, static_cast<long long>(took.count()),
               static_cast<unsigned long long>(rest.bytes), rest.refused_with);
   std::fflush(stdout);
-  usleep(1'500'000);  // long enough for the second line to see it
+  usleep(1'500'000);  // long enough for the second line to detect it
   return 0;
 }
 

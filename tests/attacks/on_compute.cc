@@ -1,5 +1,5 @@
-// Card time without leases: by the process's own copy of the driver after a hello, with and without false values in its
-// own pages.
+// Card time without leases: a process sends a hello and then uses its own copy of the driver, with and without false
+// values in its own pages.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ constexpr int kTwoSeconds = 4000;
 
 using Lie = std::function<void(abi::AccountSlot& own, std::uint64_t passed_ns)>;
 
-/// Calls `lie` for each of this process's own account entries every half millisecond.
+/// Calls `lie` for each account entry of this process every half millisecond.
 void keep_lying(const Lie& lie, const std::atomic<bool>& stop) {
   const auto pages = mapped_accounts();
   auto last = std::chrono::steady_clock::now();
@@ -38,7 +38,7 @@ void keep_lying(const Lie& lie, const std::atomic<bool>& stop) {
   }
 }
 
-/// Says hello and allocates a little through the library, then computes with the driver's own file in `o.processes`
+/// Sends a hello and allocates a little through the library, then computes with the driver's own file in `o.processes`
 /// processes.
 int compute_past(const char* name, const Options& o, int queued, const Lie& lie) {
   for (unsigned i = 1; i < o.processes; ++i) {
@@ -67,7 +67,7 @@ int compute_past(const char* name, const Options& o, int queued, const Lie& lie)
 
 int registered_compute(const Options& o) { return compute_past("registered-compute", o, kFew, nullptr); }
 
-/// Two seconds of work are queued at a time: they run on while the process is frozen.
+/// Queues two seconds of work at a time, which runs on while the process is frozen.
 int queued_compute(const Options& o) { return compute_past("queued-compute", o, kTwoSeconds, nullptr); }
 
 /// Adds all the time that it takes to its own busy_ns.

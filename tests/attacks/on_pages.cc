@@ -1,4 +1,4 @@
-// What a tenant can do to the pages that it holds, and to its own process.
+// Attacks on the pages that a tenant has, and on its own process.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 
 Find usual_driver() { return in_handle(dlopen("libcuda.so.1", RTLD_NOW)); }
 
-// Allocates memory while `spoil` is called repeatedly on every account page that this process holds.
+// Allocates memory while `spoil` is called repeatedly on every account page of this process.
 template <class Spoil>
 int while_spoiling(const char* name, const Options& o, Spoil spoil) {
   const Find find = usual_driver();
@@ -102,7 +102,7 @@ int pages_truncated(const Options& o) {
   for (const int fd : ask_for_pages()) {
     succeeded += ftruncate(fd, 0) == 0;
     succeeded += ftruncate(fd, 1 << 30) == 0;
-    // A memfd that is not sealed against writes allows hole punching, which zeroes the page under the arbiter.
+    // A memfd that is not sealed against writes allows hole punching, which zeroes the page while the arbiter uses it.
     fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof(abi::AccountPage));
   }
   const Taken taken = take_memory(usual_driver(), o.bytes, o.step);

@@ -1,5 +1,5 @@
-// Card time by ordinary calls through the library: many processes, work whose end cannot be recorded, and
-// kernels that become longer than they were.
+// Card time by ordinary calls through the library: many processes, work with an end that cannot be recorded, and
+// kernels that become longer.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ CUresult launch(CUfunction function, CUstream on, unsigned blocks = 1, unsigned 
   return call("cuLaunchKernel", function, blocks, 1U, 1U, threads, 1U, 1U, 0U, on, none, none);
 }
 
-/// Says that the first kernel runs: the share of the neighbour is judged from now on.
+/// Prints that the first kernel runs: the share of the neighbour is judged from now on.
 void report_begin(const char* name) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   std::printf("{\"attack\":\"%s\",\"pid\":%d,\"began_ns\":%lld}\n", name, getpid(),
@@ -48,7 +48,7 @@ void report_begin(const char* name) {
   std::fflush(stdout);
 }
 
-/// Launches without pause, with at most `ahead` kernels in flight, until the time is over.
+/// Launches without a pause, with at most `ahead` kernels in flight, until the time has passed.
 int launch_for(const Options& o, CUfunction function, CUstream on, int ahead, unsigned blocks = 1,
                unsigned threads = 1) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(o.hold_ms);
@@ -63,7 +63,7 @@ int launch_for(const Options& o, CUfunction function, CUstream on, int ahead, un
 
 }  // namespace
 
-/// Honest processes, all in one slice. Each has kernels of 20 ms in flight.
+/// Honest processes in one slice. Each has kernels of 20 ms in flight.
 int many_processes(const Options& o) {
   constexpr unsigned kProcesses = 16;
   int ready[2];
@@ -94,7 +94,7 @@ int many_processes(const Options& o) {
   return 0;
 }
 
-/// A capture stays open on a stream that does nothing, so that the end of other streams' work cannot be recorded.
+/// Keeps a capture open on a stream that does nothing, so that the end of other streams' work cannot be recorded.
 int open_capture(const Options& o) {
   if (start_driver() != 0) return precondition_missing("open-capture", "no driver");
   const CUfunction function = kernel(500);
@@ -105,7 +105,7 @@ int open_capture(const Options& o) {
   return launch_for(o, function, works, 64);
 }
 
-/// The same function and grid first with one thread per block (22 us), then with 1024 (20 ms).
+/// Launches the same function and grid first with one thread per block (22 us), then with 1024 (20 ms).
 int changing_block(const Options& o) {
   constexpr unsigned kBlocks = 800'000;
   if (start_driver() != 0) return precondition_missing("changing-block", "no driver");

@@ -1,4 +1,5 @@
-// Memory by ordinary calls through the library, in ways in which the account of it once came apart from the driver's.
+// Memory by ordinary calls through the library, in cases in which its account differed from the driver's in earlier
+// versions.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -46,7 +47,7 @@ std::string note_of(const char* what, std::uint64_t bytes) { return what + std::
 
 }  // namespace
 
-/// One thread begins and ends captures on a stream, another allocates in that stream: memory, or a node of a graph?
+/// One thread begins and ends captures on a stream, and another allocates in that stream: memory, or a node of a graph.
 int racing_capture(const Options& o) {
   if (start_driver() != 0) return precondition_missing("racing-capture", "no driver");
   const CUstream stream = new_stream();
@@ -77,7 +78,7 @@ int racing_capture(const Options& o) {
   return report_and_hold("racing-capture", taken, o, "refused " + std::to_string(refused));
 }
 
-/// A slice of two cards. Streams, pools and handles of card 1 while card 0 is current.
+/// In a slice of two cards: streams, pools and handles of card 1 while card 0 is current.
 int other_card(const Options& o) {
   CUcontext context[2] = {};
   if (call("cuInit", 0U) != 0 || call("cuDevicePrimaryCtxRetain", &context[0], CUdevice{0}) != 0 ||
@@ -91,7 +92,7 @@ int other_card(const Options& o) {
   if (call("cuDeviceGetDefaultMemPool", &pool, CUdevice{1}) != 0) return precondition_missing("other-card", "no pool");
   const CUmemAllocationProp where{1, 0, {1, 1}, nullptr, {}};
   Taken taken;
-  int ways = 3;  // that still succeed
+  int ways = 3;  // the ways that still succeed
   while (ways != 0 && taken.bytes < o.bytes) {
     ways = 0;
     CUdeviceptr address = 0;
@@ -105,7 +106,8 @@ int other_card(const Options& o) {
   return report_and_hold("other-card", taken, o);
 }
 
-/// A hello by hand gives a second account entry and a second mapping of the pages; both are given up again.
+/// Sends a second hello by hand, which gives a second account entry and a second mapping of the pages, and releases
+/// both.
 int second_hello(const Options& o) {
   if (start_driver() != 0) return precondition_missing("second-hello", "no driver");
   const Taken first = take_pieces(o.bytes);
@@ -116,14 +118,14 @@ int second_hello(const Options& o) {
     if (page != MAP_FAILED) munmap(page, sizeof(abi::AccountPage));
   }
   for (const int fd : fds) close(fd);
-  usleep(3'000'000);  // the arbiter once gave the entries of a process up after 2 s
+  usleep(3'000'000);  // in earlier versions the arbiter freed the entries of a process after 2 s
   Taken taken = take_pieces(o.bytes);
   const std::string note = note_of("then ", taken.bytes);
   taken.bytes += first.bytes;
   return report_and_hold("second-hello", taken, o, note);
 }
 
-/// cuCtxDetach while the context has another user does not destroy it.
+/// cuCtxDetach does not destroy a context that has another user.
 int detached_context(const Options& o) {
   if (call("cuInit", 0U) != 0) return precondition_missing("detached-context", "no driver");
   CUcontext own = nullptr;
@@ -137,7 +139,7 @@ int detached_context(const Options& o) {
   return report_and_hold("detached-context", taken, o, note_of("then ", more.bytes));
 }
 
-/// Imports the memory of one exporter after the other, and maps 2 MiB of each; the exporters die.
+/// Imports the memory of several exporters, one after the other, and maps 2 MiB of each. The exporters die.
 int imported_handles(const Options& o) {
   constexpr std::uint64_t kShared = 512ULL << 20;
   constexpr CUmemAllocationProp kShareable{1, 1, {1, 0}, nullptr, {}};
@@ -196,7 +198,7 @@ int imported_handles(const Options& o) {
   return 0;
 }
 
-/// A pool is destroyed while its frees wait behind a host function: the driver keeps the memory until they are done.
+/// Destroys a pool while its frees wait behind a host function: the driver keeps the memory until they are done.
 int destroyed_pool(const Options& o) {
   if (start_driver() != 0) return precondition_missing("destroyed-pool", "no driver");
   CUmemPoolProps properties{};
@@ -228,7 +230,7 @@ int childs_inheritance(const Options& o) {
   if (parent == 0) {
     if (start_driver() != 0) _exit(3);
     const Taken taken = take_pieces(o.bytes);
-    usleep(1'000'000);  // the arbiter sees meanwhile which process has the pages
+    usleep(1'000'000);  // meanwhile the arbiter reads which process has the pages
     const pid_t heir = fork();
     if (heir == 0) {
       prctl(PR_SET_PDEATHSIG, 0);
@@ -256,8 +258,8 @@ int childs_inheritance(const Options& o) {
   return 0;
 }
 
-/// No attack, but once it cost the slice its own memory: contexts are destroyed with memory in them while another
-/// thread allocates there. `lost` is what can no longer be had afterwards.
+/// Not an attack, but it cost the slice its own memory in earlier versions: contexts with memory are destroyed while
+/// another thread allocates there. `lost` is the memory that is no longer available afterwards.
 int destroyed_contexts(const Options& o) {
   if (start_driver() != 0) return precondition_missing("destroyed-contexts", "no driver");
   const std::size_t before = isolation::free_memory();
@@ -281,7 +283,8 @@ int destroyed_contexts(const Options& o) {
   return report_and_hold("destroyed-contexts", take_pieces(o.bytes), o, "lost " + std::to_string(lost));
 }
 
-/// No attack either: the program after exec once found the memory of the program before it charged for 2 s.
+/// Not an attack either: in earlier versions the program after exec found the previous program's memory charged for 2
+/// s.
 int exec_again(const Options& o) {
   if (start_driver() != 0) return precondition_missing("exec-again", "no driver");
   const Taken first = take_pieces(o.bytes);
@@ -293,7 +296,7 @@ int exec_again(const Options& o) {
   return 3;
 }
 
-/// The program that exec_again() becomes. `step` is what the program before it had.
+/// The program that exec_again() becomes. `step` is the memory that the previous program had.
 int after_exec(const Options& o) {
   if (start_driver() != 0) return precondition_missing("exec-again", "no driver after exec");
   const Taken taken = take_pieces(o.bytes);

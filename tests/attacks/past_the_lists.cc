@@ -1,5 +1,5 @@
-// Memory that a check of the process lists misses: memory without a context, a little in each of many processes, and
-// memory that is freed before the next check.
+// Memory that a check of the process lists does not find: memory without a context, a little in each of many processes,
+// and memory that is freed before the next check.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ constexpr std::uint64_t kGlobals = 250ULL << 20;
 }  // namespace
 
 /// Uses cuMemCreate of the driver's own file. It needs no context, and NVML lists only processes with a context.
-/// Outside slices the driver's file is the one that the loader finds.
+/// Outside slices the loader finds the driver's file itself.
 int no_context_memory(const Options& o) {
   void* driver = dlopen(kPrivateFile, RTLD_NOW);
   if (!driver) driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -26,7 +26,7 @@ int no_context_memory(const Options& o) {
   return report_and_hold("no-context-memory", take_without_context(in_handle(driver), o.bytes, o.step), o);
 }
 
-/// Each process looks honest: a module with some globals, loaded through the library.
+/// Each process looks honest: it loads a module with some globals through the library.
 int many_globals(const Options& o) {
   pid_t children[kManyProcesses] = {};
   for (pid_t& child : children) {
@@ -40,7 +40,7 @@ int many_globals(const Options& o) {
   return 0;
 }
 
-/// Says hello, then allocates memory past the library for 150 ms, fifty times.
+/// Sends a hello, then allocates memory past the library for 150 ms, fifty times.
 int memory_bursts(const Options& o) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   if (!library || take_memory(in_handle(library), o.step, o.step).bytes == 0)

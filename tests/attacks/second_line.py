@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The second line against a process that has the library, says hello, and then bypasses it with the driver's own file:
-memory past the limit is ended within a second, time past the guarantee is frozen down to it, repeatedly in the same
-cycle. And against memory that no call announces: the global variables of a module. Figures come from the simulated
-driver's account. second_line.py --bin <build>/bin; exit code 77: skipped."""
+"""Tests the second line against a process that has the library, sends a hello, and then bypasses it with the driver's
+own file: memory beyond the limit is ended within a second; compute beyond the guarantee is frozen down to it,
+repeatedly in the same cycle. Also tests memory that no call announces: the global variables of a module. The figures are
+from the simulated driver's account. second_line.py --bin <build>/bin; exit code 77: skipped."""
 import json
 import os
 import signal
@@ -24,7 +24,7 @@ def events(machine, kind):
 
 
 def start_neighbour(machine):
-    """A slice of NEIGHBOUR that computes all the time, once it does."""
+    """Starts a slice of NEIGHBOUR that computes all the time, and waits until it does."""
     neighbour = machine.start("run", "--memory", "2Gi", "--cores", str(NEIGHBOUR), "--",
                               machine.program("carve-sample-spin"), "--kernel-us", "500", "--seconds", "600")
     until("the neighbour computes", 10, lambda: [p for p in machine.truth("account")["processes"]
@@ -33,7 +33,7 @@ def start_neighbour(machine):
 
 
 def restart_agent(machine):
-    """An agent that knows of no offence: a user's next slice begins without debt."""
+    """Starts an agent without recorded offences, so that a user's next slice begins without debt."""
     def answers():
         try:
             return machine.view()["arbiter_state"] == "ok"
@@ -57,20 +57,20 @@ def memory(machine):
         time.sleep(0.01)
     took = time.monotonic() - since if since else None
     print(f"memory: held {most / MIB:.0f} MiB of 2048, ended {-1 if took is None else took * 1000:.0f} ms later")
-    assert most > 2048 * MIB, "it never got past its limit: this test shows nothing"
+    assert most > 2048 * MIB, "it never exceeded its limit, so nothing was tested"
     assert child.returncode == -signal.SIGKILL and took < 1, (child.returncode, took)
     # A process that said hello is registered: only its memory reveals it.
     assert events(machine, "breach-memory") and not events(machine, "breach-unregistered"), machine.view()["events"]
 
 
 def held_by(machine, pid):
-    """Explicit memory, and what the driver took for the globals of the modules that it loaded."""
+    """Explicit memory, and the memory that the driver took for the globals of loaded modules."""
     return next((p["explicit_bytes"] + p["module_bytes"] for p in machine.truth("account")["processes"]
                  if p["pid"] == pid and p["alive"]), 0)
 
 
 def globals_past_the_limit(machine):
-    """No call announces the memory that a driver takes to load a module: its size is known only afterwards."""
+    """No call announces the memory that a driver takes to load a module, because its size is known only afterwards."""
     known = len(events(machine, "breach-memory"))
     child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
                           "module-globals", "--bytes", str(4096 * MIB), "--hold-ms", "20000")
@@ -79,7 +79,7 @@ def globals_past_the_limit(machine):
         if since is None and held_by(machine, child.pid) > 2048 * MIB:
             since = time.monotonic()
         time.sleep(0.01)
-    assert since is not None, "it never got past its limit: this test shows nothing"
+    assert since is not None, "it never exceeded its limit, so nothing was tested"
     took = time.monotonic() - since
     print(f"globals of a module: 4096 MiB in a slice of 2048, ended {took * 1000:.0f} ms later")
     assert child.returncode == -signal.SIGKILL and took < 1, (child.returncode, took)
@@ -96,25 +96,25 @@ def globals_take_room(machine):
     said = json.loads(out)
     high = next(p["explicit_high_bytes"] for p in machine.truth("account")["processes"] if p["pid"] == child.pid)
     gone = said["free_before"] - said["free_after"]
-    print(f"globals of a module that fit: of 512 MiB {gone / MIB:.0f} are gone from what is free after "
-          f"{said['told_after_ms']} ms; then {high / MIB:.0f} MiB could be had of 2048")
+    print(f"globals of a module that fit: free memory decreased by {gone / MIB:.0f} of 512 MiB after "
+          f"{said['reported_after_ms']} ms; then {high / MIB:.0f} MiB of 2048 were available")
     assert said["globals"] == 512 * MIB and said["refused_with"] == 2, said
     # The charge in advance for a context may be more than this card's driver takes; that difference is not new.
-    assert 384 * MIB <= gone <= 512 * MIB and said["told_after_ms"] < 2000, said
+    assert 384 * MIB <= gone <= 512 * MIB and said["reported_after_ms"] < 2000, said
     assert high <= 2048 * MIB - said["globals"], high
     assert high == said["then_got"] >= 2048 * MIB - said["globals"] - 256 * MIB, (high, said)  # one context at most
     assert len(events(machine, "breach-memory")) == known, machine.view()["events"]
 
 
 def bursts(machine):
-    """Memory held for less time than a check of the lists takes, repeatedly: each seen burst makes the next dearer."""
+    """Bursts shorter than a check of the lists, repeatedly: each observed burst shortens the time of the next."""
     ended = len(events(machine, "breach-memory"))
     child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
                           "memory-bursts", "--bytes", str(4096 * MIB))
     out, _ = child.communicate(timeout=60)
     succeeded = [json.loads(line) for line in out.splitlines() if '"burst"' in line]
     succeeded = [one for one in succeeded if one["got_bytes"] > 2048 * MIB]
-    print(f"bursts of 150 ms: {len(succeeded)} of 50 came back to tell, then the slice was ended")
+    print(f"bursts of 150 ms: {len(succeeded)} of 50 succeeded, then the slice was ended")
     assert child.returncode == -signal.SIGKILL and len(succeeded) <= 10, (child.returncode, out)
     assert events(machine, "breach-memory-brief") or len(events(machine, "breach-memory")) > ended, machine.view()["events"]
     until("free", 5, lambda: not machine.slices())
@@ -139,7 +139,7 @@ def compute(machine):
     taker, other = shares(10)
     print(f"compute: a slice of {GUARANTEE} that bypasses the library is throttled after {found:.1f} s; then it gets "
           f"{taker:.1f} of 100, its neighbour of 70 gets {other:.1f}")
-    assert child.poll() is None, "it was to be slowed, not ended"
+    assert child.poll() is None, "it must be throttled, not ended"
     assert taker <= GUARANTEE + POINTS, taker
     assert other >= 70 - POINTS, other
     assert not events(machine, "breach-unregistered"), machine.view()["events"]
@@ -152,7 +152,7 @@ def compute(machine):
 
 def compute_by_little(machine):
     """The excess is a few points above the slack: the debt reaches the bound of the event after several seconds. A
-    neighbour misses that time; idle time would be no offence."""
+    neighbour misses that time; the use of idle time is no offence."""
     neighbour = start_neighbour(machine)
     child = machine.start("run", "--memory", "2Gi", "--cores", "5", "--", machine.program("carve-attack"),
                           "registered-compute", "--hold-ms", "90000", "--busy", "42")
@@ -172,7 +172,7 @@ def compute_by_little(machine):
     held = share(15)
     print(f"compute by little: a slice of 5 that takes {alone:.1f} by bypassing the library is throttled after {found:.1f} s; "
           f"then it gets {held:.1f}")
-    assert alone > 5 + 10, f"{alone}: this test shows nothing"
+    assert alone > 5 + 10, f"{alone} percent: nothing was tested"
     assert held <= 5 + 10, held
     for one in (child, neighbour):
         one.kill()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The second line against card time without leases: a process with its own copy of the driver after a hello, with and
-without false values in its own pages; work that runs on while its process is frozen; a user who returns with a new slice
-each time. The times to the event, to each step and to the end are printed and compared with the bounds in SECURITY.md.
-second_line_compute.py --bin <build>/bin; exit code 77: skipped."""
+"""Tests the second line against card time without leases: a process with its own copy of the driver after a hello, with
+and without false values in its own pages; work that runs on while its process is frozen; a user who returns with a new
+slice each time. Prints the times to the event, to each step and to the end, and compares them with the bounds in
+SECURITY.md. second_line_compute.py --bin <build>/bin; exit code 77: skipped."""
 import json
 import os
 import signal
@@ -16,7 +16,7 @@ from machine import Machine, cgroup2_mount, enter_private_namespace, until  # no
 from second_line import GUARANTEE, restart_agent, start_neighbour  # noqa: E402
 
 SLACK = 10          # points
-USED = 45           # percent of the card: two processes take turns, and switches take the rest
+USED = 45           # percent of the card: two processes take turns, and switches between them take the rest
 LATE_MS = 700       # the driver's sampling period, two rounds of the agent, and the duration of both
 EVENT_S, REVOKE_S, KILL_S, OVERRUN_S = 0.2, 1.0, 1.6, 5.0  # of the card: ComputeBounds
 
@@ -32,7 +32,7 @@ class Case:
         self.neighbour = None
 
     def begin(self):
-        """Starts an agent that knows of no offence, and a neighbour that computes."""
+        """Starts an agent without recorded offences, and a neighbour that computes."""
         restart_agent(self.m)
         self.neighbour = start_neighbour(self.m)
         assert not self.events(), self.events()
@@ -60,7 +60,7 @@ class Case:
         return child, said["began_ms"]
 
     def first(self, what, within, word=""):
-        """Unix ms of the first event with the word in its text."""
+        """The time in Unix ms of the first event with the word in its text."""
         return until(what, within, lambda: [e for e in self.events() if word in e["text"]])[0]["unix_ms"]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Memory without a context while several processes have the card's device file open: a daemon outside slices, a slice's
-process that uses no CUDA, the process that takes the memory. The slice that takes it is ended, and no slice is ended for
-memory of a program outside. Figures come from the simulated driver's account.
+"""Tests memory without a context while several processes have the card's device file open: a daemon outside slices, a
+process of a slice that uses no CUDA, and the process that takes the memory. The slice that takes it must be ended, and
+no slice may be ended for memory of a program outside. The figures are from the simulated driver's account.
 second_line_holders.py --bin <build>/bin; exit code 77: skipped."""
 import os
 import signal
@@ -22,7 +22,7 @@ def unexplained(machine):
 
 
 def start_daemon():
-    """A process of root that holds the card's file and uses no CUDA, like nvidia-persistenced."""
+    """Starts a process of root that holds the card's file and uses no CUDA, like nvidia-persistenced."""
     file = os.open("/dev/nvidia0", os.O_RDWR)
     daemon = subprocess.Popen(["sleep", "600"], pass_fds=(file,))
     os.close(file)
@@ -30,7 +30,7 @@ def start_daemon():
 
 
 def start_neighbour(machine):
-    """A slice that computes: NVML lists its process."""
+    """Starts a slice that computes: NVML lists its process."""
     neighbour = machine.start("run", "--memory", "2Gi", "--cores", "50", "--", machine.program("carve-sample-spin"),
                               "--kernel-us", "500", "--seconds", "600")
     until("the neighbour computes", 20, lambda: [p for p in machine.truth("account")["processes"]
@@ -39,7 +39,7 @@ def start_neighbour(machine):
 
 
 def start_holder(machine):
-    """A slice whose process holds the card's file, and never has a context."""
+    """Starts a slice with a process that holds the card's file and never has a context."""
     holder = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", "sh", "-c",
                            "exec 9<>/dev/nvidia0; echo ready; exec sleep 600")
     assert holder.stdout.readline() == "ready\n", holder.stderr.read()
@@ -58,7 +58,7 @@ def a_slice_takes_memory(machine, daemon, neighbour):
         if since is None and held_by(machine, taker.pid) >= 2048 * MIB:
             since = time.monotonic()
         time.sleep(0.01)
-    assert since is not None, "it never held its memory: this test shows nothing"
+    assert since is not None, "it never held its memory, so nothing was tested"
     took = time.monotonic() - since
     print(f"a slice takes {TAKEN // MIB} MiB without a context, beside a daemon: ended {took * 1000:.0f} ms later")
     assert taker.returncode == -signal.SIGKILL and took < 1, (taker.returncode, took, unexplained(machine))

@@ -1,5 +1,5 @@
-// A client of the driver without libcuda: statically linked, it talks to the kernel side itself. On a real card this is
-// a program with its own ioctl calls; here it uses the simulated driver's protocol.
+// A client of the driver without libcuda: it is statically linked and talks to the kernel side directly. On a real card
+// this is a program with its own ioctl calls; here it uses the simulated driver's protocol.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The ways in which a program can reach the driver. Each allocates memory through one of them.
+// The ways in which a program can reach the driver. Each attack allocates memory through one of them.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ int through(const char* name, void* handle, const Options& options) {
   return report_and_hold(name, take_memory(in_handle(handle), options.bytes, options.step), options);
 }
 
-// Runs this program again as "plain", with another environment or identity.
+// Runs this program again as "plain", with another environment or user.
 [[noreturn]] void become_plain(const std::string& program, const Options& options, char** environment) {
   const std::string bytes = std::to_string(options.bytes);
   const std::string hold = std::to_string(options.hold_ms);
@@ -96,7 +96,7 @@ int versioned_name(const Options& o) {
 }
 
 int forked(const Options& o) {
-  // Two children: each is within the limit alone, together they exceed it.
+  // Two children: each stays within the limit alone, and together they exceed it.
   Options half = o;
   half.bytes = o.bytes / 2;
   pid_t children[2] = {};
@@ -159,8 +159,8 @@ int own_copy(const Options& o) {
   return 0;
 }
 
-// To the library this is an honest user: it said hello and holds a little. It allocates the rest from the driver's own
-// file.
+// To the library this is an honest user: it has sent a hello and holds a little memory. It allocates the rest from the
+// driver's own file.
 void* after_a_hello(const Options& o) {
   void* const library = dlopen(kLinkName, RTLD_NOW);
   if (!library || take_memory(in_handle(library), o.step, o.step).bytes == 0) return nullptr;
