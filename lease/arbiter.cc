@@ -334,7 +334,8 @@ Arbiter::Rescue Arbiter::rescue_of(const Slice& slice) const {
     promised += other.terms.share == abi::ShareClass::kBestEffort ? 0 : other.terms.compute;
   }
   if (outranked && promised >= 100) return {kNever, 0};
-  const std::uint32_t doublings = slice.in_vain < tuning_.rescue_doublings ? slice.in_vain : tuning_.rescue_doublings;
+  const std::uint32_t doublings =
+      slice.failed_rescues < tuning_.rescue_doublings ? slice.failed_rescues : tuning_.rescue_doublings;
   const std::uint64_t pause = tuning_.rescue_after << (outranked ? doublings : 0);
   const std::uint64_t length = outranked ? tuning_.outranked_rescue : tuning_.quantum;
   const std::uint64_t part = outranked ? min_of(tuning_.outranked_percent, 100 - promised) : tuning_.rescue_percent;
