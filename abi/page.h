@@ -36,9 +36,9 @@ constexpr std::size_t lifeline_offset(std::size_t slot) {
   return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + slot * kLifelineBytes;
 }
 
-// The stock: memory that a thread has announced and does not use now. A process whose threads allocate at the same time
-// gets an account entry per thread, so that the threads do not write the same cache line. These stock entries are one
-// block of account entries that the arbiter sets aside when a process asks for it (AccountPage::stock_wanted). In a
+// The stock: memory that a thread has announced and does not use now. A process with threads that allocate at the same
+// time gets an account entry per thread, so that the threads do not write the same cache line. These stock entries are
+// one block of account entries that the arbiter sets aside when a process asks for it (AccountPage::stock_wanted). In a
 // stock entry `used_bytes` is a whole number of granules, and its low bits count the granules of the stock. So one
 // atomic operation of any process takes the stock out of the announcement, and a library of ABI 1, which adds up plain
 // numbers, counts every announced granule. New in ABI 2.

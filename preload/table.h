@@ -12,7 +12,7 @@ namespace carve::preload {
 enum class Kind : std::uint8_t {
   kLinear = 1,   // bytes in whole granules
   kSmall = 2,    // bytes in shared granules
-  kExact = 3,    // exact bytes: a request whose last granule did not fit under the limit
+  kExact = 3,    // exact bytes: the last granule of the request did not fit under the limit
   kPooled = 4,   // owner: the pool
   kMapping = 5,  // owner: the handle behind it
   kHandle = 6,

@@ -4,9 +4,9 @@
 //
 //   json_bench [--rounds N]
 //
-// The filter call has a Pod, whose text is kept, and 5,000 node names, which are read. The watch event has a type, an
-// object, whose text is kept, and the object's resourceVersion. simdjson's document checks the whole text; On-Demand
-// does not check the values that it skips (the last column says which).
+// The filter call has a Pod, of which the text is kept, and 5,000 node names, which are read. The watch event has a
+// type, an object, of which the text is kept, and the object's resourceVersion. simdjson's document checks the whole
+// text; On-Demand does not check the values that it skips (the last column says which).
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>

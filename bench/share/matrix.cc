@@ -146,7 +146,7 @@ std::vector<Scenario> unruly_scenarios() {
     const std::size_t later = with_neighbour(std::string("starts later than 16 x ") + text, many(16, kernel_ns), late);
     all[later].from_ns = kLater;
     if (kernel_ns < 20'000'000) continue;
-    // Alone, each process has its part of the work in flight, which is seconds by now. It is repaid.
+    // Alone, each process has its part of the work in flight, which has grown to seconds. It is repaid.
     all[later].most_off_10s = 100;
     all[later].most_short = 5;
   }

@@ -28,13 +28,13 @@ struct Scenario {
 /// graph loop; `fixed` and `burst` alone; a class with precedence over another.
 std::vector<Scenario> scenarios();
 
-/// A slice of 30 with 1 to 64 processes and a neighbour of 70 whose share is judged: kernels of 20 us to 20 ms,
+/// A slice of 30 with 1 to 64 processes and a neighbour of 70, of which the share is judged: kernels of 20 us to 20 ms,
 /// asynchronous, waited for and in graphs; the same with a cap, with a neighbour and alone.
 std::vector<Scenario> process_scenarios();
 
 /// Programs that distort the accounts, intentionally or not: new processes with much work in flight, host functions
-/// that do not return, work whose length does not follow from its key, work that cannot be measured, libraries that do
-/// not share credit.
+/// that do not return, work with a length that does not follow from its key, work that cannot be measured, libraries
+/// that do not share credit.
 std::vector<Scenario> unruly_scenarios();
 
 /// A slice of 30 that waits for each of its kernels, and a neighbour of 70 that saturates the card.

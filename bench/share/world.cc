@@ -35,7 +35,7 @@ struct World::Client {
   bool started = false;
   lease::Gate gate;
   lease::Lane lane;
-  lease::Lane hung;              // the lane of the thread whose host function does not return
+  lease::Lane hung;              // the lane of the thread with the host function that does not return
   State state = State::kLaunching;
   std::uint64_t at_ns = 0;       // when the thread runs next
   std::uint64_t poll_at_ns = kFar;

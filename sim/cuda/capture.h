@@ -11,7 +11,7 @@ struct NodeBody;
 
 /// Checks a call that may wait for, or change, work outside a capture (an allocation, a free, a query for completion).
 /// While this thread captures, or any thread captures in "global" mode, such a call is refused and the capture becomes
-/// invalid. A thread whose mode is "relaxed" (cuThreadExchangeStreamCaptureMode) may always call.
+/// invalid. A thread in the mode "relaxed" (cuThreadExchangeStreamCaptureMode) may always call.
 ///   cost    one load when no capture is in progress
 ///   source  CUDA driver API, cuThreadExchangeStreamCaptureMode; seen in practice when event queries of a watchdog
 ///           thread break a capture in another thread

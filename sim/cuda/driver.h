@@ -43,7 +43,7 @@ struct Context {
   std::vector<Stream*> streams GUARDED_BY(mutex);                           // all except the legacy stream
   std::unordered_map<std::uint64_t, Stream*> per_thread GUARDED_BY(mutex);  // by thread number
   std::vector<Module*> modules GUARDED_BY(mutex);
-  std::vector<Context*> peers GUARDED_BY(mutex);  // contexts whose memory this context may use
+  std::vector<Context*> peers GUARDED_BY(mutex);  // this context may use the memory of these
   std::size_t limits[16] = {};
 };
 

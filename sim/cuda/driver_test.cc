@@ -72,7 +72,7 @@ TEST(Driver, ShowsOnlyVisibleDevicesWhoseNodeCanBeOpened) {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     EXPECT_EQ(cu("cuInit", 0U), 100);
   });
-  in_child([] {  // a card whose node cannot be opened is not visible
+  in_child([] {  // a card with a node that cannot be opened is not visible
     unlink("/dev/nvidia0");
     ASSERT_EQ(cu("cuInit", 0U), kOk);
     int count = 0;

@@ -5,7 +5,7 @@
 #include "sim/cuda/graph.h"
 
 // Executable graphs. A launch becomes as few commands as possible: everything between two host functions or events is
-// one command whose duration is the sum of its parts, because the card runs one kernel at a time anyway.
+// one command with the sum of its parts as duration, because the card runs one kernel at a time anyway.
 namespace carve::sim::cu {
 namespace {
 

@@ -10,7 +10,7 @@
 #include "sim/cuda/memory.h"
 
 // Memory of cuMemAlloc that other processes open. Its bytes move to a file when the program asks for its handle. A
-// process that opens the handle finds the file through the creating process, whose PID must be the same in both PID
+// process that opens the handle finds the file through the creating process, which must have the same PID in both PID
 // namespaces.
 namespace carve::sim::cu {
 namespace {

@@ -11,7 +11,7 @@ namespace carve::sim::cu {
 
 inline constexpr std::uint32_t kPoolMagic = 0xC0DE0004;
 
-/// A block whose free is queued in a stream that has not reached it yet.
+/// A block with a queued free that its stream has not reached yet.
 struct PendingFree {
   Block block;
   Point point;

@@ -84,7 +84,7 @@ struct Client {
 /// One card's engines.
 struct Engine {
   std::vector<Stream*> streams;  // open on this card
-  Client* current = nullptr;     // the client whose context is loaded
+  Client* current = nullptr;     // the client of the loaded context
   Stream* running = nullptr;     // on the compute engine
   Stream* copying = nullptr;     // on the copy engine
   bool switching = false;
@@ -123,7 +123,7 @@ class Kernel {
   Client* add_client(std::unique_ptr<Client> client, std::uint64_t now) REQUIRES(mutex_);
   /// Frees everything that the client held. Its account stays for a while.
   void remove_client(Client* client, std::uint64_t now) REQUIRES(mutex_);
-  /// Removes every client whose process is dead; returns their sockets for the server to close.
+  /// Removes the clients of dead processes; returns their sockets for the server to close.
   std::vector<int> reap(std::uint64_t now) REQUIRES(mutex_);
 
   /// `bytes` is ignored for a context: its size comes from the model.
@@ -138,7 +138,7 @@ class Kernel {
   Status close_stream(Client& client, std::uint64_t index) REQUIRES(mutex_);
 
   /// Raises an XID on the card as the driver does: the code decides which contexts die and whether the card continues
-  /// (faults.cc). `pid`: the process at fault, for an XID of one process; 0: the process whose context is loaded.
+  /// (faults.cc). `pid`: the process at fault, for an XID of one process; 0: the process of the loaded context.
   void xid(std::uint32_t card, std::uint32_t code, std::int32_t pid) REQUIRES(mutex_);
   /// Brings the card back, as after a reset. Contexts that died stay dead.
   void restore(std::uint32_t card) REQUIRES(mutex_);

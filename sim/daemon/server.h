@@ -42,7 +42,7 @@ class Server {
   int listen_ = -1;
   bool hangs_ = false;       // management calls get no answer
   bool gone_ = false;        // the driver cannot be opened
-  std::vector<int> parked_;  // sockets whose request waits for the end of the hang
+  std::vector<int> parked_;  // sockets with a request that waits for the end of the hang
 };
 
 }  // namespace carve::sim

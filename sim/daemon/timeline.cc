@@ -244,7 +244,7 @@ class Timeline {
   const std::uint64_t now_;
 };
 
-// Not analysed: the compiler does not see that the Timeline's kernel is this one, whose lock the caller holds.
+// Not analysed: the caller holds the lock, but the compiler does not see that the Timeline's kernel is this one.
 void Kernel::advance(std::uint64_t now) NO_THREAD_SAFETY_ANALYSIS {
   if (now > time_) Timeline(*this, now).play();
 }

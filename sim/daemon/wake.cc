@@ -8,7 +8,7 @@ namespace carve::sim {
 namespace {
 
 constexpr std::uint64_t kCoarseNs = 150'000;  // how stale a polled completion may be
-constexpr std::uint64_t kBlockedNs = 20'000;  // behind a command whose end is unknown
+constexpr std::uint64_t kBlockedNs = 20'000;  // behind a command with an unknown end
 constexpr std::uint64_t kLeastNs = 3'000;
 
 /// GPU time between now and the completion of command `target` − 1 of the stream, if it had the

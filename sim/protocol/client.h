@@ -30,7 +30,7 @@ class Connection {
   Status call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b,
               std::uint64_t* out = nullptr, std::vector<unsigned char>* records = nullptr);
 
-  /// A call whose answer is a list of R; empty on error.
+  /// A call that is answered by a list of R; empty on error.
   template <class R>
   Status list(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b, std::vector<R>* out) {
     std::vector<unsigned char> bytes;

@@ -41,7 +41,7 @@ class ManualClock final : public Clock {
   [[nodiscard]] Time now() const override;
   [[nodiscard]] WallTime wall_now() const override;
   bool sleep_until(Time deadline, const std::stop_token& stop) override;
-  /// Moves both times and wakes every thread whose deadline has passed.
+  /// Moves both times and wakes every thread with a deadline that has passed.
   void advance(Duration duration);
   /// Blocks until `count` threads sleep on this clock with a deadline in the future. A test calls it before advance():
   /// the threads that the last advance() woke have then done their work and sleep again.

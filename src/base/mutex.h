@@ -60,7 +60,7 @@ class Condition {
   std::condition_variable changed_;
 };
 
-/// A Condition whose waits also end when a stop is requested. Each operation costs one more lock than Condition's.
+/// A Condition with waits that also end when a stop is requested. Each operation costs one more lock than Condition's.
 /// Write `while (!ready_ && !stop.stop_requested()) changed_.wait(lock, stop);`.
 class StopCondition {
  public:

@@ -10,7 +10,7 @@
 
 namespace carve::cmd {
 
-/// On a node whose setting `plugins` does not contain dra: withdraws the ResourceSlices, and keeps the DRA driver
+/// On a node with a setting `plugins` that does not contain dra: withdraws the ResourceSlices, and keeps the DRA driver
 /// registered with the kubelet while claims are left (plugins::ClaimsLeft). Checks twice a second, until `stop`.
 ///   dra      refuses new claims (DraDriver::World::shut)
 ///   sockets  of the driver

@@ -91,7 +91,7 @@ Result<std::vector<std::string>> totals_of(const std::string& path) {
   if (config) return config->totals();
   const auto legal = legal_lines(*text);
   std::fprintf(
-      stderr, "carve: %s\ncarve: down goes on with the legal lines%s\n", config.error().what.c_str(),
+      stderr, "carve: %s\ncarve: down continues with the valid lines%s\n", config.error().what.c_str(),
       legal.nvidia == NvidiaPlugin::kDevicePlugin ? "" : "; the total of nvidia.com/gpu on the Node is left as it is");
   return legal.totals();
 }

@@ -24,7 +24,7 @@ void TakeOver::close() {
 }
 
 TakeOver::~TakeOver() {
-  driver_.give_up();  // before the server, whose destructor waits for the calls that wait in driver_
+  driver_.give_up();  // before the server: its destructor waits for the calls that wait in driver_
   close();
 }
 

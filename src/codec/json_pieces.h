@@ -31,7 +31,7 @@ class JsonPieces {
     simdjson::ondemand::object all;
     return checked_ && document_.get_object().get(all) == simdjson::SUCCESS && members(all, take);
   }
-  /// The same for a value, whose text it stores in `whole` before the first member.
+  /// The same for a value. It stores the value's text in `whole` before the first member.
   template <class Take>
   bool object(Value& value, std::string_view* whole, Take take) {
     simdjson::ondemand::object all;

@@ -35,7 +35,7 @@ class Cgroups {
   /// Waits until a cgroup may have become empty, the timeout ends, or wake() is called.
   virtual void wait_change(std::chrono::milliseconds timeout) = 0;
   virtual void wake() = 0;
-  /// The slice in whose cgroup the process is; empty when there is none.
+  /// The slice that has the process in its cgroup; empty when there is none.
   [[nodiscard]] virtual std::string slice_of(std::int32_t pid) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// What the library measures of work whose end marker is late, on another stream or missing. The account page shows what
-// it measured; the kernels declare their own duration.
+// Tests the measurement of work with an end marker that is late, on another stream or missing. The account page shows
+// what it measured; the kernels declare their own duration.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -24,7 +24,7 @@ struct Step {
   Verb verb = Verb::kInfo;
   unsigned slot = 0;     // the object that is created, used or destroyed
   unsigned with = 0;     // the stream, pool or context that it uses, depending on the verb
-  unsigned current = 0;  // the card whose primary context is current
+  unsigned current = 0;  // the card of the current primary context
   unsigned card = 0;     // the card that is named
   std::uint64_t bytes = 0;
 };

@@ -127,7 +127,7 @@ class Process {
   static int missing(const Object& object) {
     return object.state == State::kLive ? 0 : object.state == State::kRefused ? kRefusedBefore : kSkipped;
   }
-  /// The result for a step whose slot is already in use.
+  /// The result for a step with a slot that is already in use.
   static int in_the_way(const Object& object) { return object.state == State::kRefused ? kRefusedBefore : kSkipped; }
 
   static int made(Object& object, const Step& step, CUresult result) {

@@ -83,7 +83,7 @@ Result<void> send_frame(int fd, std::string_view bytes) {
 }
 
 Result<Fd> listen_at(const std::string& path) {
-  // The socket replaces a stale one, whose process has died, in one step: to a client that waits for the next agent,
+  // The socket replaces the stale one of a dead process in one step: to a client that waits for the next agent,
   // the stale socket shows that an agent is expected.
   const std::string fresh = path + "~";
   CARVE_TRY(const sockaddr_un address, unix_address(fresh));

@@ -227,7 +227,7 @@ Result<abi::ControlReply> ArbiterClient::receive(std::vector<Fd>* received) {
       return fail(Code::kDeadlineExceeded, "arbiter: no answer within 2 s, is it stopped?");
     }
     if (got <= 0) return fail(Code::kUnavailable, "arbiter: it closed the connection");
-    return fail(Code::kDataLoss, "arbiter: an answer that is not one");
+    return fail(Code::kDataLoss, "arbiter: malformed reply");
   }
   if (reply.code != 0) {
     reply.text[sizeof reply.text - 1] = 0;

@@ -22,7 +22,7 @@ enum class DriverUse : std::uint8_t { kCompute, kUtility, kOpenCl, kVideo, kGrap
 [[nodiscard]] const char* to_string(DriverUse use);
 
 struct DriverLibrary {
-  std::string path;                // on the host: the file whose name ends with the driver's version
+  std::string path;                // on the host: the file with a name that ends with the driver's version
   std::vector<std::string> names;  // by which programs load it: libnvidia-nvvm.so.4, libnvidia-nvvm.so.550.54.15
   DriverUse use = DriverUse::kCompute;
 };
@@ -35,7 +35,7 @@ struct DriverInstallation {
 
 /// Searches the folders of the driver's two libraries and the usual library folders of the same root: a distribution's
 /// multiarch folder, /usr/lib64, and those of a driver container below /run/nvidia/driver. The result has only files of
-/// exactly this version and this machine's architecture. It is empty when there are none, which is no error.
+/// exactly this version and this machine's architecture. It is empty when there are none, which is not an error.
 ///   cost    reads a few folders; call it once per driver, not per slice
 ///   source  the lists of libnvidia-container by capability class
 [[nodiscard]] DriverInstallation find_driver_files(const DriverFiles& driver, const std::string& version,

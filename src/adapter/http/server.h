@@ -14,7 +14,7 @@
 
 namespace carve::http {
 
-/// The server's certificate, and the authorities whose client certificates it accepts.
+/// The server's certificate, and the authorities of the client certificates that it accepts.
 struct Identity {
   std::string certificate;  // PEM: the server's certificate, then the intermediate ones
   std::string key;          // PEM; a secret

@@ -82,7 +82,7 @@ class Streams {
   nghttp2_session* session_ = nullptr;
   std::map<std::int32_t, Stream> streams_;
   std::vector<Request> ready_;
-  std::size_t receiving_ = 0;  // streams whose requests are not complete
+  std::size_t receiving_ = 0;  // streams with incomplete requests
   std::size_t held_ = 0;       // bytes of their bodies
   std::size_t malformed_ = 0;
   Time now_{};

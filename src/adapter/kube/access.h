@@ -47,8 +47,8 @@ class Access {
 
   /// The current credentials. If a file can no longer be read, the previous credentials stay in use. A credential
   /// plug-in runs inside this call, and other callers wait for it.
-  ///   errors  before the first success: those of the files; later: those of a plug-in whose previous credential has
-  ///           expired or was refused
+  ///   errors  before the first success: those of the files; later: those of a plug-in after its previous credential
+  ///           has expired or was refused
   [[nodiscard]] Result<Credentials> current();
   /// Call it after a failed connection, perhaps because the files are outdated: the next call of current() reads them
   /// again, at most once a second.

@@ -124,7 +124,7 @@ class TlsChannel final : public Channel {
  private:
   std::string where() const { return endpoint_.host + ":" + endpoint_.port; }
 
-  /// Adapts a handler for Beast, whose handlers also receive a size.
+  /// Adapts a handler for Beast, which also passes a size to handlers.
   template <class Done>
   static auto sized(Done done) {
     return [done](const error_code& wrong, std::size_t) { done(wrong); };

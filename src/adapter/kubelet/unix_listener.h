@@ -47,7 +47,7 @@ class UnixListener {
 ///   errors  the system's; kNotFound: the file does not exist; kUnavailable: no process listens, or its backlog is full
 [[nodiscard]] Result<Fd> connect_unix(const std::string& path);
 
-/// Removes the sockets in `folder` whose names start with `begin` and end with `end` and on which no process listens.
+/// Removes the sockets in `folder` on which no process listens, if their names start with `begin` and end with `end`.
 /// Other files stay, and so do sockets with a full backlog.
 void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end = "");
 

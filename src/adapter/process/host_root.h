@@ -11,7 +11,7 @@ namespace carve {
 /// first, so that the host's files, perhaps of another version, are not mixed with those in use. Only for a process
 /// with this single purpose; it cannot be undone.
 ///   errors  kPermissionDenied: the process lacks CAP_SYS_CHROOT; kNotFound: the folder does not exist
-///   source  chroot(2); dlopen(3): a library whose SONAME is already loaded is not searched again
+///   source  chroot(2); dlopen(3): a library is not searched again if its SONAME is already loaded
 [[nodiscard]] Result<void> enter_host_root(const std::string& host_root);
 
 }  // namespace carve

@@ -18,8 +18,8 @@ class ProcFs final : public Processes {
 };
 
 /// The slices that a /proc/<pid>/mountinfo shows: folders below the slices' folder where the folder of that very
-/// name is mounted. A folder that merely lies there, or another one mounted under a slice's name, is none.
-///   source  proc(5): the fourth field is the mounted folder within its file system, the fifth where it stands
+/// name is mounted. A plain folder, or another folder mounted under a slice's name, is not a slice.
+///   source  proc(5): the fourth field is the mounted folder within its file system, the fifth is its mount point
 [[nodiscard]] std::vector<std::string> slices_in_mounts(const std::string& mountinfo);
 
 }  // namespace carve

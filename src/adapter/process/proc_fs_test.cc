@@ -36,7 +36,7 @@ TEST(SlicesInMounts, AFolderThatIsGoneFromTheHostIsStillMounted) {
             (Ids{"s-1a-7"}));
 }
 
-TEST(SlicesInMounts, TheHostAndWhatATenantMountsItselfAreNone) {
+TEST(SlicesInMounts, TheHostAndATenantsOwnMountsAreNoSlices) {
   // The host's own tmpfs for all slices, another's folder under a name that is not its own, a file deeper down.
   EXPECT_EQ(slices_in_mounts("30 1 0:31 / /run/carve rw - tmpfs tmpfs rw\n"
                              "31 30 0:32 / /run/carve/slices rw - tmpfs tmpfs rw\n"
@@ -46,7 +46,7 @@ TEST(SlicesInMounts, TheHostAndWhatATenantMountsItselfAreNone) {
             Ids());
 }
 
-TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
+TEST(ProcFsTest, AProcessInItsOwnMountNamespaceIsDetected) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount";
   char name[] = "/tmp/carve-seen-XXXXXX";
   const std::string folder = ::mkdtemp(name);
@@ -82,7 +82,7 @@ TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
   ::rmdir(folder.c_str());
 }
 
-TEST(ProcFsTest, WhoHoldsACardsDeviceFileOpenIsFound) {
+TEST(ProcFsTest, ProcessesWithACardsDeviceFileOpenAreFound) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to make a device node";
   const auto mine = [] {
     const auto pids = ProcFs().holders_of_card(61);
@@ -109,7 +109,7 @@ TEST(ProcFsTest, UserProgramAndCudaOfAHolderAreRead) {
 }
 
 /// The fork of a process that has the file open, and the same fork after it opened the file itself.
-TEST(ProcFsTest, AForkWithoutFilesOfItsOwnIsTold) {
+TEST(ProcFsTest, AForkWithoutOwnFilesIsDetected) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to make a device node";
   constexpr char kNode[] = "/dev/nvidia62";
   ASSERT_EQ(::mknod(kNode, S_IFCHR | 0600, makedev(1, 3)), 0);
@@ -140,7 +140,7 @@ TEST(ProcFsTest, AForkWithoutFilesOfItsOwnIsTold) {
   ::unlink(kNode);
 }
 
-TEST(ProcFsTest, OnlyWhoIsStillMeantIsKilled) {
+TEST(ProcFsTest, OnlyAProcessThatStillMatchesIsKilled) {
   const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   EXPECT_FALSE(ProcFs().kill(child->pid, [] { return false; }).value_or(true));
@@ -151,7 +151,7 @@ TEST(ProcFsTest, OnlyWhoIsStillMeantIsKilled) {
   EXPECT_FALSE(ProcFs().kill(0, [] { return true; }).value_or(true));
 }
 
-TEST(ProcFsTest, WhoCannotBeHeldIsNotGone) {
+TEST(ProcFsTest, AProcessThatCannotBePinnedIsNotReportedAsEnded) {
   ProcFs processes;
   EXPECT_FALSE(processes.kill(0, [] { return false; }).value_or(true));  // UBSan's first look at a type takes a pipe
   rlimit before{};

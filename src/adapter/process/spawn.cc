@@ -214,7 +214,7 @@ Result<std::optional<Child>> LockFile::holder(const std::string& path) {
     if (child && (!has_start || start_of(pid) == started)) return std::optional<Child>(std::move(*child));
   }
   return fail(Code::kFailedPrecondition, path + " is locked, but not by process " + std::to_string(pid) +
-                                             ", whose PID it contains (lsof shows the processes that have it open)");
+                                             " (its PID is in the file; lsof lists the processes that use it)");
 }
 
 Result<void> stop_holders(const std::vector<std::string>& locks, std::chrono::milliseconds grace) {

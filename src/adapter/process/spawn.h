@@ -52,8 +52,8 @@ class LockFile {
   /// Takes the lock.
   ///   errors  kAlreadyExists: another process has the lock (the text has its PID); the system's
   [[nodiscard]] static Result<LockFile> take(const std::string& path);
-  /// The process whose PID is in the locked file, as a pidfd; nullopt: the file is not locked. Waits 50 ms once if the
-  /// PID is not that of a running process, because the lock may just have been taken.
+  /// A pidfd of the process that the locked file names by its PID; nullopt: the file is not locked. Waits 50 ms once if
+  /// the PID is not that of a running process, because the lock may just have been taken.
   ///   errors  kPermissionDenied: the file belongs to another user; kFailedPrecondition: the file is locked, but the
   ///           process in it has ended (another process may have its PID now)
   [[nodiscard]] static Result<std::optional<Child>> holder(const std::string& path);

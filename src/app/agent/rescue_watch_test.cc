@@ -38,7 +38,7 @@ TEST(RescueWatch, RescuesThatAreFarApartAreNotRepeated) {
 }
 
 /// Next to a higher class the pause grows to 6.4 s: the arbiter then gives at most nine rescue leases a minute.
-TEST(RescueWatch, ASliceThatHangsForGoodIsReportedOnceAMinute) {
+TEST(RescueWatch, ASliceThatHangsPermanentlyIsReportedOnceAMinute) {
   RescueWatch watch;
   Clock::Time now{seconds(10)};
   std::vector<Clock::Time> reported;

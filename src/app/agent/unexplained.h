@@ -60,7 +60,7 @@ class UnexplainedMemory {
   /// that grew or lasted: only the holders at a growth can hold that memory.
   Suspicion suspected(const CardId& card, const Finding& finding, const std::vector<CardHolder>& holders,
                       Clock::Time now);
-  /// The verdict in a round whose finding lasted.
+  /// The verdict in a round with a finding that lasted.
   Accusations::Verdict judge(const CardId& card, const Finding& finding, const Suspicion& suspicion, Clock::Time now);
 
  private:

@@ -55,7 +55,7 @@ class Closers {
   /// the process ends such a sleep.
   ~Closers();
   [[nodiscard]] Closer open();
-  /// Joins the threads of the slices that are gone and whose descriptors are closed. Never waits for a descriptor.
+  /// Joins the threads of ended slices after their descriptors are closed. Never waits for a descriptor.
   void reap();
   /// The number of queues: one per slice, and one per ended slice that still has descriptors to close.
   [[nodiscard]] std::size_t size() const { return queues_.size(); }

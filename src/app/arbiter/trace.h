@@ -41,7 +41,7 @@ struct Replayed {
 };
 
 /// Replays a trace with a new lease::Arbiter.
-///   alter_step  the number of a step whose time is changed by 3 ms, to show that the comparison can fail; −1: none
+///   alter_step  the number of the step to move by 3 ms, to show that the comparison can fail; −1: none
 ///   errors      kNotFound, kDataLoss: not a trace, or cut within a record other than the last
 Result<Replayed> replay(const std::string& path, std::int64_t alter_step = -1);
 

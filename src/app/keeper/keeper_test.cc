@@ -119,7 +119,7 @@ TEST_F(KeeperTest, StartsAnotherAgentAfterAChangeOfSettingsAndKeepsTheSocketOpen
     agent.end({kSettingsChanged, 0});
     keeper.step();
     keeper.step();
-    EXPECT_TRUE(agent.lives) << "at once, however often";
+    EXPECT_TRUE(agent.lives) << "immediately, regardless of how often";
     serve();
     ASSERT_EQ(agent.asked<AskStart>().size(), 1U);
     agent.say(codec::AnswerStart{agent.asked<AskStart>()[0].number});

@@ -13,10 +13,10 @@
 
 namespace carve::plugins {
 
-/// On a node whose setting `plugins` does not contain dra: whether claims for Carve's devices are left from a time when
-/// it did. While one is left, the kubelet must be able to call NodeUnprepareResources, or the claim's pod stays
-/// Terminating forever ("DRA driver gpu.elasticgpu.io is not registered"). The state is in the journal and in the API
-/// server, so it survives a restart of the agent. One thread.
+/// On a node with a setting `plugins` that does not contain dra: whether claims for Carve's devices are left from a
+/// time when it did. While one is left, the kubelet must be able to call NodeUnprepareResources, or the claim's pod
+/// stays Terminating forever ("DRA driver gpu.elasticgpu.io is not registered"). The state is in the journal and in the
+/// API server, so it survives a restart of the agent. One thread.
 class ClaimsLeft {
  public:
   /// After the last claim has ended: the kubelet may still repeat a call.

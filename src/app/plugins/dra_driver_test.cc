@@ -253,7 +253,7 @@ TEST_F(DraDriverTest, PreparesNothingNewWhileTheNodeIsShut) {
 }
 
 /// kube-scheduler does not count slots: with shared cards it promises more than a card has.
-TEST_F(DraDriverTest, AClaimThatFindsItsCardFullSaysSoAtOnceAndTheCardTakesNoNewClaims) {
+TEST_F(DraDriverTest, AClaimOnAFullCardFailsImmediatelyAndTheCardTakesNoNewClaims) {
   FullCards full;
   DraDriver shared("n1", {slices, kube, notices, clock, log, {}, &full});
   Slice pod;

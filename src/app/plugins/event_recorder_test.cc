@@ -63,7 +63,7 @@ TEST_F(NoticesTest, FlushWritesEverything) {
   EXPECT_EQ(written(), 1U);
 }
 
-TEST_F(NoticesTest, WritesWhatWaitsWhenItIsStopped) {
+TEST_F(NoticesTest, WritesPendingEventsWhenStopped) {
   notices.yield_to([] { return true; });
   tell("a");
   notices.post_later("claim", std::chrono::seconds(5), "condition",

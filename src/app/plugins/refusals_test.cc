@@ -20,7 +20,7 @@ constexpr char kSeeControl[] =
 
 class Refusals : public SlotNode {
  protected:
-  /// A pod whose container waits for its slices, and which has no record.
+  /// A pod without a record, with a container that waits for its slices.
   void start(const std::string& name, const std::string& slot) {
     hear(name, "Pending");
     allocate(name, slot);

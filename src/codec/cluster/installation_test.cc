@@ -52,7 +52,7 @@ TEST(Installation, APodsWaitsAreCountedFromItsConditionsAndItsDeletion) {
   EXPECT_EQ(
       pod_waits(R"({"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n"}})", kNow).bound_s,
       100)
-      << "a pod whose node no scheduler chose";
+      << "no scheduler chose the node of this pod";
   EXPECT_FALSE(pod_waits("{", kNow).pending);
 }
 

@@ -75,7 +75,7 @@ inline constexpr std::string_view kSlots = "elasticgpu.io/slot";
 /// namespace.
 [[nodiscard]] bool carries_slots(const PodAsk& pod);
 
-/// What a Pod requests, in normal form: a pure function of its spec. Empty: nothing of Carve's.
+/// What a Pod requests, in normal form: a pure function of its spec. Empty: the Pod requests nothing from Carve.
 ///   errors  kInvalidArgument: all faults of all containers, each with the container's name: requests without limits,
 ///           or different from the limits (R0-2); two dialects in one container
 ///   source  design.md 7, spec: unit normaliser

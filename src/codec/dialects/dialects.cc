@@ -108,7 +108,7 @@ struct ContainerRequest {
   bool together = false;
 };
 
-/// Reads one container; nullopt: it requests nothing of Carve's.
+/// Reads one container; nullopt: it requests nothing from Carve.
 std::optional<ContainerRequest> read_container(const ContainerAsk& container, const PodAsk& pod,
                                                const DialectSettings& settings, std::vector<Error>* errors) {
   std::optional<ContainerRequest> found;

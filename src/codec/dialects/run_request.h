@@ -23,7 +23,7 @@ struct RunWords {
   friend bool operator==(const RunWords&, const RunWords&) = default;
 };
 
-/// The request that the arguments stand for. Memory alone: besteffort compute. Cores alone: that percentage of the
+/// The request that the arguments specify. Memory alone: besteffort compute. Cores alone: that percentage of the
 /// memory as well. Cards alone, or k·100 cores alone: whole cards. Cards with memory or cores: that number of equal
 /// slices. The default class is burst.
 ///   errors  kInvalidArgument: all faults of the arguments, joined by "; "

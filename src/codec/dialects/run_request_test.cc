@@ -50,7 +50,7 @@ TEST(RunRequest, AmbiguousOrMissingArgumentsAreRefused) {
               HasSubstr("besteffort guarantees nothing"));
 }
 
-TEST(RunRequest, AllErrorsAreReportedAtOnce) {
+TEST(RunRequest, AllErrorsAreReportedTogether) {
   RunWords w = words("4GB", "150", "17", "greedy");
   w.priority = "urgent";
   w.card = {"GPU 1"};

@@ -7,7 +7,7 @@
 namespace carve::codec {
 namespace {
 
-// Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is reused.
+// Written by hand after the kubelet's file (1.36): a pod that reuses the slot of its init container.
 constexpr std::string_view kFile = R"({"Data":{"PodDeviceEntries":[
   {"PodUID":"u-1","ContainerName":"init","ResourceName":"elasticgpu.io/slot",
    "DeviceIDs":{"-1":["slot-0003","slot-0001"]},"AllocResp":"KgA="},

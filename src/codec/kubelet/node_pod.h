@@ -38,7 +38,7 @@ struct NodePod {
   // The kubelet's message if it rejected the pod because a slot was not available at that moment; empty: it did not.
   std::string slot_rejected;
   std::string started;                  // status.startTime, RFC 3339; for a rejected pod when it was rejected
-  std::vector<std::string> unresolved;  // containers whose runtime found no file for Carve's CDI name
+  std::vector<std::string> unresolved;  // containers for which the runtime found no file of Carve's CDI name
   friend bool operator==(const NodePod&, const NodePod&) = default;
 };
 

@@ -42,8 +42,8 @@ struct ClusterConfig {
 ///   errors  kInvalidArgument: every line that is wrong, with its number and `source` (an unknown key is wrong); if
 ///           each line is right, lines that contradict each other
 [[nodiscard]] Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source);
-/// What the legal lines say, for the command that undoes an installation whose ConfigMap has a mistake. Where the lines
-/// on `nvidia.com/gpu` are illegal or contradict each other, it counts as off: it may be another plugin's.
+/// The settings of the valid lines, for the command that undoes an installation with a mistake in its ConfigMap. If the
+/// lines on `nvidia.com/gpu` are invalid or contradict each other, the name counts as off: another plugin may serve it.
 [[nodiscard]] ClusterConfig legal_lines(const std::string& text);
 
 }  // namespace carve::codec

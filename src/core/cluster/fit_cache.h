@@ -64,7 +64,7 @@ class FitCache {
                                                         const std::shared_ptr<const NodeState>& ahead, const Ask& ask);
 
   struct Stats {
-    std::uint64_t remembered = 0;  // nodes whose answer was cached
+    std::uint64_t remembered = 0;  // nodes with a cached answer
     std::uint64_t asked = 0;       // nodes that were evaluated
   };
   [[nodiscard]] Stats figures() const { return figures_; }

@@ -69,7 +69,7 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
   for (const Holder& holder : named) count_down(holder, &allowed);
   const auto plan = choose_victims(rest, node.links, owner, parts, policy, priority, others, allowed);
   if (!plan || plan->victims.empty()) return {};
-  // Of the proposed owners, only those whose cards are needed are evicted now; the most important ones are kept first.
+  // Of the proposed owners, only the owners of needed cards are evicted now; the most important ones are kept first.
   std::vector<Holder> go = plan->victims;
   while (!named.empty()) {
     const Holder one = named.front();

@@ -97,8 +97,8 @@ class Ledger {
   /// Every slice, sorted by (card, owner, part).
   [[nodiscard]] std::vector<Slice> slices() const;
 
-  /// Recomputes the sums of every card from its slices. An Error (kInternal) names the first card whose sum differs or
-  /// exceeds the card. For doctor and tests: it cannot fail unless this class has a bug.
+  /// Recomputes the sums of every card from its slices. An Error (kInternal) names the first card with a sum that
+  /// differs or exceeds the card. For doctor and tests: it cannot fail unless this class has a bug.
   [[nodiscard]] Result<void> audit() const;
 
   friend bool operator==(const Ledger& a, const Ledger& b) { return a.cards_ == b.cards_; }

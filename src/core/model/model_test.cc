@@ -90,7 +90,7 @@ TEST(Request, ConstraintsAreValidated) {
   EXPECT_THAT(wrong([](Request& r) { r.dialect = ""; }), ElementsAre(HasSubstr("dialect: ")));
 }
 
-TEST(Request, AllFaultsAreReportedAtOnce) {
+TEST(Request, AllFaultsAreReportedTogether) {
   EXPECT_TRUE(joined({}));
   const auto all = joined(validate([] {
     Request request = legal();

@@ -40,7 +40,7 @@ struct VictimPlan {
   std::vector<Slice> slices;  // the result of place_pod() on the ledger without the victims
 };
 
-/// The cheapest owners whose eviction makes room for a pod on one machine. An eviction ends a whole pod, so victims are
+/// The cheapest owners to evict to make room for a pod on one machine. An eviction ends a whole pod, so victims are
 /// whole owners. Only those of `holders` with a priority below `priority` are considered; all other slices stay. Every
 /// victim is necessary: if any one of them stayed, the pod would not fit. Budgets are violated only where nothing else
 /// makes room (cost.violations has the number; the Eviction API will refuse those evictions).

@@ -233,7 +233,7 @@ class Shared(DraAndSlots):
         wait_for("there is room", SECONDS, lambda: not self.full(), 0.1)
 
     def test_pods_with_claims_end_after_plugins_has_lost_dra(self):
-        """The kubelet cannot end a pod whose DRA driver is not registered."""
+        """The kubelet cannot end a pod while its DRA driver is not registered."""
         ends, stays = self.claim_pod(0), self.claim_pod(1)
         for name in (ends, stays):
             self.wait_ready(name)

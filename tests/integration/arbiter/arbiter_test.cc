@@ -73,7 +73,7 @@ TEST_F(ArbiterTest, NvmlOnlyReadsAndTakesNoAccountEntry) {
   EXPECT_TRUE(listed("nvml")->processes.empty());
 }
 
-TEST_F(ArbiterTest, ANewerAbiIsToldTheSupportedVersions) {
+TEST_F(ArbiterTest, ANewerAbiGetsTheSupportedVersions) {
   put(order("abi"));
   const auto client = hello(runtime_, "abi", abi::LibraryKind::kCuda, 77);
   ASSERT_TRUE(client.has_value());

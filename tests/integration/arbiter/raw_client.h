@@ -23,7 +23,7 @@ struct RawCard {
   Fd grant_fd;
   Fd account_fd;
   const abi::GrantPage* grant = nullptr;
-  abi::AccountPage* account = nullptr;  // nullptr for NVML, whose descriptor is read-only
+  abi::AccountPage* account = nullptr;  // nullptr for NVML, which has a read-only descriptor
   abi::AccountSlot* slot = nullptr;
 };
 

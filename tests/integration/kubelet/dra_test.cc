@@ -288,7 +288,7 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
   }));
 }
 
-/// A node whose cards are assigned to claims by the scheduler and to records by control.
+/// A node on which the scheduler assigns cards to claims and control assigns cards to records.
 struct BothPlugins : Dra {
   std::set<std::string> tainted() {
     std::set<std::string> names;

@@ -13,8 +13,8 @@
 // ResourceClaims for Carve's devices, as `carve explain` and the doctor see them.
 namespace carve::cli {
 
-/// Which DeviceClasses select Carve's devices: those whose object contains the driver's name. Only kube-scheduler
-/// evaluates their expressions. Reads each class at most once.
+/// Which DeviceClasses select Carve's devices: those that contain the driver's name. Only kube-scheduler evaluates
+/// their expressions. Reads each class at most once.
 class CarveClasses {
  public:
   explicit CarveClasses(KubeApi& api) : api_(api) {}

@@ -152,7 +152,7 @@ void look_at_slices(const ClusterFacts& facts, Findings& out) {
       return std::any_of(node.conditions.begin(), node.conditions.end(),
                          [&](const codec::NodeCondition& one) { return one.type == type && one.on; });
     };
-    // A node whose runtime lacks CDI offers nothing, and the condition has a finding of its own.
+    // A node with a runtime that lacks CDI offers nothing, and the condition has a finding of its own.
     if (!node.serves_claims || node.slices_published || !node.agent_ready || on("RuntimeWithoutCDI")) continue;
     add(out, Severity::kError, "slices-missing",
         fmt::format("node {} offers its cards to claims but has no ResourceSlice", node.name),

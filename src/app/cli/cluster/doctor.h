@@ -30,7 +30,7 @@ struct NodeFacts {
   bool slices_published = true;  // the API server has a ResourceSlice of the driver for the node
 };
 
-/// A ConfigMap whose settings are invalid. The processes that read it keep the settings that they had.
+/// A ConfigMap with invalid settings. The processes that read it keep the settings that they had.
 struct WrongSettings {
   std::string config_map;  // "namespace/name"
   std::string error;       // with file and line

@@ -193,7 +193,7 @@ TEST_F(ClusterDoctorReads, AgentsThatAreNotReadyAndResourceNamesServedTwice) {
   EXPECT_EQ(facts.nodes[0].conditions[0].type, "GPUDriverAbsent");
 }
 
-/// A node that was deleted and registered again, whose agent kept the UID of the old Node.
+/// A node was deleted and registered again, and its agent kept the UID of the old Node.
 TEST_F(ClusterDoctorReads, ANodeThatServesClaimsWithoutResourceSlices) {
   kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
   kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",

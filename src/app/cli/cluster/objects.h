@@ -28,7 +28,7 @@ struct Objects {
 [[nodiscard]] std::string unread_of(const Objects& all);
 
 /// control's model with these objects, including the cards that an operator took out of use and the capacity that is
-/// reserved for pods whose nominatedNodeName names a node.
+/// reserved for pods with a nominatedNodeName.
 [[nodiscard]] std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, const Objects& all);
 
 /// The pods that request cards and are not bound, with the reason.

@@ -43,7 +43,7 @@ class ClusterQuestions : public ::testing::Test {
     put("/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-n1",
         R"({"metadata":{"name":"unhealthy-gpu-n1"},"data":{"gpus":")" + gpus + R"("}})");
   }
-  /// A pod of 2 GiB waits with a nomination for the node whose card has 3 GiB free.
+  /// A pod of 2 GiB waits with a nomination for the node with 3 GiB free on its card.
   void keep_two_of_three() {
     put("/api/v1/namespaces/ml/pods/high", pod("high", "u-high", "", "2048", "10", 1000, "n1"));
   }

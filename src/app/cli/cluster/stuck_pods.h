@@ -18,7 +18,7 @@ namespace carve::cli {
 struct ClaimFacts {
   std::string name;
   bool allocated = false;
-  std::string node;      // whose cards it was allocated
+  std::string node;      // the node of the cards that it was allocated
   bool prepared = true;  // the node's agent has reported all its devices as ready
   std::string refused;   // why the agent refuses it; empty: it does not
 };

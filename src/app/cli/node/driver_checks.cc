@@ -82,7 +82,7 @@ void check_module(NodeLook& look, const std::string& kernel, bool loaded) {
   }
 }
 
-/// Reports a libnvidia-ml.so.<version> whose version is not the kernel module's.
+/// Reports a libnvidia-ml.so.<version> of another version than the kernel module's.
 void check_versions(NodeLook& look, const std::string& kernel_side) {
   std::vector<std::string> versions;
   for (const char* folder :

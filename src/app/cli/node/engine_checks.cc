@@ -84,7 +84,7 @@ void merge(Settings* settings, const std::string& text) {
   for (auto& [key, value] : codec::toml_settings(text)) (*settings)[key] = value;
 }
 
-/// Merges every file in `folder` whose name ends with `suffix`, in the order of the names.
+/// Merges the files in `folder` with names that end with `suffix`, in the order of the names.
 void merge_folder(NodeLook& look, const std::string& folder, std::string_view suffix,
                   Settings* settings) {
   for (const auto& name : look.list(folder)) {

@@ -135,7 +135,7 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   }
   const auto code = written.error().code;
   const bool lost = may_be_done(written.error());
-  // 409: the pod is already bound, perhaps by an earlier write of ours whose answer was lost; or the UID differs.
+  // 409: the pod is already bound, perhaps by an earlier write of ours with a lost answer; or the UID differs.
   if (!lost && code != Code::kAlreadyExists && code != Code::kAborted) {
     ++failed_;
     return give_up(written.error());

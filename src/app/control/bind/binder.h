@@ -20,7 +20,7 @@ namespace carve::control {
 /// Answers kube-scheduler's bind call: chooses the cards on the named node again, sets them aside, and makes the single
 /// write to the pod. Safe from any thread; calls may run concurrently.
 ///
-/// A write whose answer is lost may have taken effect, or may still do so. Its room stays set aside, and the binder
+/// A write with a lost answer may have taken effect, or may still do so. Its room stays set aside, and the binder
 /// reads the pod until the outcome is certain:
 ///   - The pod is bound with our record: done. The watch will show it, and the record then accounts for the room.
 ///   - The pod is bound differently, has ended, is deleted, or another pod has its name: the API server binds a pod
@@ -41,7 +41,7 @@ class Binder {
   struct World {
     ClusterModel& model;
     const Leader& leader;
-    KubeApi& api;  // whose calls end within kWrite
+    KubeApi& api;  // its calls end within kWrite
     const Clock& clock;
     Log& log;
     codec::DialectSettings settings;
@@ -71,7 +71,7 @@ class Binder {
     std::uint64_t failed = 0;       // the server refused the write
     std::uint64_t unknown = 0;      // the answer was lost
     std::uint64_t found_bound = 0;  // the answer was lost, and the write had taken effect
-    std::uint64_t released = 0;     // rooms whose write did not take effect
+    std::uint64_t released = 0;     // rooms of writes that did not take effect
   };
   [[nodiscard]] Stats stats() const;
 

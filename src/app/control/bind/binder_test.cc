@@ -67,7 +67,7 @@ class Unsure final : public RelayedKubeApi {
   std::vector<std::pair<std::string, std::string>> late_;
 };
 
-/// A cluster whose model watches the server.
+/// A cluster with a model that watches the server.
 struct Cluster : Leading {
   std::vector<std::jthread> watches;
 
@@ -234,7 +234,7 @@ TEST_F(BinderTest, ReadsThePodAfterALostAnswer) {
   EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
 }
 
-// A server also returns 500 and 503 for writes that etcd made and whose answer was lost.
+// A server also returns 500 and 503 for writes that etcd made, if their answer was lost.
 TEST_F(BinderTest, TreatsAServerErrorAsUnknownOutcome) {
   cluster.add("a", "16");
   cluster.add("b", "16");

@@ -32,7 +32,7 @@ Result<void> StaticPodBinder::place(const PodEntry& pod) {
   const auto& node = pod.object.node;
   CARVE_TRY(const auto room, world_.model.reserve(node, pod, world_.policy(pod, node), world_.leader.epoch()));
   const auto written = write(pod, room);
-  // A patch whose answer is lost is repeated with the same record, on the pod's then current resourceVersion.
+  // A patch with a lost answer is repeated with the same record, on the pod's then current resourceVersion.
   const auto lost = !written && may_be_done(written.error());
   world_.model.settle(node, pod.owner(), written ? Outcome::kBound : lost ? Outcome::kUnknown : Outcome::kFailed);
   if (!written) return written;

@@ -27,7 +27,7 @@ class StaticPodBinder {
   struct World {
     ClusterModel& model;
     const Leader& leader;
-    KubeApi& api;  // whose calls end within Binder::kWrite
+    KubeApi& api;  // its calls end within Binder::kWrite
     Clock& clock;
     Log& log;
     codec::DialectSettings settings;

@@ -13,7 +13,7 @@ namespace carve::control {
 /// seconds since 2026: these grow faster than leaders can change, and fit the Lease's int32 until 2094.
 ///
 /// Between replicas this clock decides nothing. A new leader continues from the Lease, from the records, and from what
-/// it saw before (LeaderElection), so a replica whose clock is behind does not fall back. The clock matters only
+/// it saw before (LeaderElection), so a replica with a late clock does not fall back. The clock matters only
 /// between one installation and the next, and for a replica that never saw a Lease that was deleted by hand. These
 /// events must be further apart than the clocks differ.
 [[nodiscard]] std::uint64_t epochs_so_far(const ClusterModel& model, const Clock& clock);

@@ -50,7 +50,7 @@ class Leader {
   [[nodiscard]] std::uint64_t epoch() const;
   /// The leader's identity as last read; empty: there is none. Any thread.
   [[nodiscard]] std::string holder() const;
-  /// Publishes once when this replica begins to lead: all that waits for the leader may be done now.
+  /// Publishes once when this replica begins to lead: work that waits for the leader may start.
   [[nodiscard]] const ChangeFeed& changes() const { return changes_; }
   /// How often this replica took the Lease.
   [[nodiscard]] std::uint64_t terms() const { return terms_; }

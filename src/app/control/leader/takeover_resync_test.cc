@@ -103,7 +103,7 @@ TEST_F(TakeoverResyncTest, DoesNotWaitForAPodThatWasDeletedDuringTheList) {
   clock.advance(TakeoverResync::kPatience);
   EXPECT_TRUE(*round(one, 1));
   EXPECT_EQ(api.calls("list"), 1U) << "after another list other pods would be gone";
-  EXPECT_EQ(api.calls("get"), 2U) << "the deleted pod, and the pod whose name was reused";
+  EXPECT_EQ(api.calls("get"), 2U) << "the deleted pod, and the pod with the reused name";
 }
 
 TEST_F(TakeoverResyncTest, RenewsTheLeaseDuringALongList) {

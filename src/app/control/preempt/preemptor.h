@@ -63,7 +63,7 @@ class Preemptor {
   struct World {
     ClusterModel& model;
     const Leader& leader;
-    KubeApi& api;  // whose calls end within Binder::kWrite
+    KubeApi& api;  // its calls end within Binder::kWrite
     Clock& clock;
     Log& log;
     const UnschedulablePods& unschedulable_pods;
@@ -153,7 +153,7 @@ class Preemptor {
   std::map<std::string, Clock::Time> requeued_;    // by UID
   std::map<std::string, Clock::Time> no_room_;     // by UID: when the nominated node had no room for the pod
   std::map<std::string, Clock::Time> nominated_since_;  // by UID: since when another component's nomination is known
-  std::set<std::string> abandoned_;                     // UIDs whose nomination was given up
+  std::set<std::string> abandoned_;                     // UIDs of pods with an abandoned nomination
   std::map<Owner, Clock::Time> protected_;              // protected victims, and until when they are not chosen again
   std::atomic<std::uint64_t> made_ = 0;
   std::atomic<std::uint64_t> victims_ = 0;

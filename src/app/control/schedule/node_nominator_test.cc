@@ -29,7 +29,7 @@ std::vector<codec::GpuObject> cards(std::size_t nodes) {
   return made;
 }
 
-/// A cluster whose cards are all full; kube-scheduler asks only about the first hundred nodes.
+/// A cluster in which all cards are full; kube-scheduler asks only about the first hundred nodes.
 class NodeNominatorTest : public ::testing::Test, protected Leading {
  protected:
   explicit NodeNominatorTest(std::size_t nodes = kNodes) : Leading(cards(nodes)) {

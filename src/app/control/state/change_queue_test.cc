@@ -37,7 +37,7 @@ TEST(ChangeQueue, ReceivesFromAFeedOnlyWhileItExists) {
   EXPECT_EQ(stays.take().pods, Names{"a"});
 }
 
-/// A thread in ChangeQueue::run, whose steps a test waits for.
+/// A thread in ChangeQueue::run. A test waits for its steps.
 class Consumer {
  public:
   explicit Consumer(ChangeFeed& feed) : queue_({&feed}) {

@@ -32,8 +32,8 @@ namespace carve::control {
 ///   - the record of a pod that has a node and has not ended;
 ///   - the GPU object of its card. The agent writes it, and removes the slice when the slice's last process has ended.
 ///     Claims of the DRA driver appear only there;
-///   - a deleted pod whose slice never appeared in the GPU object, for kLinger: an agent writes each GPU object at most
-///     once in two seconds.
+///   - a deleted pod, if its slice never appeared in the GPU object, for kLinger: an agent writes each GPU object at
+///     most once in two seconds.
 class ClusterModel {
  public:
   static constexpr Clock::Duration kLinger = std::chrono::seconds(3);

@@ -251,7 +251,7 @@ TEST_F(ClusterModelTest, ClosesTheCardOfARecordThatDoesNotFit) {
   EXPECT_EQ(fed.model.stats().conflicts_seen, 1U);
 }
 
-/// At every start the three lists arrive one after the other, and a reader may come in between.
+/// At every start the three lists arrive one after the other, and a reader may read in between.
 TEST_F(ClusterModelTest, ReportsConflictsOnlyAfterAllThreeLists) {
   Fed other;
   other.pods.replace({bound("a", 10), bound("b", 10)});

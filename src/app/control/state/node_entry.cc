@@ -61,7 +61,8 @@ bool same_card(const GpuEntry& a, const GpuEntry& b) {
          a.object.plugins == b.object.plugins && a.object.index == b.object.index && a.object.node == b.object.node;
 }
 
-/// Adds the owners whose holders changed or changed their order: all except the common prefix and the common suffix.
+/// Adds the owners with holders that changed or changed their order: all except the common prefix and the common
+/// suffix.
 void add_changed_owners(const std::vector<codec::GpuHolder>& before, const std::vector<codec::GpuHolder>& now,
                         std::set<Owner>* changed) {
   const auto same = [](const codec::GpuHolder& a, const codec::GpuHolder& b) { return a.slice == b.slice; };

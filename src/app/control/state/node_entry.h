@@ -70,7 +70,7 @@ struct NodeEntry {
 
   // What the next assembly starts from. `changed_owners` and `rebuild` collect changes since `assembled`.
   std::shared_ptr<const NodeState> assembled;  // the last assembly, with all bookings; nullptr: a booking did not fit
-  std::set<Owner> changed_owners;              // owners whose bookings may have changed
+  std::set<Owner> changed_owners;              // owners with bookings that may have changed
   bool rebuild = true;                         // more than bookings may have changed
 
   /// Stores the GPU object of one card; nullopt: the object is deleted. Records the change in `changed_owners` or
@@ -83,7 +83,7 @@ struct NodeEntry {
   [[nodiscard]] bool named(const Owner& owner) const;
 };
 
-/// Why no pod is bound to a node whose agent is about to end: the kubelet would permanently reject any pod that is
+/// Why no pod is bound to a node while its agent is about to end: the kubelet would permanently reject any pod that is
 /// bound there before the next agent serves.
 inline constexpr const char* kAgentIsReplaced =
     "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next agent serves";

@@ -16,7 +16,7 @@ using namespace testing;  // NOLINT: the objects of the tests
 
 constexpr unsigned kCards = 3, kOwners = 4;
 
-/// One node, changed as ClusterModel changes it: owners whose bookings may have changed are in `changed_owners`.
+/// One node, changed as ClusterModel changes it: owners with bookings that may have changed are in `changed_owners`.
 class History {
  public:
   explicit History(unsigned seed) : random_(seed) {
