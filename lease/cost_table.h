@@ -38,7 +38,7 @@ class CostTable {
     put(key, after);
   }
 
-  /// Forgets the key, which now stands for other work (an updated graph, an unloaded module).
+  /// Forgets the key, which now identifies other work (an updated graph, an unloaded module).
   void forget(std::uint64_t key) {
     if (knows(key)) __atomic_store_n(&entries_[index(key)], 0, __ATOMIC_RELAXED);
   }

@@ -66,7 +66,7 @@ TEST(MemoryAccount, OnlyAssignedEntriesCount) {
   for (const std::uint32_t slots : {1024U, 1025U, ~0U}) {
     pages.grant->high_slot.raw = slots;
     EXPECT_EQ(MemoryAccount(*pages.grant, memory.page, memory.page.slots[1023]).used(), 0U)
-        << "what lies behind the page";
+        << "the bytes behind the page";
   }
 }
 

@@ -16,7 +16,7 @@ struct Scenario {
   double most_off_1s = 3.0;     // points, every window of 1 s
   double most_off_10s = 1.5;    // points, every window of 10 s
   std::uint64_t from_ns = 2'000'000'000;  // earlier windows are not judged
-  bool only_short = false;      // more than the target is no fault: the others cannot use their share
+  bool only_short = false;      // more than the target is allowed: the others cannot use their share
   double least_process = 0;     // of the first tenant's processes: the least served one, percent of their mean
   double most_short = 100;      // points, over all judged time together
   double most_capped_2s = 100;  // percent of the card: the first tenant's cap in every 2 s; windows begin every 20 ms

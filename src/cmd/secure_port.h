@@ -22,7 +22,7 @@ class SecurePort {
   /// Opens the port, or gives the open port these certificates. If the port cannot be opened, the process ends by
   /// SIGTERM (failed()). The Deployment restarts it and shows the failure.
   void serve_with(const tls::Serving& serving);
-  /// Before stop(): requests are answered, and clients are told to reconnect.
+  /// Before stop(): requests are answered, and clients are asked to reconnect.
   void drain();
   /// Accepts no more connections. Requests that have arrived are answered for at most `grace`.
   void stop(std::chrono::milliseconds grace);

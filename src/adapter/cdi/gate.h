@@ -11,7 +11,7 @@ namespace carve::cdi {
 /// root may. The user needs it for a container engine that runs without root and mounts with the user's permissions.
 /// Creates the folder if it is missing. The folder stays owned by root and gets an access list, because the owner of a
 /// folder could replace what is in it. If the file system has no access lists, only root may traverse the folder; that
-/// is no error.
+/// is not an error.
 ///   errors  those of creating the folder and writing its access list
 Result<void> let_through(const std::string& gate, std::uint32_t user);
 

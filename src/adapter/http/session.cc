@@ -78,7 +78,7 @@ struct Session::Flow {
   std::size_t answering = 0;    // coroutines that still use this object, such as requests that wait
   bool writing = false;
   bool over = false;      // the client has gone and cannot be answered
-  bool notified = false;  // the client was told to send its next requests elsewhere
+  bool notified = false;  // GOAWAY was sent: the client sends its next requests elsewhere
   bool leaving = false;   // the connection ends when the received requests are answered
   bool hung_up = false;   // nothing more is written; what arrives is discarded
 };

@@ -18,7 +18,7 @@ struct Handles {
   std::vector<std::chrono::steady_clock::time_point> sampled_at;  // per card: when last_sm was taken
 };
 
-/// Lists the cards. A lost card is left out and is no error. Returns an NVML code; `what` is the call that failed.
+/// Lists the cards. A lost card is omitted and is not an error. Returns an NVML code; `what` is the call that failed.
 int take_inventory(const Library& library, Handles* handles, WireMachine* machine,
                    std::vector<WireCard>* cards, std::string* what);
 

@@ -17,7 +17,7 @@ def check_bindings(wanted, bindings, binder) -> list:
         if bound and name not in wanted:
             found.append(f"{name}: was bound by {bound[0]}, and was not to be bound")
         elif name in wanted and not bound:
-            found.append(f"{name}: was refused for good, the last time with {calls[-1][1]}" if calls else
+            found.append(f"{name}: was refused permanently, the last time with {calls[-1][1]}" if calls else
                          f"{name}: was never bound")
         if len(bound) > 1:
             found.append(f"{name}: was bound {len(bound)} times")

@@ -82,7 +82,7 @@ class Places(unittest.TestCase):
 
 class Bindings(unittest.TestCase):
     def setUp(self):
-        # The first bind of one pod was refused, which is no fault.
+        # The first bind of one pod was refused, which is not an error.
         self.bindings = [("whole", CONTROL, 409), ("part-1", CONTROL, 201), ("part-2", CONTROL, 201),
                          ("whole", CONTROL, 201)]
 
@@ -98,7 +98,7 @@ class Bindings(unittest.TestCase):
 
     def test_finds_a_pod_that_was_refused_for_good(self):
         del self.bindings[3]
-        self.assertEqual(self.found(), ["whole: was refused for good, the last time with 409"])
+        self.assertEqual(self.found(), ["whole: was refused permanently, the last time with 409"])
 
     def test_finds_a_second_binding(self):
         self.bindings.append(("whole", CONTROL, 201))

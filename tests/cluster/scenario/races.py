@@ -118,7 +118,7 @@ class Races(SlotTest):
             made.extend(more)
             return more
 
-        def all_allocated(pods):        # a pod admitted while no process serves slots is refused for good
+        def all_allocated(pods):        # a pod admitted while no process serves slots is refused permanently
             known = checkpoint.read_text()
             return all(one["metadata"]["uid"] in known for one in pods)
         with disaster.runtime_stopped_amid(self.node, begin, all_allocated, self.all_right):

@@ -148,7 +148,7 @@ class BothInterfaces(SlotTest):
         self.clean_up()
 
     def test_running_pods_keep_their_slices_when_the_keeper_is_killed(self):
-        """As when their container ends: Allocate fails while no process serves it, and such a pod is Failed for good. A
+        """As when their container ends: Allocate fails while no process serves it, and such a pod is Failed permanently. A
         running pod has its own slice, and a pod that is created afterwards runs."""
         def kill():
             self.carve.kill_agent()

@@ -321,7 +321,7 @@ TEST_F(ArbiterTest, LimitsChangeInPlaceAndADeletedSliceIsRevoked) {
   EXPECT_NE(client.card().grant->lease.load_acquire(), word) << "a process that waits for a grant must be notified";
   EXPECT_FALSE(connect_slice(runtime_, "edit").has_value());
   EXPECT_FALSE(std::filesystem::exists(runtime_ + "/slices/edit"));
-  EXPECT_TRUE(agent_->drop("edit")) << "nothing to drop is no error";
+  EXPECT_TRUE(agent_->drop("edit")) << "dropping nothing is not an error";
   EXPECT_FALSE(listed("edit").has_value());
 
   put(order("edit"));

@@ -4,7 +4,7 @@
 
 #include "tests/integration/arbiter/fixture.h"
 
-// Decisions made in real time are made again from the recorded inputs; other inputs lead to other decisions.
+// The recorded inputs of real-time decisions lead to the same decisions again; other inputs lead to other decisions.
 namespace carve::arbiter_test {
 namespace {
 

@@ -323,7 +323,7 @@ void ClusterModel::rebuild_node(const std::string& name, ClusterState::Nodes* ch
   ++stats_.rebuilt;
   const auto invalid = invalid_records(entry);
   assembled.conflicts.insert(assembled.conflicts.end(), invalid.begin(), invalid.end());
-  // Without its Node object, the cards are gone and the pods are about to be deleted: that is no conflict.
+  // Without its Node object, the cards are gone and the pods are about to be deleted: this is not a conflict.
   if (!all_synced() || !entry.exists) assembled.conflicts.clear();
   report_conflicts(name, entry.conflicts, assembled.conflicts);
   entry.conflicts = std::move(assembled.conflicts);
