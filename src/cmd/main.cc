@@ -107,7 +107,7 @@ void ask_flags(CLI::App* app, AskOptions* ask) {
                   "compute only)")
       ->type_name("CLASS");
   app->add_option("--priority", ask->words.priority, "online, standard or offline")->type_name("CLASS");
-  app->add_option("--model", ask->words.model, "only cards whose model contains this word, such as H200")
+  app->add_option("--model", ask->words.model, "only cards with this word in their model, such as H200")
       ->type_name("WORD");
   app->add_option("--card", ask->words.card, "only this card, by UUID; may be given several times")
       ->type_name("UUID");
@@ -209,8 +209,8 @@ void control_command(CLI::App& app, Everything& all) {
 
 void node_down_flags(CLI::App* down, DownOptions* options) {
   auto* node = down->add_option("--node-name", options->node,
-                                "a Kubernetes node whose agent is removed: delete what Carve left on the Node object "
-                                "and on the disk");
+                                "a Kubernetes node without an agent: delete what Carve left on the Node object and "
+                                "on the disk");
   node->type_name("NAME");
   const auto of_node = [&](const char* flag, std::string* value, const char* text, const char* type) {
     down->add_option(flag, *value, text)->type_name(type)->needs(node);

@@ -188,7 +188,7 @@ TEST(LoaderCache, IsWrittenExactlyAsTheLoaderReadsIt) {
                        names);
 }
 
-/// A cache with one library whose texts end at kExtensionAt, followed by an extension of these words.
+/// A cache with one library and texts that end at kExtensionAt, followed by an extension of these words.
 constexpr std::uint32_t kExtensionAt = 48 + 24 + 12;
 std::string with_extension(const std::vector<std::uint32_t>& extension, const std::string& behind = "") {
   auto cache = *with_libraries("", {{"libm.so", "/mm"}});

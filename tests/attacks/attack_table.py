@@ -69,7 +69,7 @@ WORDS = {
     "many-processes": "16 processes with kernels of 20 ms", "open-capture": "kernels while a capture is open",
     "changing-block": "one function and grid, with blocks of 1 and then 1024 threads",
     "racing-capture": "captures that begin and end during allocations",
-    "second-hello": "a second hello, whose pages are unmapped", "detached-context": "detaches one of two users of a context",
+    "second-hello": "a second hello; its pages are unmapped", "detached-context": "detaches one of two users of a context",
     "imported-handles": "imports memory of processes that end", "destroyed-pool": "destroys a pool with pending frees",
     "childs-inheritance": "memory of a dead parent that a child keeps",
     "destroyed-contexts": "destroys contexts in use; nothing may stay charged",

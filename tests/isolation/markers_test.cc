@@ -61,7 +61,7 @@ class Markers : public SliceTest {
     SliceTest::SetUp();
     if (!IsSkipped()) start_slice(~std::uint64_t{0} >> 1, 30);
   }
-  // In the child, whose library has the first account entry. The page is shared with the server.
+  // In the child. Its library has the first account entry. The page is shared with the server.
   abi::AccountSlot& slot() { return slice_->account(0).slots[0]; }
   std::uint64_t measured_ms() { return slot().busy_ns.load_acquire() / kMs; }
   bool busy() { return slot().busy.load_acquire() != 0; }

@@ -21,7 +21,7 @@ struct Object {
   State state = State::kNone;
   Verb made_by = Verb::kInfo;
   unsigned notice = 0;   // 1 + its place on the board for other processes
-  unsigned context = 0;  // 1 + the slot of the context whose destruction frees it
+  unsigned context = 0;  // 1 + the slot of the context with which it is freed
   unsigned users = 0;
   std::uint64_t handle = 0;
   std::uint64_t size = 0;

@@ -23,8 +23,7 @@ struct CdiOptions {
 /// Writes each slice as a CDI file in /var/run/cdi, for `--device carve.elasticgpu.io/slice=<id>`. cdiVersion is the
 /// lowest that has all fields in use, so that every runtime with CDI reads the file.
 ///   source  CDI specification. A runtime watches the folder, so a file is created atomically (written under a
-///   temporary
-///           name that does not end with .json in the same folder, synced, renamed)
+///           temporary name that does not end with .json in the same folder, synced, renamed)
 class CdiFiles final : public SliceDevices {
  public:
   explicit CdiFiles(CdiOptions options) : options_(std::move(options)) {}

@@ -34,8 +34,7 @@ struct Limits {
 /// expires or is refused; that time does not count against the limit of a call. `clock` and `log` must outlive the
 /// client.
 ///   errors  kNotFound, kInvalidArgument: the text has the file, the field and what is legal; those of a plug-in. No
-///   text
-///           contains a credential
+///           text contains a credential
 ///   cost    about 100 KiB per open connection; at most Limits::idle idle ones, which are closed after a minute
 [[nodiscard]] Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& clock, Log& log,
                                                    const Limits& limits = {});

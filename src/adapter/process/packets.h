@@ -17,8 +17,7 @@ namespace carve {
 
 /// Sends one packet. Waits at most `patience` for free space in the buffer.
 ///   errors  kUnavailable: the peer does not read; kNotFound: the peer has ended; kInvalidArgument: the packet is empty
-///   or
-///           longer than the buffer
+///           or longer than the buffer
 [[nodiscard]] Result<void> send_packet(int fd, std::string_view packet, std::chrono::milliseconds patience = {});
 
 enum class Received : std::uint8_t { kPacket, kNothing, kEnd };

@@ -23,9 +23,8 @@ class Restarts {
   void served(Clock::Time now);
   /// The running agent has ended.
   ///   returns  the pause before the next agent; nullopt: no agent is started, because this one ended in order (exit
-  ///   code
-  ///            0); or no agent has ever served (for example wrong flags); or no agent has served for 30 s; or this
-  ///            was more than the hundredth crash in a row
+  ///            code 0); or no agent has ever served (for example wrong flags); or no agent has served for 30 s; or
+  ///            this was more than the hundredth crash in a row
   [[nodiscard]] std::optional<Clock::Duration> pause_after(const ProcessEnd& end, Clock::Time now);
 
  private:

@@ -43,7 +43,7 @@ void GpuPublisher::run_watch(const std::stop_token& stop) {
 
 void GpuPublisher::learn(const std::string& object) {
   auto digest = codec::parse_gpu_digest(object);
-  // Objects with another node's name are ignored, whatever their spec says.
+  // Objects with another node's name are ignored, regardless of their spec.
   if (!digest || !digest->name.starts_with(node_ + ".")) return;
   auto name = digest->name;
   existing_[std::move(name)] = std::move(*digest);

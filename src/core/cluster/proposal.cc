@@ -77,8 +77,8 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
     if (!fits(without(without(now, go), named))) go.push_back(one);
   }
   if (violations(go, standing.allowed) > 0) return {};
-  // Sorted as in kube-scheduler's own lists: among the remaining nodes it picks the one whose first victim is the least
-  // important.
+  // Sorted as in kube-scheduler's own lists: among the remaining nodes it picks the one with the first victim that is
+  // the least important.
   std::sort(go.begin(), go.end(), [](const Holder& a, const Holder& b) {
     return std::tuple(-std::int64_t{a.priority}, a.started, a.owner) <
            std::tuple(-std::int64_t{b.priority}, b.started, b.owner);

@@ -102,7 +102,7 @@ def until(what: str, seconds: float, condition, every: float = 0.05):
     polls take processor time from what they wait for. Returns the condition's value; the TimeoutError names `what`.
 
     Times of PATIENT seconds and more are no promise of the product: they end a wait that hangs. They are doubled,
-    because a virtual machine whose host is busy is several times slower."""
+    because a virtual machine on a busy host is several times slower."""
     if seconds >= PATIENT:
         seconds *= 2
     deadline = time.monotonic() + seconds

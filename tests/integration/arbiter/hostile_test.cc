@@ -214,7 +214,7 @@ TEST_F(HostileTest, DescriptorsInAHelloAreClosed) {
   EXPECT_TRUE(eventually([&] { return open_files() <= before; })) << open_files() << ", before: " << before;
 }
 
-/// A TCP connection whose local end takes a minute to close, because the remote end reads nothing.
+/// A TCP connection. Its local end takes a minute to close, because the remote end reads nothing.
 struct Lingering {
   Fd near;
   Fd far;
@@ -242,7 +242,7 @@ Lingering lingering() {
 }
 
 TEST_F(HostileTest, ADescriptorThatClosesSlowlyDelaysOnlyItsSender) {
-  constexpr abi::LibraryKind kNvml = abi::LibraryKind::kNvml;  // takes no account entry, whose pidfd would stay open
+  constexpr abi::LibraryKind kNvml = abi::LibraryKind::kNvml;  // takes no account entry, so no pidfd stays open
   const std::size_t before = open_files();
   std::vector<Fd> far;
   // In place of a hello, and behind it, where no code reads it. The arbiter handles them when it has the only

@@ -228,7 +228,7 @@ TEST_F(Kept, PatienceIsBounded) {
   auto admitted = admission_between_agents(&a);
   clock.jump(keeper::KeptDevicePlugin::kAwayFor + seconds(1));
   EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !list.empty() && !list.begin()->second; }))
-      << "no pod is sent to a node whose agent does not come back";
+      << "no pod is sent to a node if its agent does not come back";
   clock.jump(keeper::KeptDevicePlugin::kAllocateWithin);
   EXPECT_THROW(admitted.get(), std::runtime_error);
   agent.held = false;

@@ -875,7 +875,7 @@ while True:
         journal = root + "/var/lib/carve/journal.d"
         os.makedirs(journal)
         with open(journal + "/lock", "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)        # like a stopped agent, whose socket is not served
+            fcntl.flock(lock, fcntl.LOCK_EX)        # like a stopped agent, which does not serve its socket
             down = self.m.start("down", "--node-name", "n1", "--host-root", root, "--kubeconfig", root + "/none")
             time.sleep(2)  # real time: it checks once a second, which is not visible
             assert down.poll() is None and os.path.isdir(journal), down.communicate()

@@ -204,7 +204,7 @@ std::vector<Finding> stuck_pods(const std::vector<PodFacts>& pods, const std::ma
   if (left.count != 0)
     found.push_back(
         {Severity::kNote,
-         fmt::format("{} pod(s) with claims are on nodes whose setting plugins does not contain dra", left.count),
+         fmt::format("{} pod(s) with claims are on nodes without dra in the setting plugins", left.count),
          fmt::format("first: {} on node {}; the agent keeps the DRA driver registered until they end, and "
                      "prepares no new claim",
                      left.first->name, left.first->node),

@@ -185,7 +185,7 @@ void check_char_links(NodeLook& look, const std::optional<Settings>& containerd)
   if (missing.empty()) return;
   look.found({Severity::kWarning, "containers of NVIDIA's runtime lose their cards at `systemctl daemon-reload`",
               "\"NVML: Unknown Error\": systemd removes the permission for devices without a link: " + missing,
-              "use container devices (CDI), like Carve, whose containers are not affected, or create the links: "
+              "use container devices (CDI), like Carve (its containers are not affected), or create the links: "
               "nvidia-ctk system create-dev-char-symlinks --create-all",
               "char-links"});
 }

@@ -435,7 +435,7 @@ TEST_F(AdmissionTest, LeavesStaticPodsAsTheirFileSays) {
   EXPECT_EQ(answer.patch,
             R"([{"op":"remove","path":"/metadata/annotations/carve.elasticgpu.io~1record"}])");
   EXPECT_THAT(mutate(object).patch, HasSubstr("elasticgpu.io~1slot"))
-      << "a tenant's pod is not a mirror pod, whatever its annotations say";
+      << "a tenant's pod is not a mirror pod, regardless of its annotations";
 }
 
 TEST_F(AdmissionTest, RefusesAnUnreadableCallWithAnEmptyUid) {

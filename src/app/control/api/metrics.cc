@@ -144,7 +144,7 @@ void write_cluster_stats(const ClusterModel::Stats& stats, codec::MetricsText* t
   gauge("carve_nodes", "Nodes with cards.", stats.nodes);
   gauge("carve_cards", "Cards of the cluster.", stats.cards);
   gauge("carve_cards_closed", "Cards that are closed to new slices.", stats.closed);
-  gauge("carve_nodes_leaving", "Nodes whose agent is being replaced: no pod is bound there.", stats.leaving);
+  gauge("carve_nodes_leaving", "Nodes on which the agent is being replaced: no pod is bound there.", stats.leaving);
   gauge("carve_nodes_conflicting",
         "Nodes where another device plugin serves a resource name: no pod that uses its dialect is bound there.",
         stats.conflicting);

@@ -14,7 +14,7 @@ namespace carve::control {
 [[nodiscard]] std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu);
 
 /// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger
-/// books beyond that (recently bound pods, room set aside, nodes whose agent is away). Without the reasons why pods
+/// books beyond that (recently bound pods, room set aside, nodes without a running agent). Without the reasons why pods
 /// wait, see view_with_whys().
 ///   cost    a copy of every GPU object; the model's snapshot()
 [[nodiscard]] codec::ClusterView view_of(const ClusterModel& model);

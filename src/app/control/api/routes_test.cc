@@ -121,7 +121,7 @@ TEST_F(RoutesTest, AFollowerForwardsCallsAboutNodesToTheLeader) {
   EXPECT_FALSE(routes.waits(call("/scheduler/choose-here"))) << "the leader's answer is a computation";
 }
 
-// A connection stays on one of two threads, and the kubelet kills a control whose probe queues behind a long answer.
+// A connection stays on one of two threads, and the kubelet kills control if its probe queues behind a long answer.
 TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
   const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
   for (const char* slow : {"/metrics", "/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/node-1"})

@@ -28,7 +28,7 @@ std::string call(const std::string& uid, const std::string& node = "n1") {
 
 constexpr char kOk[] = R"({"Error":""})";
 
-/// An API whose Bindings may be late or lost: the answer arrives or not, and the effect comes now, later or never.
+/// An API with Bindings that may be late or lost: the answer arrives or not, and the effect comes now, later or never.
 class Unsure final : public RelayedKubeApi {
  public:
   Unsure(FakeKubeApi& api, unsigned seed) : RelayedKubeApi(api), random_(seed) {}

@@ -61,7 +61,7 @@ void StaticPodBinder::try_to_place(const PodEntry& pod, Tried* tried) {
   tried->unsure = unsure;
   tried->not_before = now + (!placed && (settled || perhaps) ? kRetrySoon : kRetry);
   if (settled || perhaps) return;
-  world_.log.warn("a pod whose node was chosen without Carve gets no cards",
+  world_.log.warn("a pod with a node that was chosen without Carve gets no cards",
                   {{"pod", pod.full_name()}, {"node", pod.object.node}, {"error", placed.error().what}});
   if (!world_.post_event) return;
   const auto& ask = pod.object.ask;

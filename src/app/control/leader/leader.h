@@ -17,7 +17,7 @@ namespace carve::control {
 
 /// One replica's part in the election: it reads the coordination.k8s.io Lease, takes it when it is free or expired,
 /// renews it and releases it. Code that writes calls leads_until() immediately before the write: a replica that was
-/// stopped for longer than the Lease lasts detects it there, because its own clock went on.
+/// stopped for longer than the Lease lasts detects it there, because its own clock continued.
 class Leader {
  public:
   struct World {

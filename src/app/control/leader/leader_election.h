@@ -25,8 +25,8 @@ class LeaderElection {
 
   LeaderElection(std::string identity, Timing timing) : identity_(std::move(identity)), timing_(timing) {}
 
-  /// The server's current Lease; an empty version: there is no Lease. It may be the one of a write whose answer was
-  /// lost: then this replica holds it from before that write, as if the answer had arrived.
+  /// The server's current Lease; an empty version: there is no Lease. It may be the one of a write with a lost answer:
+  /// then this replica holds it from before that write, as if the answer had arrived.
   void seen(const codec::Lease& lease, Clock::Time now);
   [[nodiscard]] Move move(Clock::Time now) const;
   /// The Lease to write for that move. `floor`: epochs up to this one have been used. So have the epochs of all Leases

@@ -52,9 +52,9 @@ class Extender {
   ///
   /// For kube-scheduler (here and in choose()) all refused nodes are unresolvable, except the pod's nominated node.
   /// kube-scheduler names only nodes where nothing but cards is missing. Its own dry run for victims finds that it
-  /// needs none there, and reports an error that lists the nodes in a different order each time. A pod whose message
-  /// changed is retried immediately. For the same reason the refusals are short (kUnschedulableTexts) in calls with
-  /// kMany or more refused nodes.
+  /// needs none there, and reports an error that lists the nodes in a different order each time. A pod is retried
+  /// immediately when its message changes. For the same reason the refusals are short (kUnschedulableTexts) in calls
+  /// with kMany or more refused nodes.
   [[nodiscard]] std::string filter_to_place(std::string_view call) const;
   static constexpr std::size_t kMany = 100;
   /// filter and prioritize in one call: returns only the engine's choice among the nodes that serve the pod, so the

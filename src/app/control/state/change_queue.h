@@ -27,7 +27,7 @@ struct Changes {
   [[nodiscard]] bool empty() const { return pods.empty() && nodes.empty() && !all; }
 };
 
-/// The source of changes: whatever it publishes is added to the queue of each consumer. Publishing never waits for a
+/// The source of changes. Each published change is added to the queue of each consumer. Publishing never waits for a
 /// consumer. Safe from any thread; must outlive the queues that receive from it.
 class ChangeFeed {
  public:

@@ -52,7 +52,7 @@ class ClusterModel {
   /// The current state of all nodes that exist and have a card. The returned object never changes.
   ///   cost    none. Each change costs the ledgers of the changed nodes, and ClusterState::change()
   [[nodiscard]] std::shared_ptr<const ClusterState> snapshot() const;
-  /// What changes, for the queues of those that react to it.
+  /// What changes, for the queues of the consumers.
   [[nodiscard]] const ChangeFeed& changes() const { return changes_; }
   /// Removes what ends by itself: the room of deleted pods after kLinger, and nominated reservations at their end.
   /// reserve() does it as well.
@@ -81,10 +81,10 @@ class ClusterModel {
 
   /// Chooses cards for the pod on that node and sets them aside until settle(). If this epoch has already set room
   /// aside for the same owner on that node, returns that room unchanged: a repeated write must contain the same record.
-  /// Sets nothing aside on a node whose agent is leaving, unless the pod is already bound to it, nor on a node where
-  /// another device plugin serves a resource name of the pod's dialect. Uses the cards of `wish` if they still serve
-  /// the pod: the following pods of the burst were sent elsewhere because of them. Only the cards of `wish` matter; the
-  /// amounts come from the pod's request.
+  /// Sets nothing aside on a node while its agent is leaving, unless the pod is already bound to it, nor on a node
+  /// where another device plugin serves a resource name of the pod's dialect. Uses the cards of `wish` if they still
+  /// serve the pod: the following pods of the burst were sent elsewhere because of them. Only the cards of `wish`
+  /// matter; the amounts come from the pod's request.
   ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod already has a node;
   ///           kUnavailable: the agent is leaving, or another device plugin serves the name: retry; place()'s
   [[nodiscard]] Result<Reservation> reserve(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
@@ -93,7 +93,8 @@ class ClusterModel {
   void settle(const std::string& node, const Owner& owner, Outcome outcome);
   /// Frees the room regardless of the write's outcome: the caller knows that the write can no longer take effect.
   void release(const std::string& node, const Owner& owner);
-  /// Reservations whose last write began before `before`, has ended, and whose record the watch of pods has not shown.
+  /// Reservations with a last write that began before `before` and has ended, if the watch of pods has not shown the
+  /// record.
   [[nodiscard]] std::vector<Reservation> unsettled(Clock::Time before) const;
 
   /// Keeps room on that node for `reservation.owner`: for all other pods of the same or a lower priority the ledger has
@@ -116,7 +117,7 @@ class ClusterModel {
     std::size_t nodes = 0;  // with cards
     std::size_t cards = 0;
     std::size_t closed = 0;            // cards that are closed to new slices
-    std::size_t leaving = 0;           // nodes whose agent is being replaced
+    std::size_t leaving = 0;           // nodes on which the agent is being replaced
     std::size_t conflicting = 0;       // nodes that are closed to a dialect
     std::size_t holding = 0;           // pods, see PodEntry::holds()
     std::size_t waiting = 0;           // pods, see PodEntry::waits()

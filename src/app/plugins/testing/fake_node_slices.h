@@ -12,7 +12,7 @@
 
 namespace carve::plugins {
 
-/// A node in memory: sums per card, unique CDI names, owners whose processes still run. Tests can inject errors. It
+/// A node in memory: sums per card, unique CDI names, owners with processes that still run. Tests can inject errors. It
 /// enforces the same limits as the real one by other means: a plain sum per card.
 class FakeNodeSlices final : public NodeSlices {
  public:
