@@ -43,7 +43,7 @@ class NodeReport {
     std::vector<std::string> plugins = {};         // kubelet plugins that are open: "dra", "slots"
     // Update an annotation of the Node when slices become free, so that kube-scheduler requeues waiting pods. False
     // where control does it: a scheduling attempt before control's ledger has the room would fail, and the pod would
-    // wait on.
+    // keep waiting.
     bool wakes = true;
     // Resource names of other registered device plugins, with the number of their devices; unset: none.
     std::function<std::map<std::string, std::size_t>()> plugins;

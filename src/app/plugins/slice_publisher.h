@@ -20,7 +20,7 @@ namespace carve::plugins {
 class SlicePublisher {
  public:
   /// `registered`: whether the kubelet has registered this driver. If slices appeared earlier, kube-scheduler would
-  /// place pods that the kubelet cannot prepare ("driver not registered") and retries only a minute later.
+  /// place pods, and the kubelet would refuse them ("driver not registered") and retry only a minute later.
   /// `by_slots`: the cards that new claims must not get, because slots use them or because they are full; unset: none.
   /// Only the writer calls it.
   SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log,
