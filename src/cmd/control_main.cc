@@ -40,10 +40,9 @@
 #include "base/thread.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
+#include "cmd/control_port.h"
 #include "cmd/options.h"
-#include "cmd/plain_port.h"
 #include "cmd/process_metrics.h"
-#include "cmd/secure_port.h"
 #include "cmd/start_again.h"
 #include "cmd/stop_signals.h"
 #include "codec/extender/extender.h"
@@ -259,8 +258,9 @@ class Control {
   control::Routes secure_routes_{control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock_};
   control::Routes plain_routes_{
       control::plain_routes(answers(), in_.options.gpushare_http || in_.config.gpushare_http), {}, metrics_, clock_};
-  SecurePort secure_{{.listen = in_.options.listen, .identity = {}, .limits = {}, .waits = {}}, secure_routes_, log_};
-  PlainPort plain_{in_.options.plain_listen, plain_routes_, log_};
+  ControlPort secure_{{.listen = in_.options.listen, .identity = {}, .limits = {}, .waits = {}}, secure_routes_, log_};
+  ControlPort plain_{
+      {.listen = in_.options.plain_listen, .identity = {}, .limits = {}, .waits = {}}, plain_routes_, log_};
 };
 
 void Control::report_to_leader(const codec::UnschedulablePodsNote& note) {
@@ -314,7 +314,7 @@ std::string Control::why_not_ready() const {
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not arrived";
   if (!policy_watcher_.answered()) return "the placement rules have not arrived";
   if (!unhealthy_.answered()) return "the lists of unhealthy cards have not arrived";
-  if (!secure_.open()) return "there is no certificate yet";
+  if (!secure_.is_open()) return "there is no certificate yet";
   return {};
 }
 
