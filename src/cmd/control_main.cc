@@ -78,7 +78,7 @@ std::string identity_of(const ControlOptions& options) {
 
 tls::CertificateNames names_of(const ControlOptions& options) {
   tls::CertificateNames names;
-  names.space = options.space;
+  names.namespace_name = options.namespace_name;
   return names;
 }
 
@@ -157,12 +157,13 @@ class Control {
 
   // leader
   control::TakeoverResync takeover_resync_{api_, model_, clock_};
-  control::Leader leader_{{.api = *in_.apis.lease,
-                           .clock = clock_,
-                           .log = log_,
-                           .known_epoch = [this] { return control::epochs_so_far(model_, clock_); },
-                           .caught_up = [this](std::uint64_t term) { return takeover_resync_(term); }},
-                          {.space = in_.options.space, .lease = "carve-control", .identity = identity_}};
+  control::Leader leader_{
+      {.api = *in_.apis.lease,
+       .clock = clock_,
+       .log = log_,
+       .known_epoch = [this] { return control::epochs_so_far(model_, clock_); },
+       .caught_up = [this](std::uint64_t term) { return takeover_resync_(term); }},
+      {.namespace_name = in_.options.namespace_name, .lease = "carve-control", .identity = identity_}};
   tls::Certificates certificates_{api_, clock_, log_, names_of(in_.options)};
   http::PeerClient peers_;
 
@@ -275,9 +276,9 @@ Result<std::string> Control::ask_peer(const std::string& address, std::string_vi
   const auto client = certificates_.client();
   if (client.pair.empty()) return fail(Code::kUnavailable, "this replica has no client certificate yet");
   const auto names = names_of(in_.options);
-  return peers_.post(
-      {client.pair.certificate, client.pair.key, client.authorities, names.service + "." + names.space + ".svc"},
-      address, std::string(path), std::string(call), limit);
+  return peers_.post({client.pair.certificate, client.pair.key, client.authorities,
+                      names.service + "." + names.namespace_name + ".svc"},
+                     address, std::string(path), std::string(call), limit);
 }
 
 control::Answers Control::answers() {
@@ -366,7 +367,7 @@ std::vector<Thread> Control::start_threads() {
   const auto watch = [this](const std::string& path, const KubeApi::Query& query, KubeSink sink) {
     return [this, path, query, sink = std::move(sink)](Stop stop) { api_.watch(path, query, sink, stop); };
   };
-  const std::string rules_in = "/api/v1/namespaces/" + in_.options.space + "/configmaps";
+  const std::string rules_in = "/api/v1/namespaces/" + in_.options.namespace_name + "/configmaps";
   std::vector<Thread> all;
   all.emplace_back("watch-nodes", watch("/api/v1/nodes", {}, model_.nodes()));
   all.emplace_back("watch-gpus", watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, model_.gpus()));
@@ -383,8 +384,9 @@ std::vector<Thread> Control::start_threads() {
   all.emplace_back("requeuer", [this](Stop stop) { requeuer_.run(stop); });
   all.emplace_back("preemptor", [this](Stop stop) { preemptor_.run(stop); });
   all.emplace_back("settings", [this](Stop stop) {
-    in_.settings.run([this](const Error& why) { post_event_(control::settings_refused(api_, in_.options.space, why)); },
-                     stop);
+    in_.settings.run(
+        [this](const Error& why) { post_event_(control::settings_refused(api_, in_.options.namespace_name, why)); },
+        stop);
   });
   return all;
 }

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 class CardlessPodsTest : public ::testing::Test {
  protected:
   CardlessPodsTest() {
-    pod.space = "ml";
+    pod.namespace_name = "ml";
     pod.name = "p-n1";
     pod.uid = "u";
     pod.mirror = "m";
@@ -61,7 +61,7 @@ TEST_F(CardlessPodsTest, PodsOfAnotherPluginAndEndedPodsGetNone) {
 
 TEST_F(CardlessPodsTest, APodThatTheKubeletRejectedForASlotGetsCauseAndFixOnce) {
   pod = {};
-  pod.space = "ml";
+  pod.namespace_name = "ml";
   pod.name = "p";
   pod.uid = "u";
   pod.node = "n1";

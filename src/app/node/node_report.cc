@@ -70,13 +70,13 @@ void NodeReport::count_unresolved(const std::vector<codec::NodePod>& pods, NodeF
   for (const auto& pod : pods) {
     if (pod.ended) continue;
     for (const auto& container : pod.unresolved) {
-      facts->unresolved.push_back(fmt::format("{}/{}/{}", pod.space, pod.name, container));
+      facts->unresolved.push_back(fmt::format("{}/{}/{}", pod.namespace_name, pod.name, container));
       if (!unresolved_.insert(pod.uid + "/" + container).second) continue;
       ++unresolved_seen_;
       world_.log.error("the container runtime did not find a container's CDI device",
                        {{"container", facts->unresolved.back()}, {"seen", unresolved_seen_}});
       world_.notices.warn(
-          {"Pod", pod.space, pod.name, pod.uid, "DeviceNotResolved",
+          {"Pod", pod.namespace_name, pod.name, pod.uid, "DeviceNotResolved",
            fmt::format("container {}: the container runtime did not find the CDI device of its slice and "
                        "retries; if this persists, add {} to cdi_spec_dirs of the runtime's configuration",
                        container, world_.cdi_dir)});

@@ -21,7 +21,7 @@ struct PodClaimsTest : ::testing::Test {
   PodClaims claims{kube, notices};
   codec::NodePod pod;
   PodClaimsTest() {
-    pod.space = "ml";
+    pod.namespace_name = "ml";
     pod.name = "p";
     pod.uid = "u-p";
     pod.node = "n1";

@@ -73,7 +73,7 @@ class DevicePlugin final : public SlotCalls {
     Clock::Time since;
     std::string kubelet_uid;  // of the pod; empty: not known yet
     std::string container;
-    std::string space;  // for texts, and to read the pod from the API server
+    std::string namespace_name;  // for texts, and to read the pod from the API server
     std::string pod;
     Owner owner;  // of the slices; empty UID: none yet
     bool ready = false;

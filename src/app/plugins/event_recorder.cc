@@ -28,7 +28,7 @@ std::string rfc3339(Clock::WallTime time) {
 }
 
 void EventRecorder::warn(codec::EventNote note, const std::string& same) {
-  if (note.name.empty() || note.space.empty()) return;
+  if (note.name.empty() || note.namespace_name.empty()) return;
   const auto now = clock_.now();
   {
     const MutexLock lock(mutex_);
@@ -58,7 +58,7 @@ void EventRecorder::warn(codec::EventNote note, const std::string& same) {
 
 /// Queues a write of the event with its current count. The event is created if the API server does not have it.
 void EventRecorder::write_count(RecordedEvent* recorded, Clock::Time now) {
-  const auto path = fmt::format("/api/v1/namespaces/{}/events", recorded->note.space);
+  const auto path = fmt::format("/api/v1/namespaces/{}/events", recorded->note.namespace_name);
   auto body = codec::encode_event(recorded->note, recorded->name, node_, component_,
                                   {recorded->since, rfc3339(clock_.wall_now()), recorded->count});
   const bool first = recorded->written == 0;

@@ -14,9 +14,9 @@ std::string encode_event(const EventNote& note, std::string_view name, std::stri
   return json::serialize(
       json::object{{"apiVersion", "v1"},
                    {"kind", "Event"},
-                   {"metadata", json::object{{"name", view(name)}, {"namespace", note.space}}},
+                   {"metadata", json::object{{"name", view(name)}, {"namespace", note.namespace_name}}},
                    {"involvedObject", json::object{{"kind", note.kind},
-                                                   {"namespace", note.kind == "Node" ? "" : note.space},
+                                                   {"namespace", note.kind == "Node" ? "" : note.namespace_name},
                                                    {"name", note.name},
                                                    {"uid", note.uid},
                                                    {"apiVersion", "v1"}}},

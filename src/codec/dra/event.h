@@ -8,7 +8,7 @@ namespace carve::codec {
 /// A message about one object, for users (`kubectl describe`).
 struct EventNote {
   std::string kind;   // "Pod", "Node"
-  std::string space;  // the namespace of the event: the object's, or "default" for a Node
+  std::string namespace_name;  // the namespace of the event: the object's, or "default" for a Node
   std::string name;
   std::string uid;
   std::string reason;   // CamelCase

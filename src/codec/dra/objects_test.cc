@@ -31,7 +31,7 @@ TEST(Claim, ReadsThePartsThatADriverNeeds) {
   EXPECT_TRUE(claim->configs[0].from_class);
   EXPECT_EQ(claim->configs[0].parameters, R"({"kind":"K","n":1})");
   EXPECT_EQ(claim->configs[1].requests, std::vector<std::string>{"g"});
-  EXPECT_EQ(claim->space + "/" + claim->name + "/" + claim->uid, "ml/c/u-1");
+  EXPECT_EQ(claim->namespace_name + "/" + claim->name + "/" + claim->uid, "ml/c/u-1");
   const auto& result = claim->results[0];
   EXPECT_EQ(result.request + " " + result.driver + " " + result.pool + " " + result.device,
             "g gpu.elasticgpu.io n1 gpu-1");
@@ -90,7 +90,7 @@ TEST(Claim, WithoutAnAllocationItIsNotAllocated) {
 
 TEST(Claim, TheStatusHasTheSameUid) {
   Claim claim;
-  claim.space = "ml";
+  claim.namespace_name = "ml";
   claim.name = "c";
   claim.uid = "u-1";
   const auto body =
