@@ -8,10 +8,10 @@
 
 #include "abi/control.h"
 #include "abi/hello.h"
-#include "app/arbiter/card.h"
-#include "app/arbiter/closer.h"
-#include "app/arbiter/image.h"
-#include "app/arbiter/page_files.h"
+#include "arbiter/card.h"
+#include "arbiter/closer.h"
+#include "arbiter/image.h"
+#include "arbiter/page_files.h"
 #include "base/fd.h"
 #include "base/result.h"
 

@@ -1,4 +1,4 @@
-#include "app/arbiter/closer.h"
+#include "arbiter/closer.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

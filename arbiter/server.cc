@@ -1,4 +1,4 @@
-#include "app/arbiter/server.h"
+#include "arbiter/server.h"
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "app/arbiter/wire.h"
+#include "arbiter/wire.h"
 
 namespace carve::arbiter {
 namespace {

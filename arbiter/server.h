@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "abi/control.h"
-#include "app/arbiter/arbiter.h"
-#include "app/arbiter/closer.h"
-#include "app/arbiter/own_groups.h"
-#include "app/arbiter/slice.h"
+#include "arbiter/arbiter.h"
+#include "arbiter/closer.h"
+#include "arbiter/own_groups.h"
+#include "arbiter/slice.h"
 #include "base/fd.h"
 
 namespace carve::arbiter {

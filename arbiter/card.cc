@@ -1,4 +1,4 @@
-#include "app/arbiter/card.h"
+#include "arbiter/card.h"
 
 #include <linux/futex.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "app/arbiter/lease_time.h"
+#include "arbiter/lease_time.h"
 
 #include <gtest/gtest.h>
 

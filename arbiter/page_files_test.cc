@@ -1,4 +1,4 @@
-#include "app/arbiter/page_files.h"
+#include "arbiter/page_files.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "app/arbiter/image.h"
+#include "arbiter/image.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <string>
 
-#include "app/arbiter/page_files.h"
+#include "arbiter/page_files.h"
 
 namespace carve::arbiter {
 namespace {

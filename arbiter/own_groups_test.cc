@@ -1,4 +1,4 @@
-#include "app/arbiter/own_groups.h"
+#include "arbiter/own_groups.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "app/arbiter/own_groups.h"
+#include "arbiter/own_groups.h"
 
 #include <sys/stat.h>
 

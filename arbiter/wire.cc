@@ -1,4 +1,4 @@
-#include "app/arbiter/wire.h"
+#include "arbiter/wire.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "app/arbiter/slice.h"
+#include "arbiter/slice.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 
 #include <fmt/core.h>
 
-#include "app/arbiter/wire.h"
+#include "arbiter/wire.h"
 #include "core/model/request.h"
 #include "core/model/slice.h"
 #include "lease/memory_account.h"

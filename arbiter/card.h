@@ -7,8 +7,8 @@
 
 #include "abi/control.h"
 #include "abi/page.h"
-#include "app/arbiter/lease_time.h"
-#include "app/arbiter/trace.h"
+#include "arbiter/lease_time.h"
+#include "arbiter/trace.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/thread.h"
