@@ -36,7 +36,7 @@
 #include "app/control/state/cluster_model.h"
 #include "app/control/state/policy_watcher.h"
 #include "app/control/state/unhealthy_cards.h"
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "base/thread.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
@@ -142,7 +142,7 @@ class Control {
   std::atomic<bool> leaving_ = false;
   control::ControlMetrics metrics_;
   // Events with a pod's cards wait until no Binding waits, because in a burst they delayed the Bindings.
-  plugins::EventRecorder events_{api_, "", clock_, log_, "carve-control", [this] { return binder_.busy(); }};
+  events::EventRecorder events_{api_, "", clock_, log_, "carve-control", [this] { return binder_.busy(); }};
   const std::function<void(codec::EventNote)> post_event_ = [this](codec::EventNote note) {
     events_.warn(std::move(note));
   };

@@ -152,7 +152,7 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
                        const std::stop_token& stop, plugins::WaitingDra* early) {
   KubeletEndpoints* in = nullptr;  // set before any thread starts
   const auto registered = [&in] { return in != nullptr && in->dra_registered(); };
-  plugins::EventRecorder notices(api, options.node, clock, log);
+  events::EventRecorder notices(api, options.node, clock, log);
   plugins::NodePods pods(options.node, api);
   kubelet::RuntimeAsked runtime(options.runtime_sockets);
   kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);

@@ -32,7 +32,7 @@ class CardlessPodsTest : public ::testing::Test {
   carve::testing::FakeKubeApi kube;
   ManualClock clock;
   Log log{[](std::string_view) {}};
-  plugins::EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   CardlessPods pods{notices, clock};
   codec::NodePod pod;
 };

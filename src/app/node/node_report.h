@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/plugins/node_pods.h"
 #include "app/node/cardless_pods.h"
 #include "app/node/conditions.h"
@@ -32,7 +32,7 @@ class NodeReport {
     NodeSlices& slices;
     KubeApi& api;
     plugins::NodePods& pods;
-    plugins::EventRecorder& notices;
+    events::EventRecorder& notices;
     ContainerRuntime& runtime;
     Clock& clock;
     Log& log;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/node/labels.h"
 #include "app/node/totals.h"
 

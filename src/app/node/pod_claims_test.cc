@@ -17,7 +17,7 @@ struct PodClaimsTest : ::testing::Test {
   carve::testing::FakeKubeApi kube;
   ManualClock clock;
   Log log{[](std::string_view) {}};
-  plugins::EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   PodClaims claims{kube, notices};
   codec::NodePod pod;
   PodClaimsTest() {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "port/kube_api.h"
 
 namespace carve::control {

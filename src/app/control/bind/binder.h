@@ -11,7 +11,7 @@
 #include "app/control/leader/leader.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "core/policy/policy.h"
 #include "port/kube_api.h"
 

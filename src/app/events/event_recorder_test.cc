@@ -1,4 +1,4 @@
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "port/testing/fake_kube_api.h"
 #include "port/testing/relayed_kube_api.h"
 
-namespace carve::plugins {
+namespace carve::events {
 namespace {
 
 using std::chrono::milliseconds;
@@ -142,4 +142,4 @@ TEST_F(NoticesTest, ContinuesWhenTheUrgentCallsAreDone) {
 }
 
 }  // namespace
-}  // namespace carve::plugins
+}  // namespace carve::events

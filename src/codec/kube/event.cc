@@ -1,4 +1,4 @@
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 
 #include "codec/json_read.h"
 

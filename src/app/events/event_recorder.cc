@@ -1,4 +1,4 @@
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace carve::plugins {
+namespace carve::events {
 namespace {
 
 using Monotonic = std::chrono::steady_clock;
@@ -250,4 +250,4 @@ void EventRecorder::run(const std::stop_token& stop) {
   write_last();
 }
 
-}  // namespace carve::plugins
+}  // namespace carve::events

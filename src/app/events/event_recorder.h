@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "port/kube_api.h"
 
-namespace carve::plugins {
+namespace carve::events {
 
 /// Writes events and claims' conditions to the API server. It writes in the background, one after the other, so that a
 /// slow or absent API server never delays a container. A repeated event of the same object is counted in the existing
@@ -126,4 +126,4 @@ class EventRecorder {
 /// "2026-01-01T00:00:00Z"
 [[nodiscard]] std::string rfc3339(Clock::WallTime time);
 
-}  // namespace carve::plugins
+}  // namespace carve::events
