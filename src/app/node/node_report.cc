@@ -42,7 +42,7 @@ NodeReport::NodeReport(std::string node, World world)
       gpus_(node_, world_.api),
       status_(node_, world_.api, world_.clock),
       claims_(world_.api, world_.notices),
-      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.plugins}),
+      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.other_plugins}),
       cardless_(world_.notices, world_.clock) {}
 
 void NodeReport::ask_runtime() {
@@ -200,7 +200,7 @@ void NodeReport::step() {
   pods_seen_ = revision;
   next_full_ = now + kFull;
   const auto pods = world_.pods.all();
-  cardless_.step(pods, world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>());
+  cardless_.step(pods, world_.other_plugins ? world_.other_plugins() : std::map<std::string, std::size_t>());
   const auto published = publish(cards, held_, pods, now);
   note("GPU objects not written", &gpu_error_, published ? "" : published.error().what);
   NodeWish wish;
