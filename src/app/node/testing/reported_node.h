@@ -33,7 +33,7 @@ struct ReportedNode {
             .cdi_dir = "/var/run/cdi",
             .totals = {},
             .not_published = {},
-            .plugins = {}};
+            .other_plugins = {}};
   }
   [[nodiscard]] std::map<std::string, codec::NodeCondition> said() const {
     return codec::parse_node_object(*kube.object(kPath))->conditions;
