@@ -13,7 +13,7 @@ void CardlessPods::tell(const codec::NodePod& pod, const std::map<std::string, s
   if (const auto told = next_.find(pod.uid); told != next_.end() && now < told->second) return;
   if (!pod.slot_rejected.empty()) {
     next_[pod.uid] = Clock::Time::max();
-    if (pod.started < plugins::rfc3339(clock_.wall_now() - kRecent)) return;
+    if (pod.started < events::rfc3339(clock_.wall_now() - kRecent)) return;
     notices_.warn(
         {"Pod", pod.namespace_name, pod.name, pod.uid, "SlotUnavailable",
          fmt::format("the kubelet rejected this pod because node {} had no {} at that moment: its device plugin "

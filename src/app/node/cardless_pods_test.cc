@@ -67,7 +67,7 @@ TEST_F(CardlessPodsTest, APodThatTheKubeletRejectedForASlotGetsCauseAndFixOnce) 
   pod.node = "n1";
   pod.ended = true;
   pod.slot_rejected = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices";
-  pod.started = plugins::rfc3339(clock.wall_now());
+  pod.started = events::rfc3339(clock.wall_now());
   pods.step({pod}, {});
   clock.advance(CardlessPods::kTellAgain);
   pods.step({pod}, {});
@@ -81,7 +81,7 @@ TEST_F(CardlessPodsTest, APodThatTheKubeletRejectedForASlotGetsCauseAndFixOnce) 
 TEST_F(CardlessPodsTest, ARejectionThatAPreviousAgentReportedIsNotRepeated) {
   pod.ended = true;
   pod.slot_rejected = "no healthy devices";
-  pod.started = plugins::rfc3339(clock.wall_now());
+  pod.started = events::rfc3339(clock.wall_now());
   clock.advance(CardlessPods::kRecent + std::chrono::seconds(1));
   pods.step({pod}, {});
   EXPECT_TRUE(events().empty());

@@ -193,11 +193,11 @@ void DraDriver::post_ready(const codec::Claim& claim, const std::vector<PlannedP
 /// status as a change of the allocation and refuses it. The event on the pod still carries the same text.
 void DraDriver::post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
                           Clock::Duration after) {
+  const auto now = events::rfc3339(world_.clock.wall_now());
   world_.notices.post_later(
       "status of " + refusal_key(claim.uid), after, "claim status",
       [path = claim_path(claim.namespace_name, claim.name) + "/status",
-       body =
-           codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](KubeApi& api) -> Result<void> {
+       body = codec::claim_status_body(claim, devices, now)](KubeApi& api) -> Result<void> {
         const auto written =
             api.patch(path, KubePatch::kApply, body, {{"fieldManager", "carve-agent"}, {"force", "true"}});
         // Not an error: the claim was deleted, or another claim has its name now.
