@@ -723,7 +723,7 @@ class Both {
     }
   }
 
-  /// Acts as src/app/arbiter does: reads all account entries, then writes the words of a grant, the lease word last.
+  /// Acts as arbiter/ does: reads all account entries, then writes the words of a grant, the lease word last.
   void arbiter(int rounds) {
     std::uint64_t last = clock;
     for (int round = 1; round <= rounds; ++round) {

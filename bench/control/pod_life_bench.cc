@@ -25,7 +25,7 @@
 #include "app/control/state/policy_watcher.h"
 #include "app/control/api/routes.h"
 #include "app/control/schedule/unschedulable_pods.h"
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "bench/control/objects.h"
 #include "codec/kube/lines.h"
 #include "codec/kube/messages.h"
@@ -64,7 +64,7 @@ struct Control {
   control::Leader leader{{api, clock, log, {}, {}}, {.identity = "bench"}};
   std::shared_ptr<const PlacementRules> rules =
       std::make_shared<const PlacementRules>(control::rules_of(kPolicies[0]));
-  plugins::EventRecorder notices{server, "", clock, log, "carve-control"};
+  events::EventRecorder notices{server, "", clock, log, "carve-control"};
   control::Extender extender{{}, [this] { return rules; }, [this] { return model.snapshot(); },
                              [this](const Owner& owner, const FitView& fit) {
                                metrics.observe_filter(fit);

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "app/arbiter/trace.h"
+#include "arbiter/trace.h"
 
 int main(int argc, char** argv) {
   const bool alters = argc == 4 && std::strcmp(argv[2], "--alter") == 0;

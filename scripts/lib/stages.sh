@@ -14,7 +14,7 @@ last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
 convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 
 # A slow processor is no excuse for a failure here: tests without real time, and tests that read the tree.
-pure='^(core|codec|lease|app)_|^(tools|tree)/|_is_current$'
+pure='^(core|codec|lease|app|arbiter_parts)_|^(tools|tree)/|_is_current$'
 # Not run under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='EveryWayOfLoadingFindsTheLibrary|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little|integration/demo'
 

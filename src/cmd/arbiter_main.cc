@@ -7,7 +7,7 @@
 
 #include "adapter/arbiter/arbiter_client.h"
 #include "adapter/cgroup/cgroup2.h"
-#include "app/arbiter/arbiter.h"
+#include "arbiter/arbiter.h"
 #include "base/log.h"
 #include "base/thread.h"
 

@@ -34,8 +34,8 @@ void drop_line(std::string_view) {}
 
 std::string space_of(const ClusterOptions& options) { return options.carve.empty() ? "carve-system" : options.carve; }
 
-std::string map_in(const std::string& space, const std::string& name) {
-  return "/api/v1/namespaces/" + space + "/configmaps/" + name;
+std::string map_in(const std::string& namespace_name, const std::string& name) {
+  return "/api/v1/namespaces/" + namespace_name + "/configmaps/" + name;
 }
 
 /// Like kubectl: the files of $KUBECONFIG, else ~/.kube/config. `given` is one file, even if its name contains a colon.
@@ -60,23 +60,23 @@ Result<std::unique_ptr<KubeApi>> api_of(const ClusterOptions& options, Clock& cl
 
 /// Warns if the namespace does not exist: then Carve is installed in another one. If the namespace exists without the
 /// ConfigMap, Carve serves DRA alone.
-void tell_of_no_namespace(KubeApi& api, const std::string& space) {
-  const auto object = api.get("/api/v1/namespaces/" + space);
+void tell_of_no_namespace(KubeApi& api, const std::string& namespace_name) {
+  const auto object = api.get("/api/v1/namespaces/" + namespace_name);
   if (!object && object.error().code == Code::kNotFound)
     std::fprintf(stderr,
                  "carve: namespace %s does not exist; set --carve-namespace to Carve's namespace; assuming defaults\n",
-                 space.c_str());
+                 namespace_name.c_str());
 }
 
 /// How this installation reads requests. If the user may not read the ConfigMap, a warning says so and the defaults are
 /// used.
-ClusterConfig config_of(KubeApi& api, const std::string& space) {
-  const auto object = api.get(map_in(space, "carve-cluster"));
+ClusterConfig config_of(KubeApi& api, const std::string& namespace_name) {
+  const auto object = api.get(map_in(namespace_name, "carve-cluster"));
   if (!object) {
     if (object.error().code == Code::kNotFound)
-      tell_of_no_namespace(api, space);
+      tell_of_no_namespace(api, namespace_name);
     else
-      std::fprintf(stderr, "carve: ConfigMap %s/carve-cluster: %s; defaults are assumed\n", space.c_str(),
+      std::fprintf(stderr, "carve: ConfigMap %s/carve-cluster: %s; defaults are assumed\n", namespace_name.c_str(),
                    object.error().what.c_str());
     return {};
   }
@@ -87,12 +87,12 @@ ClusterConfig config_of(KubeApi& api, const std::string& space) {
 }
 
 /// The placement rules. If they cannot be read, a warning says so and `otherwise` is used.
-PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, const PolicyRow& otherwise) {
+PlacementRules placement_of_cluster(KubeApi& api, const std::string& namespace_name, const PolicyRow& otherwise) {
   const std::string name = control::PolicyWatcher::kConfigMap;
-  const auto object = api.get(map_in(space, name));
+  const auto object = api.get(map_in(namespace_name, name));
   if (!object && object.error().code != Code::kNotFound) {
-    std::fprintf(stderr, "carve: ConfigMap %s/%s: %s; the cluster's policy is assumed everywhere\n", space.c_str(),
-                 name.c_str(), object.error().what.c_str());
+    std::fprintf(stderr, "carve: ConfigMap %s/%s: %s; the cluster's policy is assumed everywhere\n",
+                 namespace_name.c_str(), name.c_str(), object.error().what.c_str());
   }
   const auto text = object ? codec::config_map_value(*object, control::PolicyWatcher::kKey) : std::string();
   auto rules = control::placement_rules_from(text, otherwise);
@@ -100,7 +100,7 @@ PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, cons
   std::fprintf(stderr,
                "carve: ConfigMap %s/%s: %s\ncarve control keeps the last valid rules, which this command does not "
                "know; the cluster's policy is assumed everywhere\n",
-               space.c_str(), name.c_str(), rules.error().what.c_str());
+               namespace_name.c_str(), name.c_str(), rules.error().what.c_str());
   return control::rules_of(otherwise);
 }
 
@@ -111,12 +111,12 @@ int with_cluster(const ClusterOptions& options, const Use& use) {
   Log log(drop_line);
   auto api = api_of(options, clock, log);
   if (!api) return report(api.error());
-  const std::string space = space_of(options);
-  const ClusterConfig config = config_of(**api, space);
+  const std::string namespace_name = space_of(options);
+  const ClusterConfig config = config_of(**api, namespace_name);
   const auto policy = policy_named(config.policy);
   if (!policy) return report(policy.error());
-  const auto placement = placement_of_cluster(**api, space, **policy);
-  return use(cli::ClusterAccess{**api, clock, log, config.dialects(), placement, space}, config);
+  const auto placement = placement_of_cluster(**api, namespace_name, **policy);
+  return use(cli::ClusterAccess{**api, clock, log, config.dialects(), placement, namespace_name}, config);
 }
 
 /// Prints the answer of `ask`: as a document, or as `render` formats it.
@@ -183,14 +183,14 @@ std::string without_users(const std::string& text) {
 
 /// The ConfigMaps of this installation that the processes refuse. One that does not exist, or that the caller may not
 /// read, is not wrong.
-std::vector<cli::WrongSettings> wrong_settings(KubeApi& api, const std::string& space) {
+std::vector<cli::WrongSettings> wrong_settings(KubeApi& api, const std::string& namespace_name) {
   std::vector<cli::WrongSettings> wrong;
   const auto check = [&](const std::string& name, const char* key, const auto& parse) {
-    const auto object = api.get(map_in(space, name));
+    const auto object = api.get(map_in(namespace_name, name));
     if (!object) return;
     const auto text = codec::config_map_value(*object, key);
     if (text.empty()) return;
-    if (const auto error = parse(text); !error.empty()) wrong.push_back({space + "/" + name, error});
+    if (const auto error = parse(text); !error.empty()) wrong.push_back({namespace_name + "/" + name, error});
   };
   check("carve-agent", "carve.conf", [](const std::string& text) {
     HostOptions host;
@@ -214,7 +214,7 @@ int doctor_cluster(const ClusterOptions& options) {
   return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig& config) {
     auto facts = cli::look_at_cluster(access, config.scheduler);
     if (!facts) return report(facts.error());
-    facts->settings = wrong_settings(access.api, access.space);
+    facts->settings = wrong_settings(access.api, access.namespace_name);
     const auto findings = cli::diagnose_cluster(*facts);
     const auto text = is_document(options.output) ? document(codec::to_json(findings), options.output)
                                                   : Result<std::string>(cli::render_findings(findings, std::nullopt));
@@ -225,15 +225,15 @@ int doctor_cluster(const ClusterOptions& options) {
 }
 
 int explain_pod(const ClusterOptions& options) {
-  std::string space = options.space;
+  std::string namespace_name = options.namespace_name;
   std::string name = options.name;
   if (name.rfind("pod/", 0) == 0) name = name.substr(4);
   if (const auto slash = name.find('/'); slash != std::string::npos) {
-    space = name.substr(0, slash);
+    namespace_name = name.substr(0, slash);
     name = name.substr(slash + 1);
   }
   return answer(
-      options, [&](const cli::ClusterAccess& access) { return cli::ask_pod(access, space, name); },
+      options, [&](const cli::ClusterAccess& access) { return cli::ask_pod(access, namespace_name, name); },
       [](const codec::Explanation& said) { return cli::render_explanation(said); });
 }
 

@@ -36,14 +36,13 @@
 #include "app/control/state/cluster_model.h"
 #include "app/control/state/policy_watcher.h"
 #include "app/control/state/unhealthy_cards.h"
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "base/thread.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
+#include "cmd/control_port.h"
 #include "cmd/options.h"
-#include "cmd/plain_port.h"
 #include "cmd/process_metrics.h"
-#include "cmd/secure_port.h"
 #include "cmd/start_again.h"
 #include "cmd/stop_signals.h"
 #include "codec/extender/extender.h"
@@ -79,7 +78,7 @@ std::string identity_of(const ControlOptions& options) {
 
 tls::CertificateNames names_of(const ControlOptions& options) {
   tls::CertificateNames names;
-  names.space = options.space;
+  names.namespace_name = options.namespace_name;
   return names;
 }
 
@@ -143,7 +142,7 @@ class Control {
   std::atomic<bool> leaving_ = false;
   control::ControlMetrics metrics_;
   // Events with a pod's cards wait until no Binding waits, because in a burst they delayed the Bindings.
-  plugins::EventRecorder events_{api_, "", clock_, log_, "carve-control", [this] { return binder_.busy(); }};
+  events::EventRecorder events_{api_, "", clock_, log_, "carve-control", [this] { return binder_.busy(); }};
   const std::function<void(codec::EventNote)> post_event_ = [this](codec::EventNote note) {
     events_.warn(std::move(note));
   };
@@ -158,12 +157,13 @@ class Control {
 
   // leader
   control::TakeoverResync takeover_resync_{api_, model_, clock_};
-  control::Leader leader_{{.api = *in_.apis.lease,
-                           .clock = clock_,
-                           .log = log_,
-                           .known_epoch = [this] { return control::epochs_so_far(model_, clock_); },
-                           .caught_up = [this](std::uint64_t term) { return takeover_resync_(term); }},
-                          {.space = in_.options.space, .lease = "carve-control", .identity = identity_}};
+  control::Leader leader_{
+      {.api = *in_.apis.lease,
+       .clock = clock_,
+       .log = log_,
+       .known_epoch = [this] { return control::epochs_so_far(model_, clock_); },
+       .caught_up = [this](std::uint64_t term) { return takeover_resync_(term); }},
+      {.namespace_name = in_.options.namespace_name, .lease = "carve-control", .identity = identity_}};
   tls::Certificates certificates_{api_, clock_, log_, names_of(in_.options)};
   http::PeerClient peers_;
 
@@ -259,8 +259,9 @@ class Control {
   control::Routes secure_routes_{control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock_};
   control::Routes plain_routes_{
       control::plain_routes(answers(), in_.options.gpushare_http || in_.config.gpushare_http), {}, metrics_, clock_};
-  SecurePort secure_{{.listen = in_.options.listen, .identity = {}, .limits = {}, .waits = {}}, secure_routes_, log_};
-  PlainPort plain_{in_.options.plain_listen, plain_routes_, log_};
+  ControlPort secure_{{.listen = in_.options.listen, .identity = {}, .limits = {}, .waits = {}}, secure_routes_, log_};
+  ControlPort plain_{
+      {.listen = in_.options.plain_listen, .identity = {}, .limits = {}, .waits = {}}, plain_routes_, log_};
 };
 
 void Control::report_to_leader(const codec::UnschedulablePodsNote& note) {
@@ -275,9 +276,9 @@ Result<std::string> Control::ask_peer(const std::string& address, std::string_vi
   const auto client = certificates_.client();
   if (client.pair.empty()) return fail(Code::kUnavailable, "this replica has no client certificate yet");
   const auto names = names_of(in_.options);
-  return peers_.post(
-      {client.pair.certificate, client.pair.key, client.authorities, names.service + "." + names.space + ".svc"},
-      address, std::string(path), std::string(call), limit);
+  return peers_.post({client.pair.certificate, client.pair.key, client.authorities,
+                      names.service + "." + names.namespace_name + ".svc"},
+                     address, std::string(path), std::string(call), limit);
 }
 
 control::Answers Control::answers() {
@@ -314,7 +315,7 @@ std::string Control::why_not_ready() const {
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not arrived";
   if (!policy_watcher_.answered()) return "the placement rules have not arrived";
   if (!unhealthy_.answered()) return "the lists of unhealthy cards have not arrived";
-  if (!secure_.open()) return "there is no certificate yet";
+  if (!secure_.is_open()) return "there is no certificate yet";
   return {};
 }
 
@@ -366,7 +367,7 @@ std::vector<Thread> Control::start_threads() {
   const auto watch = [this](const std::string& path, const KubeApi::Query& query, KubeSink sink) {
     return [this, path, query, sink = std::move(sink)](Stop stop) { api_.watch(path, query, sink, stop); };
   };
-  const std::string rules_in = "/api/v1/namespaces/" + in_.options.space + "/configmaps";
+  const std::string rules_in = "/api/v1/namespaces/" + in_.options.namespace_name + "/configmaps";
   std::vector<Thread> all;
   all.emplace_back("watch-nodes", watch("/api/v1/nodes", {}, model_.nodes()));
   all.emplace_back("watch-gpus", watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, model_.gpus()));
@@ -383,8 +384,9 @@ std::vector<Thread> Control::start_threads() {
   all.emplace_back("requeuer", [this](Stop stop) { requeuer_.run(stop); });
   all.emplace_back("preemptor", [this](Stop stop) { preemptor_.run(stop); });
   all.emplace_back("settings", [this](Stop stop) {
-    in_.settings.run([this](const Error& why) { post_event_(control::settings_refused(api_, in_.options.space, why)); },
-                     stop);
+    in_.settings.run(
+        [this](const Error& why) { post_event_(control::settings_refused(api_, in_.options.namespace_name, why)); },
+        stop);
   });
   return all;
 }

@@ -182,7 +182,7 @@ void control_command(CLI::App& app, Everything& all) {
   auto* control = app.add_subcommand("control", "place the pods of a cluster (started by its Deployment)");
   control->add_option("--kubeconfig", all.control.kubeconfig, "how to reach the API server (default: as a pod of it)")
       ->type_name("FILE");
-  control->add_option("--namespace", all.control.space,
+  control->add_option("--namespace", all.control.namespace_name,
                       "namespace of its coordination.k8s.io Lease, Secrets and Service")
       ->type_name("NAME")
       ->capture_default_str();
@@ -358,7 +358,7 @@ void cluster_commands(CLI::App& app, Everything& all) {
   auto* explain = app.add_subcommand("explain", "show why a pod waits and what must change, or which cards it has");
   output_flag(explain, &all.explain.output, {"text", "json", "yaml"});
   access_flags(explain, &all.explain);
-  explain->add_option("-n,--namespace", all.explain.space, "the pod's namespace")
+  explain->add_option("-n,--namespace", all.explain.namespace_name, "the pod's namespace")
       ->type_name("NAME")
       ->capture_default_str();
   explain->add_option("POD", all.explain.name, "name of the pod, or NAMESPACE/POD")->required();

@@ -152,11 +152,11 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
                        const std::stop_token& stop, plugins::WaitingDra* early) {
   KubeletEndpoints* in = nullptr;  // set before any thread starts
   const auto registered = [&in] { return in != nullptr && in->dra_registered(); };
-  plugins::EventRecorder notices(api, options.node, clock, log);
+  events::EventRecorder notices(api, options.node, clock, log);
   plugins::NodePods pods(options.node, api);
   kubelet::RuntimeAsked runtime(options.runtime_sockets);
   kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
-  const auto plugins = [&kubelet] {
+  const auto other_plugins = [&kubelet] {
     return kubelet.registered().value_or(std::map<std::string, std::size_t>());
   };
   plugins::SlicePublisher* cards = nullptr;
@@ -165,7 +165,7 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
        [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_plugins(options),
-       options.wakes_pods, plugins, [&serves] { return serves && serves(); }, options.crashes});
+       options.wakes_pods, other_plugins, [&serves] { return serves && serves(); }, options.crashes});
   const auto shut = [&report] { return report.shut(); };
   plugins::FullCards full;
   plugins::DraDriver dra(options.node,

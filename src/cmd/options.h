@@ -78,7 +78,7 @@ struct ClusterOptions {
   bool wanted = false;     // the cluster, not this machine
   std::string kubeconfig;  // empty: $KUBECONFIG, else ~/.kube/config, like kubectl
   std::string carve;       // the namespace in which Carve is installed; empty: carve-system
-  std::string space = "default";
+  std::string namespace_name = "default";
   std::string name;  // of the node (inspect: optional) or the pod (explain)
   std::string output = "text";
   bool details = false;  // inspect -o gpushare: a line per pod
@@ -90,7 +90,7 @@ struct ClusterOptions {
 /// carve control, which places the pods of a whole cluster.
 struct ControlOptions {
   std::string kubeconfig;      // empty: as a pod of the cluster
-  std::string space = "carve-system";
+  std::string namespace_name = "carve-system";
   std::string cluster_config;  // file; empty: the defaults
   std::string identity;        // of this replica, in the Lease; empty: the host name
   std::string advertise;       // HOST:PORT at which other replicas reach --listen; empty: they cannot

@@ -11,7 +11,7 @@
 #include "codec/dialects/projection.h"
 #include "codec/dialects/run_request.h"
 #include "codec/dra/claim.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "codec/dra/resource_slice.h"
 #include "codec/extender/extender.h"
 #include "codec/host/injection.h"

@@ -178,29 +178,39 @@ Result<MemoryAsk> parse_memory(std::string_view field, std::string_view text) {
   return MemoryAsk::of(bytes);
 }
 
+namespace {
+
+std::string legal_cores() {
+  return fmt::format("1 to 100 hundredths of each card, or 200, 300, … {} for whole cards", kMaxCardsPerRequest * 100);
+}
+
+/// `text`: the value as the user wrote it, for the errors.
+Result<CoresAsk> cores_of(std::string_view field, std::uint64_t hundredths, std::string_view text) {
+  if (hundredths == 0) return refuse(field, text, "is zero", legal_cores());
+  if (hundredths > 100 && (hundredths % 100 != 0 || hundredths > kMaxCardsPerRequest * 100))
+    return refuse(field, text, "is neither a share of one card nor a number of whole cards", legal_cores());
+  return CoresAsk{CoreShare(static_cast<std::uint32_t>(std::min<std::uint64_t>(hundredths, 100))),
+                  static_cast<std::uint32_t>(hundredths / 100)};
+}
+
+}  // namespace
+
 Result<CoresAsk> parse_cores(std::string_view field, std::string_view text) {
-  const std::string legal = fmt::format(
-      "1 to 100 hundredths of each card, or 200, 300, … {} for whole cards",
-      kMaxCardsPerRequest * 100);
   std::string_view digits = text;
   const bool percent = !digits.empty() && digits.back() == '%';
   if (percent) digits.remove_suffix(1);
   std::uint32_t value = 0;
   for (const char c : digits) {
-    if (!is_digit(c) || value > 100'000) return refuse(field, text, "is not a legal number", legal);
+    if (!is_digit(c) || value > 100'000) return refuse(field, text, "is not a legal number", legal_cores());
     value = value * 10 + static_cast<std::uint32_t>(c - '0');
   }
-  if (digits.empty()) return refuse(field, text, "is empty", legal);
-  if (value == 0) return refuse(field, text, "is zero", legal);
-  if (value <= 100) return CoresAsk{CoreShare(value), value / 100};
-  if (percent || value % 100 != 0 || value > kMaxCardsPerRequest * 100) {
-    return refuse(field, text,
-                  percent ? "is more than one card"
-                          : "is neither a share of one card "
-                            "nor a number of whole cards",
-                  legal);
-  }
-  return CoresAsk{CoreShare::whole(), value / 100};
+  if (digits.empty()) return refuse(field, text, "is empty", legal_cores());
+  if (percent && value > 100) return refuse(field, text, "is more than one card", legal_cores());
+  return cores_of(field, value, text);
+}
+
+Result<CoresAsk> cores_of(std::string_view field, std::uint64_t hundredths) {
+  return cores_of(field, hundredths, std::to_string(hundredths));
 }
 
 Result<std::uint64_t> parse_count(std::string_view field, std::string_view text, std::uint64_t low,

@@ -31,6 +31,8 @@ struct CoresAsk {
 /// 1..100, or 200, 300, … up to 100 × kMaxCardsPerRequest. "30%" is accepted for 30.
 ///   errors  kInvalidArgument: anything else
 [[nodiscard]] Result<CoresAsk> parse_cores(std::string_view field, std::string_view text);
+/// The same for a number.
+[[nodiscard]] Result<CoresAsk> cores_of(std::string_view field, std::uint64_t hundredths);
 
 /// A whole number from `low` to `high`, digits only; `unit` ("cards") is used in the error text.
 [[nodiscard]] Result<std::uint64_t> parse_count(std::string_view field, std::string_view text,

@@ -15,7 +15,7 @@ namespace carve {
 
 /// A resource claim as the kubelet identifies it.
 struct ClaimRef {
-  std::string space;  // namespace
+  std::string namespace_name;  // namespace
   std::string name;
   std::string uid;
 };
@@ -73,7 +73,7 @@ class SlotCalls {
 /// A container and its slots, as the PodResources API reports them. It has no pod UID, and ordinary init containers are
 /// missing.
 struct SlotHolder {
-  std::string space;
+  std::string namespace_name;
   std::string pod;
   std::string container;
   std::vector<std::string> slots;

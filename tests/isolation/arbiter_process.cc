@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "app/arbiter/arbiter.h"
+#include "arbiter/arbiter.h"
 #include "tests/isolation/slice_fixture.h"
 
 namespace carve::isolation {

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "app/arbiter/trace.h"
+#include "arbiter/trace.h"
 #include "tests/isolation/arbiter_process.h"
 #include "tests/isolation/slice_fixture.h"
 

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "adapter/arbiter/arbiter_client.h"
-#include "app/arbiter/arbiter.h"
+#include "arbiter/arbiter.h"
 
 // The arbiter of the next page ABI: `carve arbiter [--runtime-dir FOLDER]` without the command line's parser, and
 // `carve probe arbiter`, the probe of its pod.

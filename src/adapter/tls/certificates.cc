@@ -19,7 +19,7 @@ constexpr const char* kWebhooks = "/apis/admissionregistration.k8s.io/v1/";
 constexpr int kMostRounds = 5;  // of two replicas that write concurrently, one succeeds in the first round
 
 std::vector<std::string> dns_names(const CertificateNames& names) {
-  const auto full = names.service + "." + names.space;
+  const auto full = names.service + "." + names.namespace_name;
   return {names.service, full, full + ".svc", full + ".svc.cluster.local", "localhost"};
 }
 
@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 /// Reads the Secret, lets `change` correct it and writes the changes. Retries when another replica wrote first.
 Result<Secret> Certificates::settle(const std::string& name, const Change& change) {
-  const auto all = "/api/v1/namespaces/" + names_.space + "/secrets";
+  const auto all = "/api/v1/namespaces/" + names_.namespace_name + "/secrets";
   Error last{Code::kAborted, "other writers changed it in each of 5 rounds"};
   for (int round = 0; round < kMostRounds; ++round) {
     Secret secret;
@@ -46,7 +46,7 @@ Result<Secret> Certificates::settle(const std::string& name, const Change& chang
     std::vector<std::string> changed;
     if (auto done = change(secret, &changed); !done) return fail_in("Secret " + name, done.error());
     if (changed.empty()) return secret;
-    const auto body = secret_json(secret, names_.space, name, existing ? std::string_view(*existing) : "");
+    const auto body = secret_json(secret, names_.namespace_name, name, existing ? std::string_view(*existing) : "");
     const auto written = existing ? api_.replace(all + "/" + name, body) : api_.create(all, body);
     if (written) {
       log_.info("certificates renewed", {{"secret", name}, {"what", joined(changed)}});
@@ -66,7 +66,7 @@ Result<void> Certificates::update_webhooks(const std::string& kind, const std::s
   const auto existing = api_.get(path);
   if (!existing && existing.error().code == Code::kNotFound) return {};  // not installed: nothing to do
   if (!existing) return fail_in(kind + " " + names_.webhooks, existing.error());
-  CARVE_TRY(const auto patch, webhook_patch(*existing, names_.space, names_.service, authorities));
+  CARVE_TRY(const auto patch, webhook_patch(*existing, names_.namespace_name, names_.service, authorities));
   if (!patch) return {};
   if (auto done = api_.patch(path, KubePatch::kJson, *patch); !done)
     return fail_in(kind + " " + names_.webhooks, done.error());
@@ -155,7 +155,7 @@ Clock::Duration Certificates::pause(bool done) const {
 }
 
 void Certificates::run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop) {
-  const auto secrets = "/api/v1/namespaces/" + names_.space + "/secrets";
+  const auto secrets = "/api/v1/namespaces/" + names_.namespace_name + "/secrets";
   const std::pair<std::string, std::string> objects[] = {
       {secrets, names_.secret},
       {secrets, names_.client_secret},

@@ -17,7 +17,7 @@
 namespace carve::tls {
 
 struct CertificateNames {
-  std::string space = "carve-system";
+  std::string namespace_name = "carve-system";
   std::string service = "carve-control";        // the Service that the serving certificate is for
   std::string secret = "carve-control-tls";     // authority and serving certificate
   std::string client_secret = "carve-scheduler-tls";

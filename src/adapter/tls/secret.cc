@@ -42,7 +42,7 @@ Result<Secret> parse_secret(std::string_view text) {
   return secret;
 }
 
-std::string secret_json(const Secret& secret, std::string_view space, std::string_view name,
+std::string secret_json(const Secret& secret, std::string_view namespace_name, std::string_view name,
                         std::string_view existing) {
   json::object object;
   if (auto read = json_read::parse(existing, "Secret"); read && read->is_object()) object = read->get_object();
@@ -52,7 +52,7 @@ std::string secret_json(const Secret& secret, std::string_view space, std::strin
   if (!metadata.is_object()) metadata.emplace_object();
   auto& fields = metadata.get_object();
   fields["name"] = view(name);
-  fields["namespace"] = view(space);
+  fields["namespace"] = view(namespace_name);
   fields.erase("managedFields");
   if (!secret.version.empty()) fields["resourceVersion"] = secret.version;
   if (secret.version.empty()) {
@@ -84,7 +84,7 @@ void keep(const Kept& kept, Secret* secret) {
 
 Pair pair_in(const Secret& secret) { return {entry(secret, "tls.crt"), entry(secret, "tls.key")}; }
 
-Result<std::optional<std::string>> webhook_patch(std::string_view configuration, std::string_view space,
+Result<std::optional<std::string>> webhook_patch(std::string_view configuration, std::string_view namespace_name,
                                                  std::string_view service, const std::string& authorities) {
   CARVE_TRY(const auto value, json_read::parse(configuration, "webhook configuration"));
   const auto encoded = to_base64(authorities);
@@ -95,7 +95,7 @@ Result<std::optional<std::string>> webhook_patch(std::string_view configuration,
   std::size_t number = 0;
   for (const auto& webhook : json_read::list(value, "webhooks")) {
     const auto path = "/webhooks/" + std::to_string(number++) + "/clientConfig/caBundle";
-    if (json_read::text(webhook, "clientConfig.service.namespace") != space ||
+    if (json_read::text(webhook, "clientConfig.service.namespace") != namespace_name ||
         json_read::text(webhook, "clientConfig.service.name") != service ||
         json_read::text(webhook, "clientConfig.caBundle") == encoded)
       continue;

@@ -20,7 +20,7 @@ struct Secret {
 [[nodiscard]] Result<Secret> parse_secret(std::string_view text);
 /// The body for create (`secret.version` is empty) or replace (labels and other fields are those of `existing`, and the
 /// version is the precondition).
-[[nodiscard]] std::string secret_json(const Secret& secret, std::string_view space, std::string_view name,
+[[nodiscard]] std::string secret_json(const Secret& secret, std::string_view namespace_name, std::string_view name,
                                       std::string_view existing);
 
 /// Reads ca.crt, ca.key, next.key, tls.crt and tls.key. Other entries are ignored.
@@ -30,10 +30,11 @@ void keep(const Kept& kept, Secret* secret);
 [[nodiscard]] Pair pair_in(const Secret& secret);
 
 /// A JSON patch that sets caBundle to `authorities` (PEM) in every webhook of the configuration whose service is
-/// `space`/`service`; nullopt: all have it. The API server refuses the patch if the configuration has changed
+/// `namespace_name`/`service`; nullopt: all have it. The API server refuses the patch if the configuration has changed
 /// meanwhile.
 ///   errors  kInvalidArgument: not JSON
-[[nodiscard]] Result<std::optional<std::string>> webhook_patch(std::string_view configuration, std::string_view space,
+[[nodiscard]] Result<std::optional<std::string>> webhook_patch(std::string_view configuration,
+                                                               std::string_view namespace_name,
                                                                std::string_view service,
                                                                const std::string& authorities);
 

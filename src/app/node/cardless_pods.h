@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "base/clock.h"
 #include "codec/kubelet/node_pod.h"
 
@@ -24,7 +24,7 @@ class CardlessPods {
   /// Older rejections were reported by a previous agent.
   static constexpr Clock::Duration kRecent = std::chrono::minutes(10);
 
-  CardlessPods(plugins::EventRecorder& notices, const Clock& clock) : notices_(notices), clock_(clock) {}
+  CardlessPods(events::EventRecorder& notices, const Clock& clock) : notices_(notices), clock_(clock) {}
   /// `plugins`: the resource names that other device plugins of this node serve; static pods that request one of them
   /// are not reported.
   void step(const std::vector<codec::NodePod>& pods, const std::map<std::string, std::size_t>& plugins);
@@ -32,7 +32,7 @@ class CardlessPods {
  private:
   void tell(const codec::NodePod& pod, const std::map<std::string, std::size_t>& plugins);
 
-  plugins::EventRecorder& notices_;
+  events::EventRecorder& notices_;
   const Clock& clock_;
   std::map<std::string, Clock::Time> next_;  // by the UID of a reported pod: when to report it again
 };

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 class CardlessPodsTest : public ::testing::Test {
  protected:
   CardlessPodsTest() {
-    pod.space = "ml";
+    pod.namespace_name = "ml";
     pod.name = "p-n1";
     pod.uid = "u";
     pod.mirror = "m";
@@ -32,7 +32,7 @@ class CardlessPodsTest : public ::testing::Test {
   carve::testing::FakeKubeApi kube;
   ManualClock clock;
   Log log{[](std::string_view) {}};
-  plugins::EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   CardlessPods pods{notices, clock};
   codec::NodePod pod;
 };
@@ -61,13 +61,13 @@ TEST_F(CardlessPodsTest, PodsOfAnotherPluginAndEndedPodsGetNone) {
 
 TEST_F(CardlessPodsTest, APodThatTheKubeletRejectedForASlotGetsCauseAndFixOnce) {
   pod = {};
-  pod.space = "ml";
+  pod.namespace_name = "ml";
   pod.name = "p";
   pod.uid = "u";
   pod.node = "n1";
   pod.ended = true;
   pod.slot_rejected = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices";
-  pod.started = plugins::rfc3339(clock.wall_now());
+  pod.started = events::rfc3339(clock.wall_now());
   pods.step({pod}, {});
   clock.advance(CardlessPods::kTellAgain);
   pods.step({pod}, {});
@@ -81,7 +81,7 @@ TEST_F(CardlessPodsTest, APodThatTheKubeletRejectedForASlotGetsCauseAndFixOnce) 
 TEST_F(CardlessPodsTest, ARejectionThatAPreviousAgentReportedIsNotRepeated) {
   pod.ended = true;
   pod.slot_rejected = "no healthy devices";
-  pod.started = plugins::rfc3339(clock.wall_now());
+  pod.started = events::rfc3339(clock.wall_now());
   clock.advance(CardlessPods::kRecent + std::chrono::seconds(1));
   pods.step({pod}, {});
   EXPECT_TRUE(events().empty());

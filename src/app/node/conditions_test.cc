@@ -41,7 +41,7 @@ struct World : ReportedNode {
                       auto one = world(slices);
                       one.totals = {"elasticgpu.io/gpu-core"};
                       one.not_published = [this] { return not_published; };
-                      one.plugins = [this] { return plugins; };
+                      one.other_plugins = [this] { return plugins; };
                       return one;
                     }()};
   std::jthread node_watch;

@@ -12,10 +12,10 @@ bool names_request(const std::string& use, const std::string& part) {
   return use.empty() || use == part || part.starts_with(use + "/");
 }
 
-void add_part(codec::GpuObject* gpu, const std::string& uid, const std::string& space,
-              const std::string& pod, const std::string& container, const Slice& slice) {
+void add_part(codec::GpuObject* gpu, const std::string& uid, const std::string& namespace_name, const std::string& pod,
+              const std::string& container, const Slice& slice) {
   auto& allocation = gpu->allocated[uid];
-  allocation.space = space;
+  allocation.namespace_name = namespace_name;
   allocation.pod = pod;
   allocation.containers.push_back({container, slice.memory, slice.compute});
 }
@@ -26,11 +26,11 @@ void add_pod_slice(codec::GpuObject* gpu, const HeldSlice& holding,
   const auto& uid = holding.slice.owner.uid;
   for (const auto& pod : pods) {
     if (pod.uid != uid && (pod.mirror.empty() || pod.mirror != uid)) continue;
-    holder.space = pod.space;
+    holder.namespace_name = pod.namespace_name;
     holder.name = pod.name;
-    holder.pods = {pod.space + "/" + pod.name};
+    holder.pods = {pod.namespace_name + "/" + pod.name};
   }
-  add_part(gpu, uid, holder.space, holder.name, holding.slice.part, holding.slice);
+  add_part(gpu, uid, holder.namespace_name, holder.name, holding.slice.part, holding.slice);
   gpu->holders.push_back(std::move(holder));
 }
 
@@ -40,21 +40,21 @@ void add_claim_slice(codec::GpuObject* gpu, const HeldSlice& holding,
   codec::GpuHolder holder{holding.slice, {}, {}, {}, holding.ending};
   const auto known = claims.find(holding.slice.owner.uid);
   if (known != claims.end()) {
-    holder.space = known->second.space;
+    holder.namespace_name = known->second.namespace_name;
     holder.name = known->second.name;
   }
   for (const auto& pod : pods) {
-    if (pod.ended || known == claims.end() || pod.space != holder.space) continue;
+    if (pod.ended || known == claims.end() || pod.namespace_name != holder.namespace_name) continue;
     bool uses = false;
     for (const auto& use : pod.claims) {
       if (use.claim != holder.name || !names_request(use.request, holding.slice.part)) continue;
       uses = true;
-      add_part(gpu, pod.uid, pod.space, pod.name, use.container, holding.slice);
+      add_part(gpu, pod.uid, pod.namespace_name, pod.name, use.container, holding.slice);
     }
-    if (uses) holder.pods.push_back(pod.space + "/" + pod.name);
+    if (uses) holder.pods.push_back(pod.namespace_name + "/" + pod.name);
   }
   if (holder.pods.empty())
-    add_part(gpu, holding.slice.owner.uid, holder.space, "", holding.slice.part, holding.slice);
+    add_part(gpu, holding.slice.owner.uid, holder.namespace_name, "", holding.slice.part, holding.slice);
   gpu->holders.push_back(std::move(holder));
 }
 

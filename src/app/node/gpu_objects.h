@@ -12,7 +12,7 @@ namespace carve::node {
 
 /// A claim's namespace and name. ClaimNames has them by UID.
 struct ClaimName {
-  std::string space;
+  std::string namespace_name;
   std::string name;
 };
 using ClaimNames = std::map<std::string, ClaimName>;

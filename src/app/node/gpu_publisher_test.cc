@@ -158,10 +158,10 @@ TEST(GpuObjects, ListAClaimUnderEveryPodAndContainerThatNamesIt) {
   one.slice.part = "big/sub";
   one.slice.card = cards.cards[0].id;
   one.slice.memory = Bytes::gib(4);
-  const auto pod = [](const char* space, const char* name, const char* uid,
+  const auto pod = [](const char* namespace_name, const char* name, const char* uid,
                       std::vector<codec::PodClaimUse> uses) {
     codec::NodePod made;
-    made.space = space;
+    made.namespace_name = namespace_name;
     made.name = name;
     made.uid = uid;
     made.claims = std::move(uses);

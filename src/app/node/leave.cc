@@ -83,7 +83,8 @@ Result<void> remove_gpus(KubeApi& api, const std::string& node, std::vector<std:
 /// Whether one of the pod's claims is allocated from Carve's cards. A deleted claim holds nothing.
 Result<bool> claims_cards(KubeApi& api, const codec::NodePod& pod) {
   for (const auto& use : pod.claims) {
-    const auto claim = api.get("/apis/resource.k8s.io/v1/namespaces/" + pod.space + "/resourceclaims/" + use.claim);
+    const auto claim =
+        api.get("/apis/resource.k8s.io/v1/namespaces/" + pod.namespace_name + "/resourceclaims/" + use.claim);
     if (!claim && claim.error().code != Code::kNotFound) return tl::unexpected(claim.error());
     if (claim && claim->find(kDriver) != std::string::npos) return true;
   }
@@ -99,7 +100,7 @@ Result<std::vector<std::string>> holders_on(KubeApi& api, const std::string& nod
     CARVE_TRY(const auto pod, codec::parse_node_pod(text));
     if (pod.ended) continue;
     CARVE_TRY(const bool claims, claims_cards(api, pod));
-    if (claims || !pod.record.empty()) names.push_back(pod.space + "/" + pod.name);
+    if (claims || !pod.record.empty()) names.push_back(pod.namespace_name + "/" + pod.name);
   }
   return names;
 }

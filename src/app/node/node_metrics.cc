@@ -12,7 +12,7 @@ using Kind = codec::MetricsText::Kind;
 
 /// The parts of "namespace/pod/container", the name of a slice that was prepared for the kubelet.
 struct Whose {
-  std::string_view space;
+  std::string_view namespace_name;
   std::string_view pod;
   std::string_view container;
 };
@@ -88,7 +88,7 @@ void write_slices(const AgentView& view, std::string_view node, codec::MetricsTe
         text->sample(row.value(held), {{"node", node},
                                        {"uuid", held.card},
                                        {"slice", slice.id},
-                                       {"namespace", by.space},
+                                       {"namespace", by.namespace_name},
                                        {"pod", by.pod},
                                        {"container", by.container},
                                        {"share", slice.whole ? "whole" : to_string(slice.share)},

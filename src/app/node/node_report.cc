@@ -42,7 +42,7 @@ NodeReport::NodeReport(std::string node, World world)
       gpus_(node_, world_.api),
       status_(node_, world_.api, world_.clock),
       claims_(world_.api, world_.notices),
-      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.plugins}),
+      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.other_plugins}),
       cardless_(world_.notices, world_.clock) {}
 
 void NodeReport::ask_runtime() {
@@ -70,13 +70,13 @@ void NodeReport::count_unresolved(const std::vector<codec::NodePod>& pods, NodeF
   for (const auto& pod : pods) {
     if (pod.ended) continue;
     for (const auto& container : pod.unresolved) {
-      facts->unresolved.push_back(fmt::format("{}/{}/{}", pod.space, pod.name, container));
+      facts->unresolved.push_back(fmt::format("{}/{}/{}", pod.namespace_name, pod.name, container));
       if (!unresolved_.insert(pod.uid + "/" + container).second) continue;
       ++unresolved_seen_;
       world_.log.error("the container runtime did not find a container's CDI device",
                        {{"container", facts->unresolved.back()}, {"seen", unresolved_seen_}});
       world_.notices.warn(
-          {"Pod", pod.space, pod.name, pod.uid, "DeviceNotResolved",
+          {"Pod", pod.namespace_name, pod.name, pod.uid, "DeviceNotResolved",
            fmt::format("container {}: the container runtime did not find the CDI device of its slice and "
                        "retries; if this persists, add {} to cdi_spec_dirs of the runtime's configuration",
                        container, world_.cdi_dir)});
@@ -200,7 +200,7 @@ void NodeReport::step() {
   pods_seen_ = revision;
   next_full_ = now + kFull;
   const auto pods = world_.pods.all();
-  cardless_.step(pods, world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>());
+  cardless_.step(pods, world_.other_plugins ? world_.other_plugins() : std::map<std::string, std::size_t>());
   const auto published = publish(cards, held_, pods, now);
   note("GPU objects not written", &gpu_error_, published ? "" : published.error().what);
   NodeWish wish;

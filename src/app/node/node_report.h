@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/plugins/node_pods.h"
 #include "app/node/cardless_pods.h"
 #include "app/node/conditions.h"
@@ -32,7 +32,7 @@ class NodeReport {
     NodeSlices& slices;
     KubeApi& api;
     plugins::NodePods& pods;
-    plugins::EventRecorder& notices;
+    events::EventRecorder& notices;
     ContainerRuntime& runtime;
     Clock& clock;
     Log& log;
@@ -46,7 +46,7 @@ class NodeReport {
     // keep waiting.
     bool wakes = true;
     // Resource names of other registered device plugins, with the number of their devices; unset: none.
-    std::function<std::map<std::string, std::size_t>()> plugins;
+    std::function<std::map<std::string, std::size_t>()> other_plugins;
     // Whether the kubelet's calls are answered. Only then is a previous agent's leaving condition cleared. Unset: yes.
     std::function<bool()> serves = {};
     std::uint64_t crashes = 0;  // agents that crashed before this one (src/app/keeper): reported on the Node

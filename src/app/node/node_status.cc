@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/node/labels.h"
 #include "app/node/totals.h"
 
@@ -82,7 +82,7 @@ Result<bool> NodeStatus::touch() {
   next_touch_ = now + kTouchGap;
   touch_ = false;
   // The nanoseconds make it a new value even within one second.
-  const auto value = fmt::format("{} {}", plugins::rfc3339(clock_.wall_now()),
+  const auto value = fmt::format("{} {}", events::rfc3339(clock_.wall_now()),
                                  clock_.wall_now().time_since_epoch().count() % 1'000'000'000);
   const auto path = fmt::format("{}/{}", kNodes, node_);
   auto done = patch(path, KubePatch::kMerge, codec::node_annotation_patch(kTouched, value));
@@ -100,7 +100,7 @@ Result<void> NodeStatus::tell(const codec::NodeCondition& condition) {
   const bool same = there == node->conditions.end() ? !condition.on : there->second == condition;
   if (same) return {};
   return patch(fmt::format("{}/{}/status", kNodes, node_), KubePatch::kStrategic,
-               codec::node_conditions_patch({condition}, *node, plugins::rfc3339(clock_.wall_now())));
+               codec::node_conditions_patch({condition}, *node, events::rfc3339(clock_.wall_now())));
 }
 
 std::vector<codec::NodeCondition> NodeStatus::due_conditions(const NodeWish& wish,
@@ -137,7 +137,7 @@ Result<bool> NodeStatus::step(const NodeWish& wish) {
       !conditions.empty() && due("conditions")) {
     CARVE_TRY_VOID(
         patch(path + "/status", KubePatch::kStrategic,
-              codec::node_conditions_patch(conditions, *node, plugins::rfc3339(clock_.wall_now()))));
+              codec::node_conditions_patch(conditions, *node, events::rfc3339(clock_.wall_now()))));
   }
   codec::NodeChanges labels;
   for (const auto& [key, value] : wish.labels) {

@@ -54,14 +54,14 @@ void PodClaims::read_claim(const codec::NodePod& pod, const Key& key, Known* kno
                                  "scheduler, which alone allocates claims; delete the pod and select the node by "
                                  "nodeSelector kubernetes.io/hostname instead",
                                  key.second, pod.node);
-  notices_.warn({"Pod", pod.space, pod.name, pod.uid, "ClaimNotAllocated", cause});
-  notices_.refused(refusal_key(key), fmt::format("pod {}/{}: {}", pod.space, pod.name, cause));
+  notices_.warn({"Pod", pod.namespace_name, pod.name, pod.uid, "ClaimNotAllocated", cause});
+  notices_.refused(refusal_key(key), fmt::format("pod {}/{}: {}", pod.namespace_name, pod.name, cause));
 }
 
 void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
   std::set<Key> used;
   for (const auto& pod : pods) {
-    for (const auto& use : pod.claims) used.emplace(pod.space, use.claim);
+    for (const auto& use : pod.claims) used.emplace(pod.namespace_name, use.claim);
   }
   std::erase_if(known_, [&](const auto& entry) {
     if (used.contains(entry.first)) return false;
@@ -69,7 +69,7 @@ void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
     return true;
   });
   std::erase_if(names_, [&](const auto& entry) {
-    return !used.contains({entry.second.space, entry.second.name});
+    return !used.contains({entry.second.namespace_name, entry.second.name});
   });
 }
 
@@ -86,7 +86,7 @@ bool PodClaims::step(const std::vector<codec::NodePod>& pods, const std::vector<
   for (const auto& pod : pods) {
     if (pod.ended) continue;
     for (const auto& use : pod.claims) {
-      const Key key{pod.space, use.claim};
+      const Key key{pod.namespace_name, use.claim};
       auto& known = known_[key];
       if (known.settled && !unknown_owner) continue;
       left = true;

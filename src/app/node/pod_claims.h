@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/node/gpu_objects.h"
 #include "base/clock.h"
 #include "codec/kubelet/node_pod.h"
@@ -18,7 +18,7 @@ namespace carve::node {
 /// because the kubelet only reports that it waits. For one thread.
 class PodClaims {
  public:
-  PodClaims(KubeApi& api, plugins::EventRecorder& notices) : api_(api), notices_(notices) {}
+  PodClaims(KubeApi& api, events::EventRecorder& notices) : api_(api), notices_(notices) {}
 
   /// Reads the claims that are due, at most kAtOnce. True: there are claims left to read.
   bool step(const std::vector<codec::NodePod>& pods, const std::vector<HeldSlice>& holdings,
@@ -38,7 +38,7 @@ class PodClaims {
   void forget(const std::vector<codec::NodePod>& pods);
 
   KubeApi& api_;
-  plugins::EventRecorder& notices_;
+  events::EventRecorder& notices_;
   std::map<Key, Known> known_;
   ClaimNames names_;
   std::map<std::string, std::pair<bool, Clock::Time>> classes_;  // whether it is Carve's, and until when that is known

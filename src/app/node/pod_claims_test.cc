@@ -17,11 +17,11 @@ struct PodClaimsTest : ::testing::Test {
   carve::testing::FakeKubeApi kube;
   ManualClock clock;
   Log log{[](std::string_view) {}};
-  plugins::EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   PodClaims claims{kube, notices};
   codec::NodePod pod;
   PodClaimsTest() {
-    pod.space = "ml";
+    pod.namespace_name = "ml";
     pod.name = "p";
     pod.uid = "u-p";
     pod.node = "n1";

@@ -36,8 +36,9 @@ std::vector<codec::EventNote> program_error_notes(const std::vector<ProgramError
   for (const auto& error : errors) {
     const auto names = pods_on(error.card, gpus);
     for (const auto& pod : pods) {
-      if (!names.contains(pod.space + "/" + pod.name)) continue;
-      notes.push_back({"Pod", pod.space, pod.name, pod.uid, "GPUProgramError", words(error, pod.node, names.size())});
+      if (!names.contains(pod.namespace_name + "/" + pod.name)) continue;
+      notes.push_back(
+          {"Pod", pod.namespace_name, pod.name, pod.uid, "GPUProgramError", words(error, pod.node, names.size())});
     }
   }
   return notes;

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "codec/kubelet/node_pod.h"
 #include "codec/node/gpu_object.h"
 #include "port/node_slices.h"

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 codec::NodePod pod(const std::string& name) {
   codec::NodePod one;
-  one.space = "ml";
+  one.namespace_name = "ml";
   one.name = name;
   one.uid = "u-" + name;
   one.node = "n1";

@@ -80,9 +80,9 @@ Result<Slice> slice_of(const codec::Claim& claim, const codec::ClaimResult& resu
 std::string label_of(const codec::Claim& claim, const std::string& part) {
   for (const auto& user : claim.users) {
     if (user.resource == "pods" && claim.users.size() == 1)
-      return fmt::format("{}/{}/{}", claim.space, user.name, part);
+      return fmt::format("{}/{}/{}", claim.namespace_name, user.name, part);
   }
-  return fmt::format("{}/{}/{}", claim.space, claim.name, part);
+  return fmt::format("{}/{}/{}", claim.namespace_name, claim.name, part);
 }
 
 std::vector<std::string> pods_of(const codec::Claim& claim) {
@@ -134,11 +134,10 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
 Result<std::vector<PlannedPart>> plan_claim(const codec::Claim& claim, const std::string& node,
                                             const GpuInventory& cards) {
   if (!claim.allocated) {
-    return fail(
-        Code::kFailedPrecondition,
-        fmt::format("claim {}/{} has no allocation: a scheduler must place the pod (a pod with "
-                    "spec.nodeName bypasses it)",
-                    claim.space, claim.name));
+    return fail(Code::kFailedPrecondition,
+                fmt::format("claim {}/{} has no allocation: a scheduler must place the pod (a pod with "
+                            "spec.nodeName bypasses it)",
+                            claim.namespace_name, claim.name));
   }
   std::vector<PlannedPart> parts;
   for (const auto& result : claim.results) {
@@ -146,7 +145,7 @@ Result<std::vector<PlannedPart>> plan_claim(const codec::Claim& claim, const std
   }
   if (parts.empty()) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("claim {}/{} has no device of driver {}", claim.space, claim.name, kDriver));
+                fmt::format("claim {}/{} has no device of driver {}", claim.namespace_name, claim.name, kDriver));
   }
   // The record requires equal classes within a part, so one request cannot mix whole cards and fractions.
   for (const auto& part : parts) {

@@ -18,10 +18,11 @@ std::size_t ClaimsLeft::prepared() const {
   return claims.size();
 }
 
-bool ClaimsLeft::is_here(const std::string& space, const std::string& claim, Known* known, Clock::Time now) {
+bool ClaimsLeft::is_here(const std::string& namespace_name, const std::string& claim, Known* known, Clock::Time now) {
   if (known->settled || now < known->next) return known->here;
   known->next = now + kAskAgain;
-  const auto text = api_.get(fmt::format("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", space, claim));
+  const auto text =
+      api_.get(fmt::format("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", namespace_name, claim));
   const auto read = text ? codec::parse_claim(*text) : Result<codec::Claim>(tl::unexpected(text.error()));
   if (!read) return known->here;
   known->settled = read->allocated;
@@ -39,7 +40,7 @@ bool ClaimsLeft::any(Clock::Time now) {
     for (const auto& use : pod.claims) {
       const std::pair key(pod.uid, use.claim);
       used.insert(key);
-      left = is_here(pod.space, use.claim, &known_[key], now) || left;
+      left = is_here(pod.namespace_name, use.claim, &known_[key], now) || left;
     }
   }
   std::erase_if(known_, [&](const auto& entry) { return !used.contains(entry.first); });

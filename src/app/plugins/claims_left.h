@@ -44,7 +44,7 @@ class ClaimsLeft {
     bool settled = false;
     Clock::Time next{};
   };
-  bool is_here(const std::string& space, const std::string& claim, Known* known, Clock::Time now);
+  bool is_here(const std::string& namespace_name, const std::string& claim, Known* known, Clock::Time now);
 
   std::string node_;
   const NodeSlices& slices_;

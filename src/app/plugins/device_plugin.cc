@@ -128,15 +128,15 @@ void DevicePlugin::read_late_pods() {
       waiter.asked = true;
       for (const auto& [device, binding] : bindings_) {
         if (binding.slots == waiter.slots && !binding.ready && !binding.kubelet_uid.empty())
-          names.emplace_back(binding.space, binding.pod);
+          names.emplace_back(binding.namespace_name, binding.pod);
       }
     }
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  for (const auto& [space, name] : names) {
-    if (const auto asked = world_.pods.ask(space, name); !asked)
-      world_.log.warn("a pod cannot be read", {{"pod", space + "/" + name}, {"error", asked.error().what}});
+  for (const auto& [namespace_name, name] : names) {
+    if (const auto asked = world_.pods.ask(namespace_name, name); !asked)
+      world_.log.warn("a pod cannot be read", {{"pod", namespace_name + "/" + name}, {"error", asked.error().what}});
   }
 }
 
@@ -149,12 +149,12 @@ void DevicePlugin::report_refusal(const Waiter& waiter, const Error& error) {
     for (const auto& [device, binding] : bindings_) {
       if (binding.slots != waiter.slots || binding.pod.empty()) continue;
       const auto pod = world_.pods.by_uid(binding.kubelet_uid);
-      note = {"Pod",          binding.space,
+      note = {"Pod",          binding.namespace_name,
               binding.pod,    pod ? pod->uid : "",
               "SliceRefused", fmt::format("container {}: {}. {}", binding.container, error.what, fix)};
     }
   }
-  const auto name = note.uid.empty() ? key_of(waiter.slots) : fmt::format("pod {}/{}", note.space, note.name);
+  const auto name = note.uid.empty() ? key_of(waiter.slots) : fmt::format("pod {}/{}", note.namespace_name, note.name);
   world_.log.warn("container not started", {{"pod", name}, {"error", error.what}, {"hint", fix}});
   world_.notices.refused(key_of(waiter.slots), note.uid.empty() ? fmt::format("{}: {}. {}", name, error.what, fix)
                                                              : fmt::format("{}, {}", name, note.message));

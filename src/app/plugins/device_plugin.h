@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/plugins/node_pods.h"
 #include "app/plugins/slot_list.h"
 #include "base/clock.h"
@@ -30,7 +30,7 @@ class DevicePlugin final : public SlotCalls {
     NodeSlices& slices;
     PodResources& kubelet;
     NodePods& pods;
-    EventRecorder& notices;
+    events::EventRecorder& notices;
     const Clock& clock;
     Log& log;
     std::function<void()> list_changed;      // called without a lock held
@@ -73,7 +73,7 @@ class DevicePlugin final : public SlotCalls {
     Clock::Time since;
     std::string kubelet_uid;  // of the pod; empty: not known yet
     std::string container;
-    std::string space;  // for texts, and to read the pod from the API server
+    std::string namespace_name;  // for texts, and to read the pod from the API server
     std::string pod;
     Owner owner;  // of the slices; empty UID: none yet
     bool ready = false;

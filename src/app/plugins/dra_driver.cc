@@ -17,8 +17,8 @@ constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/{}/res
 // start and no client waits for the status.
 constexpr auto kStartFirst = std::chrono::seconds(2);
 
-std::string claim_path(const std::string& space, const std::string& name) {
-  return fmt::format(kClaims, space, name);
+std::string claim_path(const std::string& namespace_name, const std::string& name) {
+  return fmt::format(kClaims, namespace_name, name);
 }
 
 /// The key of a claim's refusals in the Node's condition.
@@ -59,7 +59,7 @@ DraCalls::PerClaim<std::vector<ClaimDevice>> DraDriver::prepare(const std::vecto
 }
 
 Result<std::vector<ClaimDevice>> DraDriver::prepare_one(const ClaimRef& ref) {
-  auto text = world_.api.get(claim_path(ref.space, ref.name));
+  auto text = world_.api.get(claim_path(ref.namespace_name, ref.name));
   if (!text) {
     const auto code = text.error().code;
     if (code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
@@ -72,7 +72,7 @@ Result<std::vector<ClaimDevice>> DraDriver::prepare_one(const ClaimRef& ref) {
   }
   auto claim = codec::parse_claim(*text);
   if (!claim) return refuse(ref, claim.error(), nullptr);
-  claim->space = ref.space;
+  claim->namespace_name = ref.namespace_name;
   if (claim->uid != ref.uid) {
     const auto what = fmt::format("the kubelet requests UID {}, but the API server's claim of that name has UID {}",
                                   ref.uid, claim->uid);
@@ -112,7 +112,7 @@ void DraDriver::note_full(const std::vector<PlannedPart>& parts, const GpuInvent
 /// Reports every refusal: on the Node, and on the pods that use the claim. `claim`: nullptr if the claim could not be
 /// read, or if it is another claim of that name.
 Result<std::vector<ClaimDevice>> DraDriver::refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim) {
-  const auto name = fmt::format("claim {}/{}", ref.space, ref.name);
+  const auto name = fmt::format("claim {}/{}", ref.namespace_name, ref.name);
   const auto fix = remedy(error.code, Plugin::kClaim);
   world_.log.warn("claim refused", {{"claim", name}, {"error", error.what}, {"hint", fix}});
   world_.notices.refused(refusal_key(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
@@ -155,7 +155,7 @@ DraCalls::PerClaim<void> DraDriver::unprepare(const std::vector<ClaimRef>& claim
       refused_.erase(claim.uid);
     } else {
       world_.log.warn("claim not unprepared",
-                      {{"claim", claim.space + "/" + claim.name}, {"error", done.error().what}});
+                      {{"claim", claim.namespace_name + "/" + claim.name}, {"error", done.error().what}});
     }
     answers.insert_or_assign(claim.uid, std::move(done));
   }
@@ -193,11 +193,11 @@ void DraDriver::post_ready(const codec::Claim& claim, const std::vector<PlannedP
 /// status as a change of the allocation and refuses it. The event on the pod still carries the same text.
 void DraDriver::post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
                           Clock::Duration after) {
+  const auto now = events::rfc3339(world_.clock.wall_now());
   world_.notices.post_later(
       "status of " + refusal_key(claim.uid), after, "claim status",
-      [path = claim_path(claim.space, claim.name) + "/status",
-       body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
-          KubeApi& api) -> Result<void> {
+      [path = claim_path(claim.namespace_name, claim.name) + "/status",
+       body = codec::claim_status_body(claim, devices, now)](KubeApi& api) -> Result<void> {
         const auto written =
             api.patch(path, KubePatch::kApply, body, {{"fieldManager", "carve-agent"}, {"force", "true"}});
         // Not an error: the claim was deleted, or another claim has its name now.
@@ -228,7 +228,7 @@ void DraDriver::post_refused(const codec::Claim& claim, const std::string& messa
 void DraDriver::report_to_pods(const codec::Claim& claim, const std::string& message) {
   for (const auto& user : claim.users) {
     if (user.resource == "pods")
-      world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});
+      world_.notices.warn({"Pod", claim.namespace_name, user.name, user.uid, "SliceRefused", message});
   }
   post_refused(claim, message);
 }

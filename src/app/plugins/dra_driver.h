@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/plugins/claim_plan.h"
-#include "app/plugins/event_recorder.h"
+#include "app/events/event_recorder.h"
 #include "app/plugins/full_cards.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -24,7 +24,7 @@ class DraDriver final : public DraCalls {
   struct World {
     NodeSlices& slices;
     KubeApi& api;
-    EventRecorder& notices;
+    events::EventRecorder& notices;
     const Clock& clock;
     Log& log;
     std::function<std::string()> shut = {};  // why nothing new may start on this node; empty: it may

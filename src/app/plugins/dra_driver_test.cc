@@ -44,7 +44,7 @@ struct DraDriverTest : testing::Test {
   ManualClock clock;
   std::vector<std::string> lines;
   Log log{[this](std::string_view line) { lines.emplace_back(line); }};
-  EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   DraDriver plugin{"n1", {slices, kube, notices, clock, log}};
   std::string name(int card) {
     return device_name(slices.cards().cards.at(static_cast<std::size_t>(card)).id);

@@ -26,9 +26,9 @@ void NodePods::run(const std::function<void()>& changed, const std::stop_token& 
   api_.watch(std::string(kPods), {{"fieldSelector", "spec.nodeName=" + node_}}, sink, stop);
 }
 
-Result<void> NodePods::ask(const std::string& space, const std::string& name) {
+Result<void> NodePods::ask(const std::string& namespace_name, const std::string& name) {
   if (!name.empty()) {
-    CARVE_TRY(const auto object, api_.get(fmt::format("/api/v1/namespaces/{}/pods/{}", space, name)));
+    CARVE_TRY(const auto object, api_.get(fmt::format("/api/v1/namespaces/{}/pods/{}", namespace_name, name)));
     const MutexLock lock(mutex_);
     learn(object);
     return {};
@@ -85,11 +85,11 @@ std::optional<codec::NodePod> NodePods::by_uid(const std::string& uid) const {
   return std::nullopt;
 }
 
-std::optional<codec::NodePod> NodePods::by_name(const std::string& space, const std::string& name) const {
+std::optional<codec::NodePod> NodePods::by_name(const std::string& namespace_name, const std::string& name) const {
   const MutexLock lock(mutex_);
   const codec::NodePod* one = nullptr;
   for (const auto& [uid, pod] : pods_) {
-    if (pod.space != space || pod.name != name || pod.ended) continue;
+    if (pod.namespace_name != namespace_name || pod.name != name || pod.ended) continue;
     if (one != nullptr) return std::nullopt;
     one = &pod;
   }

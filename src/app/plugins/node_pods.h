@@ -24,13 +24,12 @@ class NodePods {
   void run(const std::function<void()>& changed, const std::stop_token& stop);
   /// Reads this pod from the API server, or all pods of the node if the name is empty.
   ///   errors  the API server's
-  Result<void> ask(const std::string& space, const std::string& name);
+  Result<void> ask(const std::string& namespace_name, const std::string& name);
 
   /// The pod with this UID. For a static pod also by the UID that the kubelet uses.
   [[nodiscard]] std::optional<codec::NodePod> by_uid(const std::string& uid) const;
   /// The running pod with this name. nullopt if there is none, or if there are two (a deleted one is still known).
-  [[nodiscard]] std::optional<codec::NodePod> by_name(const std::string& space,
-                                                      const std::string& name) const;
+  [[nodiscard]] std::optional<codec::NodePod> by_name(const std::string& namespace_name, const std::string& name) const;
   /// Whether this pod was on the node and has been deleted.
   [[nodiscard]] bool was_deleted(const std::string& uid) const;
   /// All pods as last reported, and a number that changes with every change.

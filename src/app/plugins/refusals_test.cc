@@ -126,8 +126,8 @@ TEST_F(Refusals, HaveAFixForEveryCode) {
     EXPECT_EQ(static_cast<int>(row.code), ++code) << "the table has a row for each code";
     EXPECT_THAT(remedy(row.code, Plugin::kClaim), StartsWith(row.claim)) << code;
     EXPECT_THAT(remedy(row.code, Plugin::kSlots), StartsWith(row.slots)) << code;
-    for (const auto plugin : {Plugin::kClaim, Plugin::kSlots}) {
-      EXPECT_FALSE(remedy(row.code, plugin).ends_with('.')) << "the fix is part of a sentence: " << code;
+    for (const auto one : {Plugin::kClaim, Plugin::kSlots}) {
+      EXPECT_FALSE(remedy(row.code, one).ends_with('.')) << "the fix is part of a sentence: " << code;
     }
   }
   EXPECT_EQ(code, 16);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "app/plugins/device_names.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 
 namespace carve::plugins {
 namespace {

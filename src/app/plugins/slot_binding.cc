@@ -177,9 +177,9 @@ bool DevicePlugin::identify_by_holder(Binding* binding, const std::vector<SlotHo
   }
   if (holder == nullptr) return false;
   binding->problem = {Code::kUnavailable, fmt::format("pod {}/{} has these slots; its UID is not known yet",
-                                                      holder->space, holder->pod)};
+                                                      holder->namespace_name, holder->pod)};
   bool alone = std::none_of(holders.begin(), holders.end(), [&](const SlotHolder& one) {
-    return &one != holder && one.space == holder->space && one.pod == holder->pod &&
+    return &one != holder && one.namespace_name == holder->namespace_name && one.pod == holder->pod &&
            one.container == holder->container;
   });
   {
@@ -189,8 +189,8 @@ bool DevicePlugin::identify_by_holder(Binding* binding, const std::vector<SlotHo
           alone && (device == binding->device || !other.kubelet_uid.empty() || other.slots != binding->slots);
     }
   }
-  if (!alone || !world_.pods.ask(holder->space, holder->pod)) return true;
-  if (const auto pod = world_.pods.by_name(holder->space, holder->pod)) {
+  if (!alone || !world_.pods.ask(holder->namespace_name, holder->pod)) return true;
+  if (const auto pod = world_.pods.by_name(holder->namespace_name, holder->pod)) {
     binding->kubelet_uid = pod->mirror.empty() ? pod->uid : pod->mirror;
     binding->container = holder->container;
   }
@@ -235,7 +235,7 @@ void DevicePlugin::bind_one(Binding binding) {
 Result<void> DevicePlugin::try_bind(Binding* binding) {
   const auto pod = world_.pods.by_uid(binding->kubelet_uid);
   if (pod) {
-    binding->space = pod->space;
+    binding->namespace_name = pod->namespace_name;
     binding->pod = pod->name;
   }
   // Slices that are held already are what was decided. They need no API server.
@@ -248,7 +248,7 @@ Result<void> DevicePlugin::try_bind(Binding* binding) {
     return fail(Code::kUnavailable,
                 fmt::format("the API server has not reported pod {} yet", binding->kubelet_uid));
   }
-  const auto name = pod->space + "/" + pod->name;
+  const auto name = pod->namespace_name + "/" + pod->name;
   if (pod->ended) return fail(Code::kFailedPrecondition, fmt::format("pod {} has ended", name));
   if (pod->record.empty()) {
     return fail(
@@ -289,9 +289,11 @@ Result<void> DevicePlugin::prepare(Binding* binding, std::vector<Slice> slices, 
                     fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
     }
   }
-  PrepareRequest request{std::move(slices), binding->device,
-                         fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container),
-                         {binding->kubelet_uid}, record == nullptr};
+  PrepareRequest request{std::move(slices),
+                         binding->device,
+                         fmt::format("{}/{}/{}", binding->namespace_name, binding->pod, binding->container),
+                         {binding->kubelet_uid},
+                         record == nullptr};
   if (record != nullptr) {
     request.epoch = record->epoch;
     request.environment = codec::environment(*record, binding->container, counted(cards), world_.dialects);

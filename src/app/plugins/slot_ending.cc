@@ -129,16 +129,16 @@ std::vector<std::string> DevicePlugin::unfinished() const {
     if (!record || record->owner != Owner{OwnerKind::kPod, pod.uid}) continue;
     for (const auto& part : record->parts) {
       if (!held.contains({pod.uid, part.part}))
-        open.push_back(
-            fmt::format("pod {}/{}, container {}: bound here, slices not ready", pod.space, pod.name, part.part));
+        open.push_back(fmt::format("pod {}/{}, container {}: bound here, slices not ready", pod.namespace_name,
+                                   pod.name, part.part));
     }
   }
   const auto now = world_.clock.now();
   const MutexLock lock(mutex_);
   for (const auto& [device, binding] : bindings_) {
     if (binding.ready && !binding.begun && now - binding.since < kStartsSoon)
-      open.push_back(
-          fmt::format("pod {}/{}, container {}: about to start", binding.space, binding.pod, binding.container));
+      open.push_back(fmt::format("pod {}/{}, container {}: about to start", binding.namespace_name, binding.pod,
+                                 binding.container));
   }
   return open;
 }

@@ -26,7 +26,7 @@ bool holds(const LabelRule& rule, const std::map<std::string, std::string>& labe
 Result<Budget> parse_budget(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "PodDisruptionBudget"));
   Budget budget;
-  budget.space = read::text(value, "metadata.namespace");
+  budget.namespace_name = read::text(value, "metadata.namespace");
   budget.name = read::text(value, "metadata.name");
   if (budget.name.empty()) return fail(Code::kInvalidArgument, "PodDisruptionBudget: metadata.name is missing");
   budget.allowed = read::number(value, "status.disruptionsAllowed");
@@ -46,7 +46,7 @@ Result<Budget> parse_budget(std::string_view text) {
 }
 
 bool covers(const Budget& budget, const PodAsk& pod) {
-  if (!budget.selects || budget.space != pod.space) return false;
+  if (!budget.selects || budget.namespace_name != pod.namespace_name) return false;
   const bool labels = std::all_of(budget.labels.begin(), budget.labels.end(), [&](const auto& wanted) {
     const auto found = pod.labels.find(wanted.first);
     return found != pod.labels.end() && found->second == wanted.second;

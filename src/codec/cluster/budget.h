@@ -21,7 +21,7 @@ struct LabelRule {
 
 /// A PodDisruptionBudget (policy/v1): which pods it covers, and how many of them may be evicted now.
 struct Budget {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   bool selects = false;  // it has a selector; an empty one selects every pod of the namespace
   std::map<std::string, std::string> labels;

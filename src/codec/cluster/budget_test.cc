@@ -15,9 +15,9 @@ Budget budget(const std::string& selector, const std::string& allowed = "1") {
   return *read;
 }
 
-PodAsk pod(const std::map<std::string, std::string>& labels, const std::string& space = "s") {
+PodAsk pod(const std::map<std::string, std::string>& labels, const std::string& namespace_name = "s") {
   PodAsk made;
-  made.space = space;
+  made.namespace_name = namespace_name;
   made.labels = labels;
   return made;
 }
@@ -59,7 +59,7 @@ TEST(Budget, AnEmptySelectorCoversAllPodsAndAMissingOneNone) {
 
 TEST(Eviction, NamesExactlyThisPod) {
   ClusterPod pod;
-  pod.ask.space = "s";
+  pod.ask.namespace_name = "s";
   pod.ask.name = "p";
   pod.ask.uid = "u-1";
   EXPECT_EQ(eviction_body(pod, false),

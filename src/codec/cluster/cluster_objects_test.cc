@@ -32,7 +32,7 @@ TEST(ClusterPod, SkippingMembersDoesNotChangeTheResult) {
   for (const auto& one : {text, spelled(text)}) {
     const auto pod = parse_cluster_pod(one);
     ASSERT_TRUE(pod) << pod.error().what;
-    EXPECT_EQ(pod->ask.space + "/" + pod->ask.name + "/" + pod->ask.uid, "s/p/u");
+    EXPECT_EQ(pod->ask.namespace_name + "/" + pod->ask.name + "/" + pod->ask.uid, "s/p/u");
     EXPECT_EQ(pod->version, "7");
     EXPECT_EQ(pod->ask.labels.at("l"), "1");
     EXPECT_EQ(pod->ask.annotations.at("a\"b"), "c<d");

@@ -135,12 +135,11 @@ std::string binding_body(const ClusterPod& pod, std::string_view node,
       {"apiVersion", "v1"},
       {"kind", "Binding"},
       {"metadata", json::object{{"name", pod.ask.name},
-                                {"namespace", pod.ask.space},
+                                {"namespace", pod.ask.namespace_name},
                                 {"uid", pod.ask.uid},
                                 {"annotations", texts(annotations)}}},
-      {"target", json::object{{"apiVersion", "v1"},
-                              {"kind", "Node"},
-                              {"name", json::string_view(node.data(), node.size())}}}});
+      {"target",
+       json::object{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", json::string_view(node.data(), node.size())}}}});
 }
 
 std::string annotations_patch(const ClusterPod& pod, const std::map<std::string, std::string>& annotations) {

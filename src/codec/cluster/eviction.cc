@@ -12,10 +12,11 @@ namespace json = boost::json;
 std::string eviction_body(const ClusterPod& pod, bool dry) {
   json::object options{{"preconditions", json::object{{"uid", pod.ask.uid}}}};
   if (dry) options["dryRun"] = json::array{"All"};
-  return json::serialize(json::object{{"apiVersion", "policy/v1"},
-                                      {"kind", "Eviction"},
-                                      {"metadata", json::object{{"name", pod.ask.name}, {"namespace", pod.ask.space}}},
-                                      {"deleteOptions", std::move(options)}});
+  return json::serialize(
+      json::object{{"apiVersion", "policy/v1"},
+                   {"kind", "Eviction"},
+                   {"metadata", json::object{{"name", pod.ask.name}, {"namespace", pod.ask.namespace_name}}},
+                   {"deleteOptions", std::move(options)}});
 }
 
 std::string nomination_patch(const ClusterPod& pod, std::string_view node) {

@@ -125,7 +125,7 @@ TEST(Notes, ReadsTheIdentityOfAnObject) {
   EXPECT_EQ(config_map_value(R"({"data":{"policy.conf":"x"}})", "other"), "");
   EXPECT_EQ(config_map_value("{", "x"), "");
   const auto name = read_object_name(R"({"metadata":{"namespace":"s","name":"n","uid":"u","resourceVersion":"7"}})");
-  EXPECT_EQ(name.space + "/" + name.name + "/" + name.uid + "/" + name.version, "s/n/u/7");
+  EXPECT_EQ(name.namespace_name + "/" + name.name + "/" + name.uid + "/" + name.version, "s/n/u/7");
   EXPECT_EQ(read_object_name("{").name, "");
 }
 

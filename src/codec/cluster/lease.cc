@@ -15,7 +15,7 @@ Result<Lease> parse_lease(std::string_view text) {
   Lease lease;
   lease.name = read::text(value, "metadata.name");
   if (lease.name.empty()) return fail(Code::kInvalidArgument, "Lease: metadata.name is missing");
-  lease.space = read::text(value, "metadata.namespace");
+  lease.namespace_name = read::text(value, "metadata.namespace");
   lease.version = read::text(value, "metadata.resourceVersion");
   lease.holder = read::text(value, "spec.holderIdentity");
   lease.seconds = std::clamp<std::int64_t>(read::number(value, "spec.leaseDurationSeconds"), 0, 3600);
@@ -36,7 +36,7 @@ std::optional<std::int64_t> seconds_since_renewal(const Lease& lease, std::int64
 }
 
 std::string encode_lease(const Lease& lease) {
-  json::object metadata{{"name", lease.name}, {"namespace", lease.space}};
+  json::object metadata{{"name", lease.name}, {"namespace", lease.namespace_name}};
   if (!lease.version.empty()) metadata["resourceVersion"] = lease.version;
   json::object spec{{"holderIdentity", lease.holder},
                     {"leaseDurationSeconds", lease.seconds},

@@ -11,7 +11,7 @@ namespace carve::codec {
 
 /// A coordination.k8s.io/v1 Lease: which replica leads.
 struct Lease {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string version;  // resourceVersion; empty: to be created
   std::string holder;   // empty: no holder

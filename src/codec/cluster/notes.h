@@ -11,7 +11,7 @@ namespace carve::codec {
 
 /// The identity of an object, for an event about it.
 struct ObjectName {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string uid;
   std::string version;  // resourceVersion

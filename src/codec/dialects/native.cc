@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "codec/dialects/dialect.h"
 #include "codec/dialects/run_request.h"
 
@@ -17,17 +15,22 @@ constexpr std::uint64_t kMostMib = 1ULL << 22;
 
 Result<Request> read_native(const Words& words, const PodAsk&, const DialectSettings&) {
   std::vector<Error> errors;
-  RunWords run;
+  Amounts amounts;
   const auto mib = words.count("elasticgpu.io/gpu-memory", kMostMib, "MiB", &errors);
-  if (mib) run.memory = fmt::format("{}Mi", *mib);
+  if (mib) amounts.memory = MemoryAsk::of(Bytes::mib(*mib));
   const auto cores = words.count("elasticgpu.io/gpu-core", 100ULL * kMaxCardsPerRequest,
                                  "hundredths of a card (k·100: k whole cards)", &errors);
-  if (cores) run.cores = std::to_string(*cores);
+  if (cores) {
+    const auto share = cores_of("elasticgpu.io/gpu-core", *cores);
+    if (share) amounts.cores = *share;
+    if (!share) errors.push_back(share.error());
+  }
   const auto cards = words.count("elasticgpu.io/gpu", kMaxCardsPerRequest, "cards", &errors);
-  if (cards) run.cards = std::to_string(*cards);
+  if (cards) amounts.cards = static_cast<std::uint32_t>(*cards);
   CARVE_TRY_VOID(joined(errors));
-  auto request = request_from(run);
+  auto request = request_from(amounts);
   if (!request) return fail_in("elasticgpu.io/gpu-memory, gpu-core, gpu", request.error());
+  CARVE_TRY_VOID(joined(validate(*request)));
   return request;
 }
 

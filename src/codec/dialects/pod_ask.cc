@@ -46,7 +46,7 @@ Result<void> add_containers(const json::value& pod_value, const std::string& pat
 Result<PodAsk> pod_ask_from(const json::value& value) {
   if (!value.is_object()) return fail(Code::kInvalidArgument, "Pod: not a JSON object");
   PodAsk pod;
-  pod.space = json_read::text(value, "metadata.namespace");
+  pod.namespace_name = json_read::text(value, "metadata.namespace");
   pod.name = json_read::text(value, "metadata.name");
   pod.uid = json_read::text(value, "metadata.uid");
   pod.labels = texts(value, "metadata.labels");

@@ -25,7 +25,7 @@ struct ContainerAsk {
 /// The parts of a Pod that a dialect may read. Tenants write labels and annotations: these state preferences, or over
 /// how many cards the amount of a container is spread. They never decide what is free, or which pod owns it.
 struct PodAsk {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string uid;
   std::map<std::string, std::string> labels;

@@ -4,16 +4,12 @@
 
 #include <utility>
 
-#include "codec/quantity.h"
-
 namespace carve::codec {
 namespace {
 
 /// The given arguments, parsed one by one, with the faults of all of them.
 struct Parsed {
-  std::optional<MemoryAsk> memory;
-  std::optional<CoresAsk> cores;
-  std::optional<std::uint32_t> cards;
+  Amounts amounts;
   std::optional<ShareClass> share;
   PriorityClass priority = PriorityClass::kStandard;
   std::vector<Error> errors;
@@ -32,12 +28,12 @@ std::string cut(const std::string& word) { return word.substr(0, 64); }
 
 Parsed parse(const RunWords& words) {
   Parsed out;
-  if (words.memory) keep(out.memory, parse_memory("memory", *words.memory), out.errors);
-  if (words.cores) keep(out.cores, parse_cores("cores", *words.cores), out.errors);
+  if (words.memory) keep(out.amounts.memory, parse_memory("memory", *words.memory), out.errors);
+  if (words.cores) keep(out.amounts.cores, parse_cores("cores", *words.cores), out.errors);
   if (words.cards) {
     const auto count = parse_count("cards", *words.cards, 1, kMaxCardsPerRequest, "cards");
     if (count) {
-      out.cards = static_cast<std::uint32_t>(*count);
+      out.amounts.cards = static_cast<std::uint32_t>(*count);
     } else {
       out.errors.push_back(count.error());
     }
@@ -62,46 +58,48 @@ Parsed parse(const RunWords& words) {
   return out;
 }
 
-/// Combines the amounts and the count. Each argument is legal by itself here.
-Result<Request> amounts(const RunWords& words, const Parsed& parsed) {
-  const bool many = parsed.cores && parsed.cores->whole_cards > 1;
-  if (many && (parsed.memory || parsed.cards)) {
+Error besteffort_of_a_whole_card() {
+  return {Code::kInvalidArgument,
+          "share: besteffort guarantees nothing, a whole card everything; specify memory too"};
+}
+
+}  // namespace
+
+Result<Request> request_from(const Amounts& amounts) {
+  const bool many = amounts.cores && amounts.cores->whole_cards > 1;
+  if (many && (amounts.memory || amounts.cards)) {
     return fail(Code::kInvalidArgument,
                 fmt::format("cores: {} is {} whole cards and cannot be combined with memory or cards; "
                             "legal with these: 1 to 100 hundredths of each card",
-                            *words.cores, parsed.cores->whole_cards));
+                            amounts.cores->whole_cards * 100, amounts.cores->whole_cards));
   }
-  if (!parsed.memory && !parsed.cores && !parsed.cards) {
+  if (!amounts.memory && !amounts.cores && !amounts.cards) {
     return fail(Code::kInvalidArgument,
                 "nothing is requested: specify memory (4Gi, 50%), cores (1 to 100) or cards (1 to 16)");
   }
-  const bool whole = !parsed.memory && (!parsed.cores || parsed.cores->share == CoreShare::whole());
-  if (whole) {
-    if (parsed.share == ShareClass::kBestEffort) {
-      return fail(Code::kInvalidArgument,
-                  "share: besteffort guarantees nothing, a whole card everything; specify memory too");
-    }
-    return whole_cards(many ? parsed.cores->whole_cards : parsed.cards.value_or(1));
-  }
+  if (!amounts.memory && (!amounts.cores || amounts.cores->share == CoreShare::whole()))
+    return whole_cards(many ? amounts.cores->whole_cards : amounts.cards.value_or(1));
   Request request;
-  request.count = parsed.cards.value_or(1);
-  if (parsed.cores) {
-    request.compute = parsed.cores->share;
-    request.memory = parsed.memory.value_or(MemoryAsk::of_percent(request.compute.hundredths()));
+  request.count = amounts.cards.value_or(1);
+  if (amounts.cores) {
+    request.compute = amounts.cores->share;
+    request.memory = amounts.memory.value_or(MemoryAsk::of_percent(request.compute.hundredths()));
   } else {
     request.compute = CoreShare();
-    request.memory = *parsed.memory;
+    request.memory = *amounts.memory;
     request.share = ShareClass::kBestEffort;
   }
   return request;
 }
 
-}  // namespace
-
 Result<Request> request_from(const RunWords& words) {
   Parsed parsed = parse(words);
   std::optional<Request> request;
-  if (parsed.errors.empty()) keep(request, amounts(words, parsed), parsed.errors);
+  if (parsed.errors.empty()) keep(request, request_from(parsed.amounts), parsed.errors);
+  if (request && request->whole && parsed.share == ShareClass::kBestEffort) {
+    parsed.errors.push_back(besteffort_of_a_whole_card());
+    request.reset();
+  }
   // The constraints are checked even when the amounts are illegal, so that all errors are reported at once.
   Request checked = request.value_or(whole_cards(1));
   if (parsed.share && request) checked.share = *parsed.share;

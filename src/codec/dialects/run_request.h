@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/quantity.h"
 #include "core/model/request.h"
 
 namespace carve::codec {
@@ -23,11 +24,22 @@ struct RunWords {
   friend bool operator==(const RunWords&, const RunWords&) = default;
 };
 
-/// The request that the arguments specify. Memory alone: besteffort compute. Cores alone: that percentage of the
-/// memory as well. Cards alone, or k·100 cores alone: whole cards. Cards with memory or cores: that number of equal
-/// slices. The default class is burst.
-///   errors  kInvalidArgument: all faults of the arguments, joined by "; "
+/// The three quantities of a request, each legal by itself; nullopt: not given.
+struct Amounts {
+  std::optional<MemoryAsk> memory;
+  std::optional<CoresAsk> cores;
+  std::optional<std::uint32_t> cards;
+};
+
+/// The request with these amounts. Memory alone: besteffort compute. Cores alone: that percentage of the memory as
+/// well. Cards alone, or k·100 cores alone: whole cards. Cards with memory or cores: that number of equal slices. The
+/// default class is burst.
+///   errors  kInvalidArgument: amounts that contradict each other, or none
 ///   source  design.md 7 (native dialect)
+[[nodiscard]] Result<Request> request_from(const Amounts& amounts);
+
+/// The same for the arguments of the command line.
+///   errors  kInvalidArgument: all faults of the arguments, joined by "; "
 [[nodiscard]] Result<Request> request_from(const RunWords& words);
 
 }  // namespace carve::codec

@@ -57,7 +57,7 @@ ClaimConfig config_of(const json::value& value) {
 Result<Claim> parse_claim(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "ResourceClaim"));
   Claim claim;
-  claim.space = read::text(value, "metadata.namespace");
+  claim.namespace_name = read::text(value, "metadata.namespace");
   claim.name = read::text(value, "metadata.name");
   claim.uid = read::text(value, "metadata.uid");
   if (claim.name.empty() || claim.uid.empty())
@@ -115,8 +115,7 @@ std::string claim_status_body(const Claim& claim, const std::vector<DeviceStatus
   return json::serialize(json::object{
       {"apiVersion", "resource.k8s.io/v1"},
       {"kind", "ResourceClaim"},
-      {"metadata",
-       json::object{{"name", claim.name}, {"namespace", claim.space}, {"uid", claim.uid}}},
+      {"metadata", json::object{{"name", claim.name}, {"namespace", claim.namespace_name}, {"uid", claim.uid}}},
       {"status", json::object{{"devices", std::move(list)}}}});
 }
 

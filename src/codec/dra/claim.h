@@ -44,7 +44,7 @@ struct ClaimUser {
 
 /// The parts of a ResourceClaim (resource.k8s.io/v1) that a node's driver needs.
 struct Claim {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string uid;
   bool allocated = false;

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "codec/dra/claim.h"
-#include "codec/dra/event.h"
 #include "codec/dra/resource_slice.h"
 
 namespace carve::codec {
@@ -31,7 +30,7 @@ TEST(Claim, ReadsThePartsThatADriverNeeds) {
   EXPECT_TRUE(claim->configs[0].from_class);
   EXPECT_EQ(claim->configs[0].parameters, R"({"kind":"K","n":1})");
   EXPECT_EQ(claim->configs[1].requests, std::vector<std::string>{"g"});
-  EXPECT_EQ(claim->space + "/" + claim->name + "/" + claim->uid, "ml/c/u-1");
+  EXPECT_EQ(claim->namespace_name + "/" + claim->name + "/" + claim->uid, "ml/c/u-1");
   const auto& result = claim->results[0];
   EXPECT_EQ(result.request + " " + result.driver + " " + result.pool + " " + result.device,
             "g gpu.elasticgpu.io n1 gpu-1");
@@ -90,7 +89,7 @@ TEST(Claim, WithoutAnAllocationItIsNotAllocated) {
 
 TEST(Claim, TheStatusHasTheSameUid) {
   Claim claim;
-  claim.space = "ml";
+  claim.namespace_name = "ml";
   claim.name = "c";
   claim.uid = "u-1";
   const auto body =
@@ -163,40 +162,6 @@ TEST(ResourceSlice, ReadsBackWhatItWrote) {
   EXPECT_EQ(again->generation, 3);
   EXPECT_EQ(again->version, "7");
   EXPECT_EQ(again->devices[0].taints[0].added, "2026-01-01T00:00:00Z");
-}
-
-TEST(Event, IsAboutOneObject) {
-  const auto text =
-      encode_event({"Pod", "ml", "p", "u", "SliceRefused", std::string(2000, 'x')}, "p.1", "n1",
-                   "carve-agent", {"2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 1});
-  EXPECT_THAT(text,
-              HasSubstr(R"("involvedObject":{"kind":"Pod","namespace":"ml","name":"p","uid":"u")"));
-  EXPECT_LT(text.size(), 1600U);
-}
-
-TEST(Event, Golden) {
-  EventNote note{"Pod", "ml", "p", "u", "Reason", "words", false};
-  const EventTimes times{"t1", "t2", 3};
-  EXPECT_EQ(encode_event(note, "e", "n1", "carve-agent", times),
-            R"({"apiVersion":"v1","kind":"Event","metadata":{"name":"e","namespace":"ml"},)"
-            R"("involvedObject":{"kind":"Pod",)"
-            R"("namespace":"ml","name":"p","uid":"u","apiVersion":"v1"},"type":"Normal","reason":"Reason",)"
-            R"("message":"words",)"
-            R"("source":{"component":"carve-agent","host":"n1"},"firstTimestamp":"t1","lastTimestamp":"t2",)"
-            R"("count":3})");
-  note.kind = "Node";
-  note.warning = true;
-  note.message = std::string(1025, 'x');
-  const auto text = encode_event(note, "e", "n1", "carve-agent", times);
-  EXPECT_THAT(text, HasSubstr(R"("involvedObject":{"kind":"Node","namespace":"")"));
-  EXPECT_THAT(text, HasSubstr(R"("type":"Warning")"));
-  EXPECT_THAT(text, HasSubstr("\"" + std::string(1024, 'x') + "\""));
-}
-
-TEST(Event, ReadsTheUidOfAnObject) {
-  EXPECT_EQ(uid_of(R"({"metadata":{"uid":"u"}})"), "u");
-  EXPECT_EQ(uid_of("{"), "");
-  EXPECT_EQ(uid_of("{}"), "");
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ Result<BindingArgs> parse_binding_args(std::string_view text) {
   json_read::Memory memory(text);
   CARVE_TRY(const auto value, json_read::parse_in(memory, text, "extender call", kDepth));
   BindingArgs args;
-  for (const auto& [key, to] : {std::pair<const char*, std::string*>{"PodNamespace", &args.space},
+  for (const auto& [key, to] : {std::pair<const char*, std::string*>{"PodNamespace", &args.namespace_name},
                                 {"PodName", &args.pod},
                                 {"PodUID", &args.uid},
                                 {"Node", &args.node}}) {

@@ -77,7 +77,7 @@ struct UnschedulablePodsNote {
 [[nodiscard]] Result<UnschedulablePodsNote> parse_turned_away(std::string_view text);
 
 struct BindingArgs {
-  std::string space;
+  std::string namespace_name;
   std::string pod;
   std::string uid;
   std::string node;

@@ -123,7 +123,7 @@ TEST(Extender, ReadsBindingsAndWritesScores) {
   const auto args =
       parse_binding_args(R"({"PodName":"p","podNamespace":"s","PodUID":"u","Node":"n"})");
   ASSERT_TRUE(args);
-  EXPECT_EQ(args->space + "/" + args->pod + "/" + args->uid + "/" + args->node, "s/p/u/n");
+  EXPECT_EQ(args->namespace_name + "/" + args->pod + "/" + args->uid + "/" + args->node, "s/p/u/n");
   const auto wished = parse_binding_args(
       with_wish(R"( {"PodName":"p","PodNamespace":"s","PodUID":"u","Node":"n"})", R"({"a":"\"b"})", "because"));
   ASSERT_TRUE(wished) << wished.error().what;

@@ -89,7 +89,7 @@ std::vector<std::string> unresolved_of(const json::value& pod) {
 Result<NodePod> parse_node_pod(std::string_view object) {
   CARVE_TRY(const auto value, read::parse(object, "Pod"));
   NodePod pod;
-  pod.space = text(value, "metadata.namespace");
+  pod.namespace_name = text(value, "metadata.namespace");
   pod.name = text(value, "metadata.name");
   pod.uid = text(value, "metadata.uid");
   if (pod.name.empty() || pod.uid.empty())

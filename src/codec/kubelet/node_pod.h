@@ -22,7 +22,7 @@ struct PodClaimUse {
 
 /// The parts of a Pod of this node that the agent needs.
 struct NodePod {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string uid;
   std::string mirror;  // for a static pod: the UID by which the kubelet knows it

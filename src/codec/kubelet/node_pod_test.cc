@@ -46,7 +46,7 @@ TEST(NodePod, ReadsItsNamesAndAnnotations) {
       R"({"metadata":{"namespace":"ml","name":"p","uid":"u","annotations":{"kubernetes.io/config.mirror":"m",)"
       R"("carve.elasticgpu.io/record":"r"}},"spec":{"nodeName":"n1"}})");
   ASSERT_TRUE(pod);
-  EXPECT_EQ(pod->space + "/" + pod->name + "/" + pod->uid, "ml/p/u");
+  EXPECT_EQ(pod->namespace_name + "/" + pod->name + "/" + pod->uid, "ml/p/u");
   EXPECT_EQ(pod->mirror, "m");
   EXPECT_EQ(pod->record, "r");
   EXPECT_EQ(pod->node, "n1");

@@ -59,7 +59,7 @@ std::string owner_name(const GpuHolder& holder) {
   const auto& name = holder.pods.empty() ? holder.name : holder.pods.front();
   if (name.empty())
     return std::string(to_string(holder.slice.owner.kind)) + " " + holder.slice.owner.uid;
-  return holder.pods.empty() && !holder.space.empty() ? holder.space + "/" + name : name;
+  return holder.pods.empty() && !holder.namespace_name.empty() ? holder.namespace_name + "/" + name : name;
 }
 
 std::string summary_of(const GpuObject& gpu) {
@@ -79,7 +79,7 @@ std::string summary_of(const GpuObject& gpu) {
 json::object holder_of(const GpuHolder& holder) {
   const auto& slice = holder.slice;
   json::object owner{{"kind", json_read::json_text(to_string(slice.owner.kind))}, {"uid", slice.owner.uid}};
-  add(&owner, "namespace", holder.space);
+  add(&owner, "namespace", holder.namespace_name);
   add(&owner, "name", holder.name);
   json::object out{{"owner", std::move(owner)},
                    {"part", slice.part},
@@ -104,7 +104,7 @@ json::object allocation_of(const GpuAllocation& allocation) {
     containers.push_back(json::object{
         {"container", one.name}, {"resource", resources(one.memory, one.compute.hundredths())}});
   json::object out{{"containers", std::move(containers)}};
-  add(&out, "namespace", allocation.space);
+  add(&out, "namespace", allocation.namespace_name);
   add(&out, "pod", allocation.pod);
   return out;
 }

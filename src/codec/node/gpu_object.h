@@ -21,7 +21,7 @@ struct GpuLink {
 /// One slice of the card, with the names of its owner.
 struct GpuHolder {
   Slice slice;
-  std::string space;  // of the owner; empty: unknown, or local
+  std::string namespace_name;  // of the owner; empty: unknown, or local
   std::string name;
   std::vector<std::string> pods;  // the pods that use it: "namespace/name"
   bool ending = false;
@@ -34,7 +34,7 @@ struct GpuAllocation {
     Bytes memory;
     CoreShare compute;
   };
-  std::string space;
+  std::string namespace_name;
   std::string pod;
   std::vector<Container> containers;
 };

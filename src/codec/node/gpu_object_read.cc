@@ -45,7 +45,7 @@ bool take_holder(const json::value& value, const CardId& card, GpuHolder* holder
   slice.share = *share;
   slice.priority = *priority;
   if (auto dialect = read::text(value, "dialect"); !dialect.empty()) slice.dialect = std::move(dialect);
-  holder->space = read::text(value, "owner.namespace");
+  holder->namespace_name = read::text(value, "owner.namespace");
   holder->name = read::text(value, "owner.name");
   holder->ending = flag(value, "ending");
   for (const auto& pod : read::list(value, "pods")) holder->pods.push_back(read::text_of(&pod));

@@ -77,7 +77,7 @@ TEST(GpuObject, IsReadBackAsWritten) {
   gpu.driver_version = "580.65.06";
   gpu.cuda_version = "13.0";
   gpu.links.push_back({"GPU-3", "PCIE", 1});
-  gpu.holders[0].space = "ml";
+  gpu.holders[0].namespace_name = "ml";
   gpu.holders[0].name = "claim-1";
   gpu.card.health = {false, "XID 79"};
   gpu.card.numa_node = 1;
@@ -104,7 +104,7 @@ TEST(GpuObject, IsReadBackAsWritten) {
   EXPECT_EQ(read->holders[0].slice, gpu.holders[0].slice);
   EXPECT_EQ(read->holders[1].slice, init.slice);
   EXPECT_TRUE(read->holders[1].ending);
-  EXPECT_EQ(read->holders[0].space + "/" + read->holders[0].name, "ml/claim-1");
+  EXPECT_EQ(read->holders[0].namespace_name + "/" + read->holders[0].name, "ml/claim-1");
   EXPECT_EQ(read->holders[0].pods, gpu.holders[0].pods);
   EXPECT_EQ(read->index, gpu.index);
   EXPECT_EQ(read->pci_bus_id + read->driver_version + read->cuda_version, "0000:17:00.0580.65.0613.0");
@@ -154,7 +154,7 @@ TEST(GpuObject, ItsSummaryListsFourHoldersAndCountsTheRest) {
   gpu.holders = {holder, holder, holder, holder};
   gpu.holders[1].name = "job";
   gpu.holders[2].name = "claim";
-  gpu.holders[2].space = "ml";
+  gpu.holders[2].namespace_name = "ml";
   gpu.holders[3].slice.whole = true;
   gpu.holders[3].pods = {"ml/p"};
   EXPECT_THAT(gpu_status_patch(gpu),

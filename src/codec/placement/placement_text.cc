@@ -84,7 +84,7 @@ class Reading {
     std::string_view rest = key;
     const auto kind = next_piece(&rest, '.');
     if (kind == "namespace" && is_word(rest, "-", 63)) {
-      CARVE_TRY(rules_.spaces[std::string(rest)], parse_policy_choice(value));
+      CARVE_TRY(rules_.namespaces[std::string(rest)], parse_policy_choice(value));
       return {};
     }
     const auto name = next_piece(&rest, '.');
@@ -199,8 +199,7 @@ std::string to_text(const PlacementRules& rules) {
     text += fmt::format("pool.{0}.nodes = {1}\npool.{0} = {2}\n", pool.name, labels,
                         to_text(pool.choice));
   }
-  for (const auto& [name, choice] : rules.spaces)
-    text += fmt::format("namespace.{} = {}\n", name, to_text(choice));
+  for (const auto& [name, choice] : rules.namespaces) text += fmt::format("namespace.{} = {}\n", name, to_text(choice));
   return text;
 }
 

@@ -69,7 +69,7 @@ ClusterView cluster_view(std::vector<GpuObject> cards, std::vector<WaitingPod> w
     return std::tie(a.node, a.index, a.name) < std::tie(b.node, b.index, b.name);
   });
   std::sort(waiting.begin(), waiting.end(), [](const WaitingPod& a, const WaitingPod& b) {
-    return std::tie(a.space, a.name) < std::tie(b.space, b.name);
+    return std::tie(a.namespace_name, a.name) < std::tie(b.namespace_name, b.name);
   });
   return {std::move(cards), std::move(waiting), {}};
 }
@@ -100,7 +100,8 @@ std::string name_of(const GpuHolder& holder) {
     for (const auto& pod : holder.pods) all += (all.empty() ? "" : "+") + pod;
     return all;
   }
-  if (!holder.name.empty()) return holder.space.empty() ? holder.name : holder.space + "/" + holder.name;
+  if (!holder.name.empty())
+    return holder.namespace_name.empty() ? holder.name : holder.namespace_name + "/" + holder.name;
   return std::string(to_string(holder.slice.owner.kind)) + " " + holder.slice.owner.uid;
 }
 
@@ -127,7 +128,7 @@ std::string to_json(const ClusterView& view) {
   json::array waiting;
   for (const auto& pod : view.waiting)
     waiting.push_back(
-        json::object{{"namespace", pod.space}, {"name", pod.name}, {"asks", pod.asks}, {"why", pod.why}});
+        json::object{{"namespace", pod.namespace_name}, {"name", pod.name}, {"asks", pod.asks}, {"why", pod.why}});
   return json::serialize(json::object{
       {"nodes", std::move(nodes)},
       {"totals", json::object{{"cards", view.cards.size()},

@@ -10,7 +10,7 @@ namespace carve::codec {
 
 /// A pod that requests cards and has no node.
 struct WaitingPod {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string asks;  // readable text
   std::string why;   // empty: unknown

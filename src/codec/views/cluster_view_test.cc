@@ -27,7 +27,7 @@ GpuHolder pod(const std::string& uid, const std::string& part, std::uint64_t gib
   GpuHolder holder;
   holder.slice = {{OwnerKind::kPod, uid}, part, CardId("GPU-0"), Bytes::gib(gib), CoreShare(cores)};
   holder.slice.phase = phase;
-  holder.space = "default";
+  holder.namespace_name = "default";
   holder.name = uid;
   return holder;
 }
@@ -102,7 +102,7 @@ TEST(ClusterView, AnExclusiveSliceLeavesNothingFree) {
 TEST(ClusterView, AHolderIsNamedByItsPodsElseByItsNameElseByItsUid) {
   GpuHolder holder = pod("a", "main", 1, 1);
   EXPECT_EQ(name_of(holder), "default/a");
-  holder.space.clear();
+  holder.namespace_name.clear();
   EXPECT_EQ(name_of(holder), "a");
   holder.name.clear();
   EXPECT_EQ(name_of(holder), "pod a");
@@ -112,7 +112,7 @@ TEST(ClusterView, AHolderIsNamedByItsPodsElseByItsNameElseByItsUid) {
 
 TEST(Explanation, Golden) {
   Explanation said;
-  said.space = "s";
+  said.namespace_name = "s";
   said.name = "p";
   said.state = "waits";
   said.asks = {{"c", Phase::kInit, whole_cards(2), ""}, {"d", Phase::kRun, whole_cards(1), ""}};

@@ -87,7 +87,7 @@ std::string to_json(const Explanation& explanation) {
   json::array refused;
   for (const auto& group : explanation.refused)
     refused.push_back(json::object{{"nodes", group.nodes}, {"why", group.why}});
-  return json::serialize(json::object{{"namespace", explanation.space},
+  return json::serialize(json::object{{"namespace", explanation.namespace_name},
                                       {"name", explanation.name},
                                       {"node", explanation.node},
                                       {"state", explanation.state},

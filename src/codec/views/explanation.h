@@ -22,7 +22,7 @@ struct ClaimExplanation {
 
 /// The explanation of one pod and its cards.
 struct Explanation {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::string node;   // empty: none yet
   std::string state;  // for a person: "waits, not bound to a node"

@@ -12,7 +12,7 @@ namespace {
 namespace json = boost::json;
 
 struct Holder {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::vector<Slice> slices;
 };
@@ -24,14 +24,14 @@ std::pair<std::string, std::string> name_in_two(const GpuHolder& holder) {
     const auto slash = pod.find('/');
     if (slash != std::string::npos) return {pod.substr(0, slash), pod.substr(slash + 1)};
   }
-  return {holder.space, holder.name.empty() ? holder.slice.owner.uid : holder.name};
+  return {holder.namespace_name, holder.name.empty() ? holder.slice.owner.uid : holder.name};
 }
 
 GpushareCard card_of(const GpuObject& gpu, Bytes unit) {
   std::map<Owner, Holder> holders;
   for (const auto& one : gpu.holders) {
     auto& holder = holders[one.slice.owner];
-    std::tie(holder.space, holder.name) = name_in_two(one);
+    std::tie(holder.namespace_name, holder.name) = name_in_two(one);
     holder.slices.push_back(one.slice);
   }
   GpushareCard card;
@@ -41,11 +41,11 @@ GpushareCard card_of(const GpuObject& gpu, Bytes unit) {
     const Holding held = holding_of(holder.slices.data(), holder.slices.data() + holder.slices.size());
     const auto bytes = held.whole ? card.total * unit.count() : held.memory.count();
     const auto units = bytes / unit.count() + (bytes % unit.count() == 0 ? 0 : 1);
-    card.holders.push_back({holder.space, holder.name, units});
+    card.holders.push_back({holder.namespace_name, holder.name, units});
     card.used += units;
   }
   std::sort(card.holders.begin(), card.holders.end(), [](const GpushareHolder& a, const GpushareHolder& b) {
-    return std::tie(a.space, a.name) < std::tie(b.space, b.name);
+    return std::tie(a.namespace_name, a.name) < std::tie(b.namespace_name, b.name);
   });
   return card;
 }
@@ -53,7 +53,7 @@ GpushareCard card_of(const GpuObject& gpu, Bytes unit) {
 json::object value_of(const GpushareCard& card) {
   json::array pods;
   for (const auto& holder : card.holders)
-    pods.push_back(json::object{{"name", holder.name}, {"namespace", holder.space}, {"usedGPU", holder.used}});
+    pods.push_back(json::object{{"name", holder.name}, {"namespace", holder.namespace_name}, {"usedGPU", holder.used}});
   return {{"id", card.index}, {"totalGPU", card.total}, {"usedGPU", card.used}, {"pods", std::move(pods)}};
 }
 

@@ -11,7 +11,7 @@ namespace carve::codec {
 
 /// A pod on a card, as gpushare counts it.
 struct GpushareHolder {
-  std::string space;
+  std::string namespace_name;
   std::string name;
   std::uint64_t used = 0;  // in units
 };

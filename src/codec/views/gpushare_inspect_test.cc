@@ -17,10 +17,10 @@ GpuObject card(const std::string& node, int index, std::uint64_t mib) {
   return gpu;
 }
 
-GpuHolder held(const std::string& space, const std::string& pod, const std::string& part, Bytes memory) {
+GpuHolder held(const std::string& namespace_name, const std::string& pod, const std::string& part, Bytes memory) {
   GpuHolder holder;
   holder.slice = {{OwnerKind::kPod, "uid-" + pod}, part, CardId("x"), memory, CoreShare(0)};
-  holder.space = space;
+  holder.namespace_name = namespace_name;
   holder.name = pod;
   return holder;
 }
@@ -65,7 +65,7 @@ TEST(GpushareInspect, AHolderIsNamedByItsPodElseByItsClaimElseByItsUid) {
   const auto nodes = gpushare_nodes(cluster_view({gpu}, {}), Bytes::gib(1), "n");
   ASSERT_EQ(nodes.size(), 1U);
   std::string names;
-  for (const auto& holder : nodes[0].cards[0].holders) names += holder.space + "/" + holder.name + " ";
+  for (const auto& holder : nodes[0].cards[0].holders) names += holder.namespace_name + "/" + holder.name + " ";
   EXPECT_EQ(names, "b/claim c/u-3 ml/p ") << "in this order";
 }
 

@@ -95,7 +95,7 @@ std::shared_ptr<const PlacementRules> some_rules() {
   auto rules = std::make_shared<PlacementRules>();
   if (pick(0, 1) == 0) rules->cluster = {node, nullptr};
   if (pick(0, 1) == 0) rules->pools.push_back({"a", {{"tier", "a"}}, {nullptr, row}});
-  if (pick(0, 1) == 0) rules->spaces["dev"] = {node, row};
+  if (pick(0, 1) == 0) rules->namespaces["dev"] = {node, row};
   return rules;
 }
 

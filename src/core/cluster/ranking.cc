@@ -6,10 +6,10 @@ namespace carve {
 namespace {
 
 RankedNode ranked(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
-                  const FittingNode& fitting, const Policies& policies, std::string_view space,
+                  const FittingNode& fitting, const Policies& policies, std::string_view namespace_name,
                   std::int32_t priority) {
   const SeenLedger seen(state, owner, priority);
-  RankedNode node{fitting.node, fitting.score, to_human(policies, space), {}, {}};
+  RankedNode node{fitting.node, fitting.score, to_human(policies, namespace_name), {}, {}};
   for (const CardState& card : (*seen).cards())
     node.cards.push_back({card.card.id, left_after(card, {}), {}});
   const auto placed = place_pod(*seen, state.links, owner, parts, *policies.card);
@@ -25,10 +25,9 @@ RankedNode ranked(const NodeState& state, const Owner& owner, const std::vector<
 
 }  // namespace
 
-std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner,
-                                const std::vector<PartRequest>& parts,
+std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
                                 std::vector<FittingNode> fitting, const PodPolicy& policy,
-                                std::string_view space, std::size_t most, std::int32_t priority) {
+                                std::string_view namespace_name, std::size_t most, std::int32_t priority) {
   std::sort(fitting.begin(), fitting.end(), [](const FittingNode& a, const FittingNode& b) {
     return a.score != b.score ? a.score > b.score : a.node < b.node;
   });
@@ -38,7 +37,7 @@ std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner,
     const auto found = cluster.find(one.node);
     if (found == cluster.end()) continue;
     nodes.push_back(
-        ranked(*found->second, owner, parts, one, policy.on(found->second->labels), space, priority));
+        ranked(*found->second, owner, parts, one, policy.on(found->second->labels), namespace_name, priority));
   }
   return nodes;
 }

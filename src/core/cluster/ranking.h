@@ -33,7 +33,7 @@ struct RankedNode {
 ///   cost    place_pod() per returned node
 [[nodiscard]] std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner,
                                               const std::vector<PartRequest>& parts, std::vector<FittingNode> fitting,
-                                              const PodPolicy& policy, std::string_view space, std::size_t most,
-                                              std::int32_t priority = 0);
+                                              const PodPolicy& policy, std::string_view namespace_name,
+                                              std::size_t most, std::int32_t priority = 0);
 
 }  // namespace carve

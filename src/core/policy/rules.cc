@@ -26,12 +26,12 @@ bool selects(const PoolRule& pool, const NodeLabels& labels) {
   });
 }
 
-std::string words_of(PolicyScope scope, const Policies& policies, std::string_view space) {
+std::string words_of(PolicyScope scope, const Policies& policies, std::string_view namespace_name) {
   switch (scope) {
     case PolicyScope::kPod:
       return "the pod's own";
     case PolicyScope::kNamespace:
-      return fmt::format("namespace {}", space);
+      return fmt::format("namespace {}", namespace_name);
     case PolicyScope::kPool:
       return "pool " + (policies.pool == nullptr ? std::string() : policies.pool->name);
     case PolicyScope::kCluster:
@@ -48,11 +48,11 @@ PodPolicy::PodPolicy(const PolicyRow& row) : fixed_{node_policy_named(row.name),
   if (fixed_.node == nullptr) fixed_.node = &kNodePolicies[0];
 }
 
-PodPolicy::PodPolicy(const PlacementRules& rules, std::string_view space, const PolicyChoice& pod)
+PodPolicy::PodPolicy(const PlacementRules& rules, std::string_view namespace_name, const PolicyChoice& pod)
     : rules_(&rules) {
   fill_unset(pod, PolicyScope::kPod, &fixed_);
-  const auto of_space = rules.spaces.find(space);
-  if (of_space != rules.spaces.end()) fill_unset(of_space->second, PolicyScope::kNamespace, &fixed_);
+  const auto of_namespace = rules.namespaces.find(namespace_name);
+  if (of_namespace != rules.namespaces.end()) fill_unset(of_namespace->second, PolicyScope::kNamespace, &fixed_);
 }
 
 Policies PodPolicy::on(const NodeLabels& labels) const {
@@ -69,10 +69,10 @@ Policies PodPolicy::on(const NodeLabels& labels) const {
   return policies;
 }
 
-std::string to_human(const Policies& policies, std::string_view space) {
+std::string to_human(const Policies& policies, std::string_view namespace_name) {
   return fmt::format("nodes by {} ({}), cards by {} ({})", policies.node->name,
-                     words_of(policies.node_by, policies, space), policies.card->name,
-                     words_of(policies.card_by, policies, space));
+                     words_of(policies.node_by, policies, namespace_name), policies.card->name,
+                     words_of(policies.card_by, policies, namespace_name));
 }
 
 }  // namespace carve

@@ -33,7 +33,7 @@ struct PoolRule {
 struct PlacementRules {
   PolicyChoice cluster;
   std::vector<PoolRule> pools;  // a node belongs to the first pool that selects it
-  std::map<std::string, PolicyChoice, std::less<>> spaces;
+  std::map<std::string, PolicyChoice, std::less<>> namespaces;
   friend bool operator==(const PlacementRules&, const PlacementRules&) = default;
 };
 
@@ -55,7 +55,7 @@ class PodPolicy {
   /// One policy for everything: this row for cards, and for nodes the row of the same name, or the first row.
   explicit PodPolicy(const PolicyRow& row);
   /// `pod`: the pod's own preference.
-  PodPolicy(const PlacementRules& rules, std::string_view space, const PolicyChoice& pod);
+  PodPolicy(const PlacementRules& rules, std::string_view namespace_name, const PolicyChoice& pod);
 
   ///   cost    nothing where the pod or its namespace set both; else a look-up per label of each pool up to the node's
   [[nodiscard]] Policies on(const NodeLabels& labels) const;
@@ -68,6 +68,6 @@ class PodPolicy {
 };
 
 /// Readable text: "nodes by spread (pool a), cards by binpack (cluster)".
-[[nodiscard]] std::string to_human(const Policies& policies, std::string_view space);
+[[nodiscard]] std::string to_human(const Policies& policies, std::string_view namespace_name);
 
 }  // namespace carve

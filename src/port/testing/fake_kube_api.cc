@@ -14,12 +14,12 @@ using nlohmann::json;
 /// A path of the API, split into its parts.
 struct Place {
   std::string prefix;      // /api/v1 or /apis/group/version
-  std::string space;       // namespace; empty: none, or all
+  std::string namespace_name;  // namespace; empty: none, or all
   std::string collection;  // pods
   std::string name;        // empty: the collection
   std::string sub;         // status, binding, eviction, …
   [[nodiscard]] std::string key() const {
-    return prefix + (space.empty() ? "" : "/namespaces/" + space) + "/" + collection + "/" + name;
+    return prefix + (namespace_name.empty() ? "" : "/namespaces/" + namespace_name) + "/" + collection + "/" + name;
   }
 };
 
@@ -42,7 +42,7 @@ Result<Place> parse_place(const std::string& path) {
   for (std::size_t i = 0; i < head; ++i) place.prefix += "/" + parts[i];
   parts.erase(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(head));
   if (parts.size() >= 3 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize") {
-    place.space = parts[1];
+    place.namespace_name = parts[1];
     parts.erase(parts.begin(), parts.begin() + 2);
   }
   place.collection = parts[0];
@@ -83,7 +83,7 @@ bool chosen(const json& object, const KubeApi::Query& query) {
 bool inside(const std::string& key, const Place& place) {
   const auto at = parse_place(key);
   return at && at->prefix == place.prefix && at->collection == place.collection &&
-         (place.space.empty() || at->space == place.space);
+         (place.namespace_name.empty() || at->namespace_name == place.namespace_name);
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
   if (place.name.empty()) return fail(Code::kInvalidArgument, "metadata.name: required value");
   if (objects.contains(place.key())) return fail(Code::kAlreadyExists, place.key() + ": already exists");
   metadata["name"] = place.name;
-  if (!place.space.empty()) metadata["namespace"] = place.space;
+  if (!place.namespace_name.empty()) metadata["namespace"] = place.namespace_name;
   metadata.erase("uid");
   return store(place.key(), std::move(body)).dump();
 }
@@ -220,7 +220,7 @@ Result<std::string> FakeKubeApi::State::change(const Place& place, const Write& 
     if (!apply || !place.sub.empty()) return fail(Code::kNotFound, place.key() + ": not found");
     auto fresh = body;
     fresh["metadata"]["name"] = place.name;
-    return create({place.prefix, place.space, place.collection, {}, {}}, std::move(fresh));
+    return create({place.prefix, place.namespace_name, place.collection, {}, {}}, std::move(fresh));
   }
   if (body.is_object() && stale(found->second, body))
     return fail(Code::kAborted, place.key() + ": the object has been modified");
@@ -245,7 +245,7 @@ Result<std::string> FakeKubeApi::State::change(const Place& place, const Write& 
   }
   next["metadata"]["uid"] = old["metadata"]["uid"];
   next["metadata"]["name"] = place.name;
-  if (!place.space.empty()) next["metadata"]["namespace"] = place.space;
+  if (!place.namespace_name.empty()) next["metadata"]["namespace"] = place.namespace_name;
   return store(place.key(), std::move(next)).dump();
 }
 
@@ -432,7 +432,7 @@ std::string FakeKubeApi::put(const std::string& path, const std::string& body) {
   if (!place || !object.is_object()) return {};
   const std::lock_guard lock(mutex_);
   object["metadata"]["name"] = place->name;
-  if (!place->space.empty()) object["metadata"]["namespace"] = place->space;
+  if (!place->namespace_name.empty()) object["metadata"]["namespace"] = place->namespace_name;
   auto stored = state_->store(place->key(), std::move(object)).dump();
   changed_.notify_all();
   return stored;

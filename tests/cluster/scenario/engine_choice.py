@@ -7,8 +7,8 @@ and control records every filter call and every bind call. Afterwards the engine
 in that order and names a node and cards for each filter call: the last one of each pod is compared with its Binding. A
 pod's cards are read from the pod at the API server.
 
-State at a filter call: every pod with an earlier last filter call counts as placed, because control expects a pod
-where it sent it until it is bound (core/cluster/assumed_pods.h). The seed is printed; CARVE_SEED sets it. With
+State at a filter call: every pod with an earlier call that named a node counts as placed, because control expects a pod
+where it sent it until it is bound (core/cluster/assumed_pods.h). kube-scheduler repeats a call whose answer is late. The seed is printed; CARVE_SEED sets it. With
 CARVE_FOLLOWER kube-scheduler asks a second replica, which does not lead and forwards the bind calls.
 
 The same with fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default),
@@ -204,20 +204,26 @@ class EngineChoice(unittest.TestCase):
         record = json.loads(pod["metadata"]["annotations"][binder.RECORD])
         return {part["part"]: sorted(card["uuid"] for card in part["cards"]) for part in record["parts"]}
 
+    @staticmethod
+    def names_a_node(answer):
+        return bool(answer.get("NodeNames") or (answer.get("Nodes") or {}).get("items"))
+
     def offline(self, events, pods):
         """uid -> (node, container -> cards), the engine's choice at the pod's last filter call."""
         lines = []
         for kind in ("Node", "GPU"):
             lines += [f"{kind.lower()} {json.dumps(one)}"
                       for one in self.placing.kube.list(kind, None, labelSelector=placing.LABEL)]
-        asked = [json.loads(body) if asks else None for asks, body, _ in events]
-        uid_of = [call and (call.get("Pod") or call.get("pod"))["metadata"]["uid"] for call in asked]
-        last = {uid: at for at, uid in enumerate(uid_of) if uid}
-        for at, call in enumerate(asked):
-            if call:
-                lines.append("filter " + json.dumps(call))
-                if last[uid_of[at]] == at:       # from now on the pod is on its way, and later bound
-                    lines.append("pod " + json.dumps(pods[uid_of[at]]))
+        on_its_way = set()
+        for asks, body, answer in events:
+            if not asks:
+                continue
+            call = json.loads(body)
+            lines.append("filter " + json.dumps(call))
+            uid = (call.get("Pod") or call.get("pod"))["metadata"]["uid"]
+            if uid not in on_its_way and self.names_a_node(json.loads(answer or "{}")):
+                on_its_way.add(uid)      # and later bound
+                lines.append("pod " + json.dumps(pods[uid]))
         with tempfile.TemporaryFile("w+") as given:
             given.write("\n".join(lines) + "\n")
             given.seek(0)

@@ -12,8 +12,8 @@
 #include <random>
 #include <thread>
 
-#include "app/arbiter/closer.h"
-#include "app/arbiter/wire.h"
+#include "arbiter/closer.h"
+#include "arbiter/wire.h"
 #include "tests/integration/arbiter/fixture.h"
 
 // What a tenant may do with its descriptors and pages: nothing affects its neighbour for longer than a second.

@@ -22,7 +22,7 @@
 #include <sstream>
 #include <thread>
 
-#include "app/arbiter/arbiter.h"
+#include "arbiter/arbiter.h"
 
 namespace carve::arbiter_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/arbiter/trace.h"
+#include "arbiter/trace.h"
 
 #include <fstream>
 

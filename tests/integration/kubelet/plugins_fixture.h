@@ -83,7 +83,7 @@ class PluginsTest : public testing::Test {
     for (const char c : record) escaped += (c == '"' ? "\\\"" : std::string(1, c));
     return fmt::format(R"({{"metadata":{{"namespace":"{}","name":"{}","uid":"{}","annotations":{{{}}}}},)"
                        R"("spec":{{"nodeName":"n1"}},"status":{{"phase":"{}"}}}})",
-                       pod.space, pod.name, pod.uid,
+                       pod.namespace_name, pod.name, pod.uid,
                        record.empty() ? "" : fmt::format(R"("carve.elasticgpu.io/record":"{}")", escaped),
                        ended ? "Failed" : "Pending");
   }
@@ -109,7 +109,7 @@ class PluginsTest : public testing::Test {
   }
   void api_has(const ScriptedKubelet::Pod& pod, const std::string& with_record, bool ended = false) {
     const auto object = pod_object(pod, with_record, ended);
-    kube.put(fmt::format("/api/v1/namespaces/{}/pods/{}", pod.space, pod.name), object);
+    kube.put(fmt::format("/api/v1/namespaces/{}/pods/{}", pod.namespace_name, pod.name), object);
     kube.feed([object](const KubeSink& sink) { sink.change({KubeChange::Kind::kPut, object}); });
   }
   void api_deletes(const ScriptedKubelet::Pod& pod) {

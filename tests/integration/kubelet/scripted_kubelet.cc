@@ -74,7 +74,7 @@ class ScriptedKubelet::Resources final : public v1::PodResourcesLister::Service 
       if (owner_.hides.contains(uid)) continue;
       auto* to = response->add_pod_resources();
       to->set_name(pod.name);
-      to->set_namespace_(pod.space);
+      to->set_namespace_(pod.namespace_name);
       for (const auto& container : pod.containers) {
         if (container.init) continue;
         auto* one = to->add_containers();
@@ -324,11 +324,11 @@ std::vector<ScriptedKubelet::Driver> ScriptedKubelet::find_drivers(std::size_t c
   return drivers;
 }
 
-dra::NodePrepareResourceResponse ScriptedKubelet::prepare(const Driver& driver, const std::string& space,
+dra::NodePrepareResourceResponse ScriptedKubelet::prepare(const Driver& driver, const std::string& namespace_name,
                                                           const std::string& name, const std::string& uid) {
   dra::NodePrepareResourcesRequest request;
   auto* claim = request.add_claims();
-  claim->set_namespace_(space);
+  claim->set_namespace_(namespace_name);
   claim->set_name(name);
   claim->set_uid(uid);
   grpc::ClientContext context;

@@ -36,7 +36,7 @@ class ScriptedKubelet {
     std::string cdi;               // the CDI name that Allocate returned
   };
   struct Pod {
-    std::string space = "ml";
+    std::string namespace_name = "ml";
     std::string name;
     std::string uid;
     std::vector<Container> containers;  // init containers first, as in the spec
@@ -79,7 +79,7 @@ class ScriptedKubelet {
   };
   /// Scans plugins_registry until `count` drivers answer; tells each that it is registered (or refused).
   std::vector<Driver> find_drivers(std::size_t count, bool accept = true);
-  static dra::NodePrepareResourceResponse prepare(const Driver& driver, const std::string& space,
+  static dra::NodePrepareResourceResponse prepare(const Driver& driver, const std::string& namespace_name,
                                                   const std::string& name, const std::string& uid);
   static std::string unprepare(const Driver& driver, const std::string& uid);  // the error, or ""
 

@@ -79,7 +79,8 @@ std::vector<codec::ClaimExplanation> claims_of_pod(KubeApi& api, std::string_vie
   std::set<std::string> names;
   for (const auto& use : read->claims) names.insert(use.claim);
   for (const auto& name : names) {
-    const auto text = api.get("/apis/resource.k8s.io/v1/namespaces/" + read->space + "/resourceclaims/" + name);
+    const auto text =
+        api.get("/apis/resource.k8s.io/v1/namespaces/" + read->namespace_name + "/resourceclaims/" + name);
     const auto claim = text ? codec::parse_claim(*text) : Result<codec::Claim>(tl::unexpected(text.error()));
     if (!claim) {
       out.push_back({name, {}, {}, {}, "the claim cannot be read: " + claim.error().what});

@@ -21,16 +21,18 @@ void add(Findings& out, Severity severity, const char* id, std::string what, std
   out.push_back({severity, std::move(what), std::move(cause), std::move(fix), id});
 }
 
-
 void look_at_workload(const std::optional<codec::Workload>& workload, const std::string& name, bool wanted,
-                      const std::string& space, Findings& out) {
+                      const std::string& namespace_name, Findings& out) {
   if (!workload) {
     if (wanted)
-      add(out, Severity::kError, "not-installed", name + " is not installed", "no such object in namespace " + space,
+      add(out, Severity::kError, "not-installed", name + " is not installed",
+          "no such object in namespace " + namespace_name,
           std::string(kInstall) + "; if Carve is in another namespace, name it with --carve-namespace");
     return;
   }
-  const auto describe = [&] { return fmt::format("`kubectl -n {} describe pods` of {} says why", space, name); };
+  const auto describe = [&] {
+    return fmt::format("`kubectl -n {} describe pods` of {} says why", namespace_name, name);
+  };
   if (workload->ready == 0 && (workload->wanted > 0 || wanted)) {
     add(out, Severity::kError, "none-ready", fmt::format("no pod of {} is ready", name),
         fmt::format("0 of {} pods are ready", workload->wanted), describe());
@@ -141,8 +143,8 @@ void look_at_cards(const ClusterFacts& facts, Findings& out) {
   if (!facts.waiting.empty()) {
     const auto& first = facts.waiting.front();
     add(out, Severity::kNote, "pods-wait", fmt::format("{} pod(s) wait for cards", facts.waiting.size()),
-        fmt::format("first: {}/{} requests {}: {}", first.space, first.name, first.asks, first.why),
-        fmt::format("carve explain {}/{}", first.space, first.name));
+        fmt::format("first: {}/{} requests {}: {}", first.namespace_name, first.name, first.asks, first.why),
+        fmt::format("carve explain {}/{}", first.namespace_name, first.name));
   }
 }
 
@@ -190,11 +192,11 @@ std::vector<Finding> diagnose_cluster(const ClusterFacts& facts) {
   if (!facts.crd)
     add(out, Severity::kError, "not-installed", "Carve is not installed",
         "the API server has no resource gpus.elasticgpu.io", kInstall);
-  look_at_workload(facts.agents, "DaemonSet carve-agent", true, facts.space, out);
-  look_at_workload(facts.arbiters, "DaemonSet carve-arbiter", true, facts.space, out);
-  look_at_workload(facts.control, "Deployment carve-control", facts.control_wanted, facts.space, out);
+  look_at_workload(facts.agents, "DaemonSet carve-agent", true, facts.namespace_name, out);
+  look_at_workload(facts.arbiters, "DaemonSet carve-arbiter", true, facts.namespace_name, out);
+  look_at_workload(facts.control, "Deployment carve-control", facts.control_wanted, facts.namespace_name, out);
   look_at_workload(facts.scheduler, "Deployment carve-scheduler", facts.control_wanted && facts.own_scheduler,
-                   facts.space, out);
+                   facts.namespace_name, out);
   look_at_leader(facts, out);
   look_at_admission(facts, out);
   look_at_nodes(facts, out);

@@ -38,7 +38,7 @@ struct WrongSettings {
 
 /// The facts about the cluster. An empty optional: the object does not exist.
 struct ClusterFacts {
-  std::string space = "carve-system";  // the namespace in which the doctor looks for Carve
+  std::string namespace_name = "carve-system";  // the namespace in which the doctor looks for Carve
   codec::ServerVersion server;
   bool crd = false;
   bool control_wanted = false;  // control is installed, wholly or in part

@@ -160,8 +160,8 @@ TEST(ClusterDoctor, UnreadableObjectsAndWaitingPodsAreNotFaults) {
 class ClusterDoctorReads : public ::testing::Test {
  protected:
   void SetUp() override { kube_.answer("/version", R"({"minor":"36","gitVersion":"v1.36.3"})"); }
-  ClusterFacts look(const std::string& space = "carve-system") {
-    const auto facts = look_at_cluster({kube_, clock_, log_, {}, {}, space}, "carve-scheduler");
+  ClusterFacts look(const std::string& namespace_name = "carve-system") {
+    const auto facts = look_at_cluster({kube_, clock_, log_, {}, {}, namespace_name}, "carve-scheduler");
     EXPECT_TRUE(facts) << facts.error().what;
     return facts ? *facts : ClusterFacts();
   }

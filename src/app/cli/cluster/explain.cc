@@ -90,7 +90,7 @@ std::string waits(const codec::Explanation& said) {
 }  // namespace
 
 std::string render_explanation(const codec::Explanation& said) {
-  std::string text = fmt::format("pod {}/{} {}\n", said.space, said.name, said.state);
+  std::string text = fmt::format("pod {}/{} {}\n", said.namespace_name, said.name, said.state);
   if (!said.wrong.empty()) text += "  error    " + said.wrong + "\n";
   for (const auto& part : said.asks) {
     text += fmt::format("  requests {}{}: {} ({})\n", part.part, part.phase == Phase::kInit ? " (init)" : "",

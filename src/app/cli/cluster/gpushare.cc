@@ -94,7 +94,7 @@ std::vector<Line> pods_of(const Node& node) {
   std::map<std::pair<std::string, std::string>, std::vector<std::uint64_t>> pods;
   for (std::size_t card = 0; card < node.cards.size(); ++card) {
     for (const auto& holder : node.cards[card].holders) {
-      auto& used = pods[{holder.space, holder.name}];
+      auto& used = pods[{holder.namespace_name, holder.name}];
       used.resize(node.cards.size());
       used[card] += holder.used;
     }

@@ -21,7 +21,7 @@ codec::GpuObject card(const std::string& node, int index, std::uint64_t mib) {
 codec::GpuHolder held(const std::string& pod, Bytes memory) {
   codec::GpuHolder holder;
   holder.slice = {{OwnerKind::kPod, "uid-" + pod}, "main", CardId("x"), memory, CoreShare(0)};
-  holder.space = "default";
+  holder.namespace_name = "default";
   holder.name = pod;
   return holder;
 }

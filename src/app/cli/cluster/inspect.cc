@@ -82,8 +82,8 @@ std::string render_cluster(const codec::ClusterView& view, bool wide) {
                      view.cards.size() == 1 ? "" : "s", nodes.size(), nodes.size() == 1 ? "" : "s", to_human(taken),
                      to_human(memory), compute, view.cards.size() * 100);
   for (const auto& pod : view.waiting) {
-    out += fmt::format("waiting: {}/{} requests {}{}{}\n", pod.space, pod.name, pod.asks, pod.why.empty() ? "" : ": ",
-                       pod.why);
+    out += fmt::format("waiting: {}/{} requests {}{}{}\n", pod.namespace_name, pod.name, pod.asks,
+                       pod.why.empty() ? "" : ": ", pod.why);
   }
   if (!view.unread.empty()) out += "note: " + view.unread + "\n";
   return out;

@@ -41,7 +41,7 @@ class Look {
     return std::nullopt;
   }
   std::optional<codec::Workload> workload(const std::string& path) {
-    const auto text = object("/apis/apps/v1/namespaces/" + access_.space + "/" + path);
+    const auto text = object("/apis/apps/v1/namespaces/" + access_.namespace_name + "/" + path);
     if (!text) return std::nullopt;
     const auto read = codec::parse_workload(*text);
     return read ? std::optional(*read) : std::nullopt;
@@ -62,7 +62,7 @@ class Look {
 
 void look_at_leader(Look& look, const Clock& clock, ClusterFacts* facts) {
   const auto text =
-      look.object("/apis/coordination.k8s.io/v1/namespaces/" + facts->space + "/leases/carve-control");
+      look.object("/apis/coordination.k8s.io/v1/namespaces/" + facts->namespace_name + "/leases/carve-control");
   const auto lease = text ? codec::parse_lease(*text) : Result<codec::Lease>(tl::unexpected(Error{}));
   if (!lease) return;
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(clock.wall_now().time_since_epoch()).count();
@@ -113,8 +113,8 @@ bool is_agents(const std::string& type) {
 
 void look_at_nodes(KubeApi& api, const Objects& all, ClusterFacts* facts) {
   std::set<std::string> with_agent;
-  const auto agents = api.list("/api/v1/namespaces/" + facts->space + "/pods", {{"labelSelector", kAgents}});
-  if (!agents) facts->unread.push_back("pods of " + facts->space + ": " + agents.error().what);
+  const auto agents = api.list("/api/v1/namespaces/" + facts->namespace_name + "/pods", {{"labelSelector", kAgents}});
+  if (!agents) facts->unread.push_back("pods of " + facts->namespace_name + ": " + agents.error().what);
   for (const auto& text : agents ? *agents : std::vector<std::string>()) {
     const auto pod = codec::parse_cluster_pod(text);
     if (pod && codec::is_ready(text)) with_agent.insert(pod->node);
@@ -176,7 +176,7 @@ void look_at_pods(const ClusterAccess& access, const Objects& all, ClusterFacts*
 
 Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::string& scheduler) {
   ClusterFacts facts;
-  facts.space = access.space;
+  facts.namespace_name = access.namespace_name;
   CARVE_TRY(const auto version, access.api.get("/version"));
   facts.server = codec::parse_server_version(version);
   Look look(access, &facts);
@@ -186,7 +186,7 @@ Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::str
   facts.scheduler = look.workload("deployments/carve-scheduler");
   facts.control_wanted =
       facts.control ||
-      look.object("/api/v1/namespaces/" + access.space + "/configmaps/carve-cluster").has_value();
+      look.object("/api/v1/namespaces/" + access.namespace_name + "/configmaps/carve-cluster").has_value();
   facts.own_scheduler = scheduler == "carve-scheduler";
   if (facts.control) look_at_leader(look, access.clock, &facts);
   look_at_admission(look, access.api, &facts);

@@ -95,7 +95,7 @@ std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Obj
     if (!pod || !pod->node.empty() || pod->ended || !codec::carries_slots(pod->ask)) continue;
     const auto said = control::explain(*pod, access.dialects, state, access.placement);
     if (said.asks.empty() && said.wrong.empty()) continue;
-    waiting.push_back({said.space, said.name, to_human(said.asks), why_of(said)});
+    waiting.push_back({said.namespace_name, said.name, to_human(said.asks), why_of(said)});
   }
   return waiting;
 }

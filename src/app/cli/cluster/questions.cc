@@ -37,10 +37,11 @@ Result<std::map<std::string, std::string>> ask_addresses(KubeApi& api) {
   return addresses;
 }
 
-Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& space, const std::string& name) {
-  const auto text = access.api.get(control::pod_path(space, name));
+Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& namespace_name,
+                                   const std::string& name) {
+  const auto text = access.api.get(control::pod_path(namespace_name, name));
   if (!text && text.error().code == Code::kNotFound)
-    return fail(Code::kNotFound, "no pod " + name + " in namespace " + space);
+    return fail(Code::kNotFound, "no pod " + name + " in namespace " + namespace_name);
   if (!text) return tl::unexpected(text.error());
   CARVE_TRY(const auto pod, codec::parse_cluster_pod(*text));
   CARVE_TRY(const auto all, read_all(access.api));
@@ -48,7 +49,7 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   if (said.nodes != 0) said.unread = unread_of(all);
   said.claims = claims_of_pod(access.api, *text);
   // The events are optional: the rest of the explanation does not depend on them.
-  if (const auto events = access.api.list("/api/v1/namespaces/" + space + "/events",
+  if (const auto events = access.api.list("/api/v1/namespaces/" + namespace_name + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + pod.ask.uid}}))
     said.scheduler_says = codec::scheduler_word(*events);
   return said;

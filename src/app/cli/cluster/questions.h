@@ -25,7 +25,7 @@ struct ClusterAccess {
   Log& log;
   codec::DialectSettings dialects;
   PlacementRules placement;
-  std::string space = "carve-system";  // the namespace of Carve
+  std::string namespace_name = "carve-system";  // the namespace of Carve
 };
 
 /// All cards and waiting pods; with `node`, only the cards of that node.
@@ -38,7 +38,7 @@ struct ClusterAccess {
 
 /// One pod: its request, its slices, and where it fits or why it waits.
 ///   errors  kNotFound: the pod does not exist; those of the API server
-[[nodiscard]] Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& space,
+[[nodiscard]] Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& namespace_name,
                                                  const std::string& name);
 
 }  // namespace carve::cli

@@ -144,7 +144,7 @@ std::vector<PodFacts> pods_with_cards(KubeApi& api, const std::vector<std::strin
   std::map<std::string, ClaimFacts> by_name;  // "namespace/name"
   for (const auto& text : claims) {
     const auto claim = codec::parse_claim(text);
-    if (claim && is_of_carve(*claim, classes)) by_name[claim->space + "/" + claim->name] = facts_of(*claim);
+    if (claim && is_of_carve(*claim, classes)) by_name[claim->namespace_name + "/" + claim->name] = facts_of(*claim);
   }
   std::vector<PodFacts> all;
   for (const auto& text : pods) {
@@ -152,12 +152,12 @@ std::vector<PodFacts> pods_with_cards(KubeApi& api, const std::vector<std::strin
     const auto whole = codec::parse_cluster_pod(text);
     if (!pod || !whole || (pod->ended && !pod->deleting)) continue;
     PodFacts facts;
-    facts.name = pod->space + "/" + pod->name;
+    facts.name = pod->namespace_name + "/" + pod->name;
     facts.node = pod->node;
     facts.slots = codec::carries_slots(whole->ask) || !pod->record.empty();
     facts.asks_without_slots = pod->asks_without_slots;
     std::set<std::string> names;
-    for (const auto& use : pod->claims) names.insert(pod->space + "/" + use.claim);
+    for (const auto& use : pod->claims) names.insert(pod->namespace_name + "/" + use.claim);
     for (const auto& name : names) {
       if (const auto found = by_name.find(name); found != by_name.end()) facts.claims.push_back(found->second);
     }

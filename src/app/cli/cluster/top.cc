@@ -17,12 +17,14 @@ namespace {
 
 constexpr std::size_t kAtOnce = 16;
 
-std::string pods_in(const std::string& space) { return fmt::format("/api/v1/namespaces/{}/pods", space); }
+std::string pods_in(const std::string& namespace_name) {
+  return fmt::format("/api/v1/namespaces/{}/pods", namespace_name);
+}
 
 /// The agents' pods, by node. A node has two during a takeover; either of them answers.
-Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, const std::string& space,
-                                                                   const std::string& node) {
-  CARVE_TRY(const auto pods, api.list(pods_in(space), {{"labelSelector", kAgents}}));
+Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, const std::string& namespace_name,
+                                                                  const std::string& node) {
+  CARVE_TRY(const auto pods, api.list(pods_in(namespace_name), {{"labelSelector", kAgents}}));
   std::map<std::string, std::vector<std::string>> agents;
   for (const auto& text : pods) {
     const auto pod = codec::parse_cluster_pod(text);
@@ -71,14 +73,14 @@ void add_node(const NodeView& node, std::vector<std::vector<std::string>>* rows)
 
 }  // namespace
 
-Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space, const std::string& node,
+Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& namespace_name, const std::string& node,
                                          const ReadView& read) {
-  CARVE_TRY(const auto agents, agents_of(api, space, node));
+  CARVE_TRY(const auto agents, agents_of(api, namespace_name, node));
   if (agents.empty())
     return fail(Code::kNotFound,
                 fmt::format("no agent runs{} in namespace {}; if Carve is in another namespace, name it with "
                             "--carve-namespace",
-                            node.empty() ? std::string() : " on node \"" + node + "\"", space));
+                            node.empty() ? std::string() : " on node \"" + node + "\"", namespace_name));
   std::vector<NodeView> views;
   views.reserve(agents.size());
   for (const auto& row : agents) views.push_back({row.first, std::nullopt, {}});
@@ -88,7 +90,7 @@ Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space,
     for (std::size_t i = 0; i < std::min(kAtOnce, views.size()); ++i)
       asking.emplace_back("top-ask", [&] {
         for (std::size_t at = next++; at < views.size(); at = next++)
-          ask(api, pods_in(space), agents.at(views[at].node), read, &views[at]);
+          ask(api, pods_in(namespace_name), agents.at(views[at].node), read, &views[at]);
       });
   }
   return views;

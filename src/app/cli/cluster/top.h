@@ -15,12 +15,12 @@ namespace carve::cli {
 using ReadView = std::function<Result<AgentView>(std::string_view)>;
 
 /// The current view of the agent on each node, or only on `node`, read through the API server. The caller needs the
-/// permission to list pods and to get `pods/proxy` in `space`, the namespace of Carve. Sorted by node name. A node
-/// whose agent does not answer is in the list, with the reason.
+/// permission to list pods and to get `pods/proxy` in `namespace_name`, the namespace of Carve. Sorted by node name. A
+/// node whose agent does not answer is in the list, with the reason.
 ///   errors  kNotFound: no agent (on that node); those of the API server
 ///   cost    one call per node, 16 concurrently
-[[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space, const std::string& node,
-                                                       const ReadView& read);
+[[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& namespace_name,
+                                                       const std::string& node, const ReadView& read);
 
 /// `carve top` of a cluster: the use of each card of each node, and below it the slices and processes that use it, with
 /// requested and delivered compute.

@@ -45,7 +45,7 @@ void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priorit
   });
   for (const auto& node : found.nodes) explanation->fits.push_back(node.node);
   explanation->ranked =
-      ranking(cluster, owner, explanation->asks, found.nodes, policy, explanation->space, kRanked, priority);
+      ranking(cluster, owner, explanation->asks, found.nodes, policy, explanation->namespace_name, kRanked, priority);
   explanation->nodes = names.size();
   explanation->refused = grouped(found.refused);
   explanation->final =
@@ -59,7 +59,7 @@ void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priorit
 codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
                            const ClusterState& cluster, const PlacementRules& rules) {
   codec::Explanation explanation;
-  explanation.space = pod.ask.space;
+  explanation.namespace_name = pod.ask.namespace_name;
   explanation.name = pod.ask.name;
   explanation.node = pod.node;
   explanation.state = state_of(pod);
@@ -91,8 +91,8 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
   if (const auto preference = codec::placement_of(pod.ask); !preference) explanation.wrong = preference.error().what;
   const auto policy = policy_of(rules, pod.ask);
   judge(without(cluster, owner, pod.node), owner, pod.priority, policy, &explanation);
-  explanation.policy =
-      explanation.ranked.empty() ? to_human(policy.on({}), explanation.space) : explanation.ranked.front().policies;
+  explanation.policy = explanation.ranked.empty() ? to_human(policy.on({}), explanation.namespace_name)
+                                                  : explanation.ranked.front().policies;
   return explanation;
 }
 

@@ -30,7 +30,7 @@ void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::G
     codec::GpuHolder holder;
     holder.slice = slice;
     if (const auto pod = model.pod(slice.owner.uid)) {
-      holder.space = pod->object.ask.space;
+      holder.namespace_name = pod->object.ask.namespace_name;
       holder.name = pod->object.ask.name;
     }
     gpu->holders.push_back(std::move(holder));
@@ -53,7 +53,7 @@ codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) 
   std::vector<codec::WaitingPod> waiting;
   for (const auto& pod : model.waiting()) {
     const bool asked = rules != nullptr && waiting.size() < kWhys;
-    waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts),
+    waiting.push_back({pod->object.ask.namespace_name, pod->object.ask.name, to_human(pod->parts),
                        asked ? why_it_waits(*pod, *cluster, *rules) : pod->request_error});
   }
   auto cards = model.gpu_objects();

@@ -4,10 +4,10 @@
 
 namespace carve::control {
 
-codec::EventNote settings_refused(KubeApi& api, const std::string& space, const Error& why) {
-  const auto object = api.get("/api/v1/namespaces/" + space + "/configmaps/" + kClusterConfigMap);
+codec::EventNote settings_refused(KubeApi& api, const std::string& namespace_name, const Error& why) {
+  const auto object = api.get("/api/v1/namespaces/" + namespace_name + "/configmaps/" + kClusterConfigMap);
   return {"ConfigMap",
-          space,
+          namespace_name,
           kClusterConfigMap,
           object ? codec::read_object_name(*object).uid : std::string(),
           "SettingsRefused",

@@ -24,7 +24,7 @@ TEST(SettingsRefused, EventCarriesTheConfigMapsUid) {
   const auto note = settings_refused(api, "gpus", kWhy);
   EXPECT_EQ(note.uid, uid);
   EXPECT_EQ(note.kind, "ConfigMap");
-  EXPECT_EQ(note.space, "gpus");
+  EXPECT_EQ(note.namespace_name, "gpus");
   EXPECT_EQ(note.name, "carve-cluster");
   EXPECT_TRUE(note.warning);
   EXPECT_THAT(note.message, HasSubstr("dors: unknown key"));

@@ -54,10 +54,11 @@ bool Binder::busy() const {
   return in_bind_ > 0 || world_.clock.now().time_since_epoch() < Clock::Duration(last_.load()) + kBurst;
 }
 
-Result<ClusterModel::Pod> Binder::read_pod(const std::string& space, const std::string& name, const std::string& uid) {
+Result<ClusterModel::Pod> Binder::read_pod(const std::string& namespace_name, const std::string& name,
+                                           const std::string& uid) {
   if (auto stored = world_.model.pod(uid)) return stored;
   // The watch has not shown the pod yet, or the pod requests nothing from Carve.
-  CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
+  CARVE_TRY(const auto text, world_.api.get(pod_path(namespace_name, name)));
   CARVE_TRY(auto object, codec::parse_cluster_pod(text));
   if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has this name now");
   PodEntry pod;
@@ -78,8 +79,8 @@ Result<void> Binder::bind_pod(std::string_view call) {
     return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve-control does not lead{}; try again",
                                                        holder.empty() ? "" : " (the leader is " + holder + ")")));
   }
-  const auto found = read_pod(args.space, args.pod, args.uid);
-  if (!found) return refuse(fail_in("pod " + args.space + "/" + args.pod, found.error()));
+  const auto found = read_pod(args.namespace_name, args.pod, args.uid);
+  if (!found) return refuse(fail_in("pod " + args.namespace_name + "/" + args.pod, found.error()));
   const PodEntry& pod = **found;
   if (!pod.request_error.empty()) return refuse(fail(Code::kInvalidArgument, pod.request_error));
   if (!pod.object.node.empty()) {
@@ -126,7 +127,7 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
     ++refused_;
     return give_up({Code::kUnavailable, "this replica of carve-control no longer leads; try again"});
   }
-  const auto written = world_.api.create(pod_path(ask.space, ask.name) + "/binding", body);
+  const auto written = world_.api.create(pod_path(ask.namespace_name, ask.name) + "/binding", body);
   if (written) {
     world_.model.settle(room.node, room.owner, Outcome::kBound);
     ++bound_;
@@ -169,14 +170,14 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
 Result<void> Binder::bind_without_cards(const PodEntry& pod, const std::string& node) {
   const auto& ask = pod.object.ask;
   const auto written =
-      world_.api.create(pod_path(ask.space, ask.name) + "/binding", codec::binding_body(pod.object, node, {}));
+      world_.api.create(pod_path(ask.namespace_name, ask.name) + "/binding", codec::binding_body(pod.object, node, {}));
   if (!written) return tl::unexpected(written.error());
   ++bound_;
   return {};
 }
 
 Binder::Seen Binder::read_outcome(const Reservation& room) {
-  const auto text = world_.api.get(pod_path(room.space, room.pod));
+  const auto text = world_.api.get(pod_path(room.namespace_name, room.pod));
   if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kUnreadable;
   const auto object = codec::parse_cluster_pod(*text);
   if (!object) return Seen::kUnreadable;
@@ -199,7 +200,7 @@ void Binder::step() {
       ++released_;
       world_.model.release(room.node, room.owner);
       world_.log.info("room released: its write did not take effect",
-                      {{"pod", room.space + "/" + room.pod}, {"node", room.node}});
+                      {{"pod", room.namespace_name + "/" + room.pod}, {"node", room.node}});
     } else if (seen == Seen::kOurs && !room.bound) {
       ++found_bound_;
       world_.model.settle(room.node, room.owner, Outcome::kBound);
@@ -215,7 +216,7 @@ void Binder::run(Clock& clock, const std::stop_token& stop) {
 void Binder::report_assigned(const PodEntry& pod, const Reservation& room, const std::string& why) {
   if (!world_.post_event) return;
   const auto& ask = pod.object.ask;
-  world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
+  world_.post_event({"Pod", ask.namespace_name, ask.name, ask.uid, "CardsAssigned",
                      "assigned " + what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 

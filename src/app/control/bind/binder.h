@@ -11,7 +11,7 @@
 #include "app/control/leader/leader.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "core/policy/policy.h"
 #include "port/kube_api.h"
 
@@ -77,7 +77,8 @@ class Binder {
 
  private:
   Result<void> bind_pod(std::string_view call);
-  Result<ClusterModel::Pod> read_pod(const std::string& space, const std::string& name, const std::string& uid);
+  Result<ClusterModel::Pod> read_pod(const std::string& namespace_name, const std::string& name,
+                                     const std::string& uid);
   Result<void> write(const PodEntry& pod, const Reservation& room, const std::string& why);
   Result<void> bind_without_cards(const PodEntry& pod, const std::string& node);
   [[nodiscard]] std::map<std::string, std::string> annotations_of(const PodEntry& pod, const Record& record,

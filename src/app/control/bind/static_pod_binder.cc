@@ -22,7 +22,7 @@ Result<void> StaticPodBinder::write(const PodEntry& pod, const Reservation& room
   all[std::string(codec::kRecordAnnotation)] = text;
   if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + Binder::kWrite))
     return fail(Code::kUnavailable, "this replica of carve-control no longer leads");
-  const auto path = pod_path(ask.space, ask.name);
+  const auto path = pod_path(ask.namespace_name, ask.name);
   const auto written = world_.api.patch(path, KubePatch::kMerge, codec::annotations_patch(pod.object, all));
   if (!written) return tl::unexpected(written.error());
   return {};
@@ -38,8 +38,8 @@ Result<void> StaticPodBinder::place(const PodEntry& pod) {
   if (!written) return written;
   const auto& ask = pod.object.ask;
   if (world_.post_event)
-    world_.post_event(
-        {"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", "assigned " + what_it_got(node, room.slices), false});
+    world_.post_event({"Pod", ask.namespace_name, ask.name, ask.uid, "CardsAssigned",
+                       "assigned " + what_it_got(node, room.slices), false});
   return {};
 }
 
@@ -68,7 +68,7 @@ void StaticPodBinder::try_to_place(const PodEntry& pod, Tried* tried) {
   const auto why = unsure
                        ? fmt::format("the record of its cards on node {} cannot be written", pod.object.node)
                        : fmt::format("node {} was chosen without Carve and cannot provide the cards", pod.object.node);
-  world_.post_event({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
+  world_.post_event({"Pod", ask.namespace_name, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
 }
 
 Clock::Time StaticPodBinder::step() {

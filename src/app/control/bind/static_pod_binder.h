@@ -8,7 +8,7 @@
 
 #include "app/control/state/cluster_model.h"
 #include "app/control/leader/leader.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 
 namespace carve::control {
 

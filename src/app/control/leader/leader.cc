@@ -29,13 +29,13 @@ Leader::Leader(World world, Names names, LeaderElection::Timing timing)
     : world_(std::move(world)), names_(std::move(names)), timing_(timing), leader_election_(names_.identity, timing) {}
 
 std::string Leader::path() const {
-  return fmt::format("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names_.space);
+  return fmt::format("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names_.namespace_name);
 }
 
 Result<void> Leader::read_lease() {
   const auto text = world_.api.get(path() + "/" + names_.lease);
   codec::Lease lease;
-  lease.space = names_.space;
+  lease.namespace_name = names_.namespace_name;
   lease.name = names_.lease;
   if (text) {
     CARVE_TRY(lease, codec::parse_lease(*text));

@@ -32,7 +32,7 @@ class Leader {
     std::function<Result<bool>(std::uint64_t term)> caught_up;
   };
   struct Names {
-    std::string space = "carve-system";
+    std::string namespace_name = "carve-system";
     std::string lease = "carve-control";
     std::string identity;  // of this process; a restarted process has a different one
   };

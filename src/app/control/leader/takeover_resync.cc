@@ -44,8 +44,8 @@ Result<void> TakeoverResync::list() {
   for (const auto& text : all) {
     const auto pod = decided_pod(text);
     if (!pod) continue;
-    pending_[pod->ask.uid] = {fmt::format("/api/v1/namespaces/{}/pods/{}", pod->ask.space, pod->ask.name), pod->node,
-                              pod->record};
+    pending_[pod->ask.uid] = {fmt::format("/api/v1/namespaces/{}/pods/{}", pod->ask.namespace_name, pod->ask.name),
+                              pod->node, pod->record};
   }
   return {};
 }

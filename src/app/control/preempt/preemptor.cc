@@ -15,7 +15,7 @@
 namespace carve::control {
 namespace {
 
-std::string path_of(const PodEntry& pod) { return pod_path(pod.object.ask.space, pod.object.ask.name); }
+std::string path_of(const PodEntry& pod) { return pod_path(pod.object.ask.namespace_name, pod.object.ask.name); }
 
 /// The owner has a slice on that node.
 bool holds_on(const ClusterState& cluster, const std::string& node, const Owner& owner) {
@@ -43,7 +43,7 @@ Clock::Duration longest_grace(const std::vector<ClusterModel::Pod>& pods) {
 void Preemptor::record_event(const PodEntry& about, const char* reason, std::string message, bool warning) const {
   const auto& ask = about.object.ask;
   if (!world_.post_event) return;
-  world_.post_event({"Pod", ask.space, ask.name, ask.uid, reason, std::move(message), warning});
+  world_.post_event({"Pod", ask.namespace_name, ask.name, ask.uid, reason, std::move(message), warning});
 }
 
 PreemptionCandidates Preemptor::candidates(const std::vector<codec::Budget>& budgets) const {

@@ -15,7 +15,7 @@
 #include "app/control/schedule/node_nominator.h"
 #include "app/control/schedule/unschedulable_pods.h"
 #include "codec/cluster/budget.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "codec/extender/extender.h"
 #include "core/cluster/room.h"
 

@@ -158,7 +158,7 @@ bool NodeNominator::is_trying(const std::string& uid) const {
 }
 
 Result<void> NodeNominator::nominate(const PodEntry& pod, const std::string& node) {
-  const auto written = world_.api.patch(pod_path(pod.object.ask.space, pod.object.ask.name) + "/status",
+  const auto written = world_.api.patch(pod_path(pod.object.ask.namespace_name, pod.object.ask.name) + "/status",
                                         KubePatch::kMerge, codec::nomination_patch(pod.object, node));
   if (!written) return tl::unexpected(written.error());
   return {};

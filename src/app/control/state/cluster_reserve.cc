@@ -77,7 +77,7 @@ Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const 
     CARVE_TRY(slices, placed(pod.parts));
   }
   const auto& ask = pod.object.ask;
-  Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
+  Reservation room{node,  pod.owner(), ask.namespace_name, ask.name, std::move(slices), epoch, clock_.now(), 1,
                    false, false};
   touch_owner(node, pod.owner()).reserved[pod.owner()] = room;
   reserved_[ask.uid].insert(node);

@@ -27,7 +27,7 @@ enum class Outcome : std::uint8_t {
 struct Reservation {
   std::string node;
   Owner owner;
-  std::string space;  // the pod's name
+  std::string namespace_name;  // the pod's name
   std::string pod;
   std::vector<Slice> slices;
   std::uint64_t epoch = 0;

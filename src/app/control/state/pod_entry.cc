@@ -6,8 +6,8 @@
 
 namespace carve::control {
 
-std::string pod_path(const std::string& space, const std::string& name) {
-  return "/api/v1/namespaces/" + space + "/pods/" + name;
+std::string pod_path(const std::string& namespace_name, const std::string& name) {
+  return "/api/v1/namespaces/" + namespace_name + "/pods/" + name;
 }
 
 std::optional<PodEntry> pod_entry_of(codec::ClusterPod object, const codec::DialectSettings& settings) {

@@ -19,7 +19,7 @@ struct PodEntry {
   std::string record_error;        // why the annotation is not a valid record; empty: nothing is wrong
 
   [[nodiscard]] Owner owner() const { return {OwnerKind::kPod, object.ask.uid}; }
-  [[nodiscard]] std::string full_name() const { return object.ask.space + "/" + object.ask.name; }
+  [[nodiscard]] std::string full_name() const { return object.ask.namespace_name + "/" + object.ask.name; }
   /// The pod has a node and a decision: it owns the slices of its record until it ends.
   [[nodiscard]] bool holds() const { return record.has_value() && !object.node.empty() && !object.ended; }
   /// The pod requests cards and is not bound to a node.
@@ -34,7 +34,7 @@ struct PodEntry {
 };
 
 /// The pod's path at the API server.
-[[nodiscard]] std::string pod_path(const std::string& space, const std::string& name);
+[[nodiscard]] std::string pod_path(const std::string& namespace_name, const std::string& name);
 
 /// nullopt: the Pod does not concern cards. A record is valid only if the pod has a node and the record names this pod:
 /// policies protect the annotation from the Binding on, and a record from a pod template is not a decision.

@@ -21,7 +21,7 @@ Result<PlacementRules> placement_rules_from(const std::string& text, const Polic
 }
 
 PodPolicy policy_of(const PlacementRules& rules, const codec::PodAsk& pod) {
-  return {rules, pod.space, codec::placement_of(pod).value_or(PolicyChoice{})};
+  return {rules, pod.namespace_name, codec::placement_of(pod).value_or(PolicyChoice{})};
 }
 
 const PolicyRow& card_policy(const PlacementRules& rules, const codec::PodAsk& pod,
@@ -57,7 +57,7 @@ void PolicyWatcher::put(PlacementRules rules) {
   if (rules == *rules_) return;
   ++stats_.changes;
   stats_.pools = rules.pools.size();
-  stats_.namespaces = rules.spaces.size();
+  stats_.namespaces = rules.namespaces.size();
   log_.info("placement rules changed", {{"rules", codec::to_text(rules)}});
   rules_ = std::make_shared<const PlacementRules>(std::move(rules));
 }
@@ -89,7 +89,7 @@ void PolicyWatcher::apply(const std::string& config_map) {
   log_.error("invalid placement rules: the last valid rules stay in effect",
              {{"configmap", kConfigMap}, {"error", rules.error().what}});
   if (!post_event_) return;
-  post_event_({"ConfigMap", name.space, name.name, name.uid, "PlacementRefused",
+  post_event_({"ConfigMap", name.namespace_name, name.name, name.uid, "PlacementRefused",
                "invalid placement rules, the last valid rules stay in effect: " + rules.error().what});
 }
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "codec/dialects/pod_ask.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "core/cluster/cluster.h"
 #include "core/policy/rules.h"
 #include "port/kube_api.h"

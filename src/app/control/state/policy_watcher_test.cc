@@ -57,7 +57,7 @@ TEST_F(PolicyWatcherTest, KeepsTheLastValidRulesAndReportsAnInvalidTextOnce) {
   EXPECT_EQ(watcher_.stats().refused, 1U);
   EXPECT_EQ(watcher_.stats().version, "7");
   ASSERT_EQ(events_.size(), 1U);
-  EXPECT_EQ(events_[0].kind + "/" + events_[0].space + "/" + events_[0].name + "/" + events_[0].uid,
+  EXPECT_EQ(events_[0].kind + "/" + events_[0].namespace_name + "/" + events_[0].name + "/" + events_[0].uid,
             "ConfigMap/carve-system/carve-placement/u");
   EXPECT_THAT(events_[0].message, HasSubstr("placement.conf:1: cluster: \"tight\" is not a placement; legal:"));
   put(config_map("cluster = spread"));
@@ -84,7 +84,7 @@ TEST_F(PolicyWatcherTest, FindsThePolicyForAPodOnANode) {
   state->labels = {{"tier", "a"}};
   const ClusterState cluster = {{"n1", state}};
   codec::PodAsk pod;
-  pod.space = "default";
+  pod.namespace_name = "default";
   EXPECT_EQ(card_policy(*watcher_.rules(), pod, cluster, "n1").name, "spread");
   EXPECT_EQ(card_policy(*watcher_.rules(), pod, cluster, "n2").name, "binpack");
   pod.annotations["elasticgpu.io/placement"] = "binpack";

@@ -55,9 +55,9 @@ void UnhealthyCards::apply(const std::string& config_map) {
   if (said != refused_.end() && said->second == text) return;
   refused_[node] = text;
   log_.error("no card is marked: the list of unhealthy cards is invalid",
-             {{"configmap", name.space + "/" + name.name}, {"error", read.error().what}});
+             {{"configmap", name.namespace_name + "/" + name.name}, {"error", read.error().what}});
   if (!post_event_) return;
-  post_event_({"ConfigMap", name.space, name.name, name.uid, "UnhealthyGpusRefused",
+  post_event_({"ConfigMap", name.namespace_name, name.name, name.uid, "UnhealthyGpusRefused",
                fmt::format("invalid list, no card of node {} is marked: {}", node, read.error().what)});
 }
 

@@ -10,7 +10,7 @@
 
 #include "app/control/state/cluster_model.h"
 #include "base/log.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "port/kube_api.h"
 
 namespace carve::control {

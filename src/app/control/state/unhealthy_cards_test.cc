@@ -86,7 +86,7 @@ TEST_F(UnhealthyCardsTest, ReportsAnInvalidTextAndMarksNoCard) {
   EXPECT_EQ(closed("n1", "GPU-1"), "");
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].kind, "ConfigMap");
-  EXPECT_EQ(events[0].space + "/" + events[0].name, "kube-system/unhealthy-gpu-n1");
+  EXPECT_EQ(events[0].namespace_name + "/" + events[0].name, "kube-system/unhealthy-gpu-n1");
   EXPECT_EQ(events[0].reason, "UnhealthyGpusRefused");
   EXPECT_TRUE(events[0].warning);
   EXPECT_THAT(events[0].message, HasSubstr("no card of node n1 is marked: gpus: \"one\""));

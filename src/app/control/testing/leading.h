@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "codec/cluster/cluster_pod.h"
-#include "codec/dra/event.h"
+#include "codec/kube/event.h"
 #include "core/policy/policy.h"
 #include "port/testing/fake_kube_api.h"
 

@@ -33,7 +33,7 @@ struct ReportedNode {
             .cdi_dir = "/var/run/cdi",
             .totals = {},
             .not_published = {},
-            .plugins = {}};
+            .other_plugins = {}};
   }
   [[nodiscard]] std::map<std::string, codec::NodeCondition> said() const {
     return codec::parse_node_object(*kube.object(kPath))->conditions;
@@ -44,7 +44,7 @@ struct ReportedNode {
   std::vector<std::string> logged;
   Log log{[this](std::string_view line) { logged.emplace_back(line); }};
   plugins::NodePods pods{"n1", kube};
-  plugins::EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   SetRuntime runtime;
 };
 

@@ -42,7 +42,7 @@ class SlotNode : public ::testing::Test {
   FakeNodeSlices slices{some_cards(1)};
   RememberingKubelet kubelet;
   NodePods pods{"n1", kube};
-  EventRecorder notices{kube, "n1", clock, log};
+  events::EventRecorder notices{kube, "n1", clock, log};
   DevicePlugin plugin{{slices, kubelet, pods, notices, clock, log, {}}};
 };
 

@@ -1,0 +1,430 @@
+#include "arbiter/slice.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "arbiter/wire.h"
+#include "core/model/request.h"
+#include "core/model/slice.h"
+#include "lease/memory_account.h"
+
+namespace carve::arbiter {
+namespace {
+
+// The ledgers of agent and control refuse slices that do not fit into the arbiter's tables.
+static_assert(lease::kMaxSlices == kMaxSlicesPerCard);
+static_assert(abi::kMaxCardsPerSlice == kMaxCardsPerRequest);
+
+lease::Terms terms_of(const abi::ControlCard& card) { return {card.compute, card.share, card.priority}; }
+
+void write_header(abi::AccountPage& page) {
+  page.magic = abi::kAccountMagic;
+  page.abi = abi::kPageAbi;
+}
+
+Fd pin(std::int32_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+
+std::uint64_t next_generation() {
+  static std::atomic<std::uint64_t> counter = now_ns();
+  return ++counter;
+}
+
+}  // namespace
+
+Result<CardLoop*> Cards::of(const std::string& uuid) {
+  auto& loop = loops_[uuid];
+  if (!loop) {
+    auto started = CardLoop::start(uuid, trace_prefix_.empty() ? "" : trace_prefix_ + "." + uuid);
+    if (!started) {
+      loops_.erase(uuid);
+      return tl::unexpected(started.error());
+    }
+    loop = std::move(*started);
+  }
+  return loop.get();
+}
+
+Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, Closer closer,
+                                           const std::string& slices_folder, const abi::ControlRequest& order,
+                                           Descriptors kept) {
+  std::unique_ptr<Slice> slice(new Slice(files, std::move(closer), order.id));
+  const bool taken_over = !kept.accounts.empty();
+  for (std::uint32_t i = 0; i < order.card_count; ++i) {
+    CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
+  }
+  CARVE_TRY_VOID(slice->listen(slices_folder, order.gated != 0, std::move(kept.listener)));
+  if (taken_over) {
+    slice->take_stock_over();
+    slice->take_members_over();
+  }
+  slice->refresh_headers();
+  return slice;
+}
+
+Slice::~Slice() {
+  for (Card& card : cards_) {
+    if (card.loop && card.number >= 0) card.loop->remove(card.number);
+  }
+  closer_.take(std::move(listener_));
+}
+
+Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd kept) {
+  Card card;
+  card.name = fmt::format("{}-{}", id_, cards_.size());
+  card.uuid = order.uuid;
+  const bool fresh = !kept;
+  if (fresh) files_.remove(card.name);  // of an earlier slice with this name; its clients keep their mappings
+  CARVE_TRY(card.account, fresh ? PageFiles::make_account(card.name) : PageFiles::map_account(std::move(kept)));
+  CARVE_TRY(card.grant, files_.grant(card.name));
+  abi::GrantPage& page = *card.grant;
+  if (page.magic != abi::kGrantMagic) {
+    page.abi = abi::kPageAbi;
+    std::memcpy(page.card_uuid, order.uuid, sizeof page.card_uuid);
+    page.page_generation = next_generation();
+    page.clock = abi::PageClock::kMonotonic;
+    page.magic = abi::kGrantMagic;
+  }
+  page.account_inode = card.account.inode;
+  page.share_class = order.share;
+  page.priority_class = order.priority;
+  page.context_bytes = order.context_bytes;
+  page.memory_limit.store_relaxed(order.memory_limit);
+  page.stock_epoch.fetch_add(1);  // the limit may be lower than an earlier arbiter's
+  page.compute_limit.store_relaxed(order.compute);
+  page.revoked.store_relaxed(0);
+  page.heartbeat_ns.store_release(now_ns());
+  write_header(*card.account.page);
+  CARVE_TRY(card.loop, cards.of(card.uuid));
+  CARVE_TRY(card.number, card.loop->add(card.grant.get(), card.account.page.get(), terms_of(order)));
+  cards_.push_back(std::move(card));
+  return {};
+}
+
+Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept) {
+  folder_ = slices_folder + "/" + id_;
+  if (gated) {
+    gate_ = folder_;
+    folder_ += "/" + id_;
+  }
+  if (kept) {
+    listener_ = std::move(kept);
+    return {};
+  }
+  // The agent may have created the folder already, and given its user access.
+  if (gated && mkdir(gate_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_error(errno, "create " + gate_));
+  }
+  if (mkdir(folder_.c_str(), 0755) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_error(errno, "create " + folder_));
+  }
+  unlink((folder_ + "/s").c_str());
+  CARVE_TRY(listener_, listen_at(folder_ + "/s", 0666));
+  return {};
+}
+
+// Takes over the processes that were registered before the arbiter restarted. The account entry names a PID, but the
+// tenant can write it, so a process keeps its entry only if it maps the page. If that cannot be read now (no
+// descriptors or memory left), the process keeps its entry and is checked again later.
+void Slice::take_members_over() {
+  std::optional<std::map<std::uint32_t, std::string>> inherited;  // read once, when it is needed
+  for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
+    if (in_stock(i)) continue;
+    const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
+    const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
+    if (pid == 0 && slot.used_bytes.load_relaxed() == 0 && slot.instance.load_relaxed() == 0) continue;
+    Fd pidfd = pin(pid);
+    const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
+      members_[i] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
+      continue;
+    }
+    // It died while no arbiter ran. Its children may have inherited its memory.
+    if (!inherited) inherited = PageFiles::lifelines(cards_[0].name, cards_[0].account.inode);
+    Member dead{Fd(), pid, Image(), (*inherited)[i], {}, 0, true};
+    if (!dead.lifeline.empty()) find_heirs(i, dead);
+    if (dead.heirs.empty()) {
+      empty_slot(i);  // the upper bound of all sums is known only after the last one
+    } else {
+      members_[i] = std::move(dead);
+    }
+  }
+}
+
+Result<void> Slice::set_limits(const abi::ControlRequest& order) {
+  bool same = order.card_count == cards_.size();
+  for (std::size_t i = 0; same && i < cards_.size(); ++i) same = cards_[i].uuid == order.cards[i].uuid;
+  if (!same) return fail(Code::kFailedPrecondition, fmt::format("slice {}: exists on other cards", id_));
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    const abi::ControlCard& wanted = order.cards[i];
+    abi::GrantPage& page = *cards_[i].grant;
+    const bool lowered = wanted.memory_limit < page.memory_limit.load_relaxed();
+    page.memory_limit.store_relaxed(wanted.memory_limit);
+    if (lowered) page.stock_epoch.fetch_add(1);
+    page.context_bytes = wanted.context_bytes;
+    const bool terms = page.compute_limit.load_relaxed() != wanted.compute || page.share_class != wanted.share ||
+                       page.priority_class != wanted.priority;
+    if (!terms) continue;
+    page.share_class = wanted.share;
+    page.priority_class = wanted.priority;
+    page.compute_limit.store_release(wanted.compute);
+    cards_[i].loop->set_terms(cards_[i].number, terms_of(wanted));
+  }
+  return {};
+}
+
+Result<void> Slice::set_overhead(std::uint32_t card, std::uint64_t bytes) {
+  if (card >= cards_.size()) {
+    return fail(Code::kInvalidArgument, fmt::format("card_index: {} of a slice of {} cards", card, cards_.size()));
+  }
+  abi::GrantPage& page = *cards_[card].grant;
+  const bool raised = bytes > page.overhead_bytes.load_relaxed();
+  page.overhead_bytes.store_relaxed(bytes);
+  if (raised) page.stock_epoch.fetch_add(1);
+  return {};
+}
+
+void Slice::free_replaced(std::int32_t pid) {
+  std::vector<std::uint32_t> replaced;
+  for (const auto& [held, member] : members_) {
+    if (member.pid == pid && !member.dead && member.image.gone()) replaced.push_back(held);
+  }
+  for (const std::uint32_t held : replaced) process_died(held);
+}
+
+int Slice::take_slot(std::int32_t pid, Fd pidfd) {
+  std::uint32_t slot = 0;
+  while (members_.contains(slot) || in_stock(slot)) ++slot;
+  if (slot >= abi::kAccountSlots) return -1;
+  empty_slot(slot);
+  members_[slot] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
+  for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
+  refresh_headers();
+  return static_cast<int>(slot);
+}
+
+void Slice::process_died(std::uint32_t slot) {
+  const auto found = members_.find(slot);
+  if (found == members_.end()) return;  // reported twice in one round
+  Member& member = found->second;
+  member.dead = true;
+  member.pidfd.reset();
+  member.heirs.clear();
+  if (!member.lifeline.empty()) find_heirs(slot, member);
+  if (member.heirs.empty()) free_slot(slot);
+}
+
+void Slice::find_heirs(std::uint32_t slot, Member& member) {
+  const std::uint64_t inode = cards_[0].account.inode;
+  const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, slot);
+  if (!heirs) member.heirs.emplace_back();  // the heirs cannot be read now: the entry counts, and is checked again
+  for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
+    Fd pidfd = pin(heir);
+    // A pinned PID cannot be reused: the process is the heir if it still maps the lifeline.
+    if (!pidfd || PageFiles::lifeline(heir, cards_[0].name, inode, slot).value_or(member.lifeline) == member.lifeline) {
+      member.heirs.push_back({std::move(pidfd), Image::of(heir)});
+    }
+  }
+}
+
+void Slice::free_slot(std::uint32_t slot) {
+  members_.erase(slot);
+  empty_slot(slot);
+  refresh_headers();
+}
+
+// Also empties the stock entries of its threads. They count as long as the process's own entry, and after the death of
+// the process as long as its heirs hold the memory.
+void Slice::empty_slot(std::uint32_t slot) {
+  for (Card& card : cards_) {
+    card.loop->empty_slot(card.number, slot);
+    for (std::uint32_t i = stock_first_; i < stock_first_ + stock_count_; ++i) {
+      if (card.account.page->slots[i].instance.load_acquire() == slot + 1) card.loop->empty_slot(card.number, i);
+    }
+  }
+}
+
+bool Slice::in_stock(std::uint32_t slot) const { return slot >= stock_first_ && slot < stock_first_ + stock_count_; }
+
+void Slice::forbid_stock() {
+  for (Card& card : cards_) {
+    card.grant->stock_off.store_seq_cst(1);
+    lease::MemoryAccount::collect_stock(*card.grant, *card.account.page);
+  }
+}
+
+// The stock entries as the grant page names them, which only the arbiter writes. A page of ABI 1 may have processes
+// with a library of ABI 1.
+void Slice::take_stock_over() {
+  for (const Card& card : cards_) {
+    const std::uint32_t first = card.grant->stock_first.load_relaxed();
+    const std::uint32_t count = card.grant->stock_count.load_relaxed();
+    if (count == 0 || count > abi::kStockEntries || first > abi::kAccountSlots - count) continue;
+    stock_first_ = first;
+    stock_count_ = count;
+  }
+  for (const Card& card : cards_) {
+    if (card.grant->abi < abi::kStockAbi) card.grant->stock_off.store_seq_cst(1);
+    if (stock_count_ == 0) continue;
+    card.grant->stock_first.store_relaxed(stock_first_);  // the arbiter died between two cards
+    card.grant->stock_count.store_seq_cst(stock_count_);
+  }
+}
+
+void Slice::look_at_stock() {
+  if (cards_[0].grant->stock_off.load_relaxed() != 0) {
+    // A free may have left a stock at the moment when the stock was forbidden.
+    for (Card& card : cards_) lease::MemoryAccount::collect_stock(*card.grant, *card.account.page);
+    return;
+  }
+  const auto wanted = [](const Card& card) { return card.account.page->stock_wanted.load_relaxed() != 0; };
+  if (stock_count_ != 0 || members_.empty() || !std::any_of(cards_.begin(), cards_.end(), wanted)) return;
+  // The lowest free block, because the upper end bounds the cost of all sums.
+  std::uint32_t first = 0;
+  for (auto next = members_.begin(); next != members_.end() && next->first < first + abi::kStockEntries; ++next) {
+    first = next->first + 1;
+  }
+  if (first > abi::kAccountSlots - abi::kStockEntries) return;
+  stock_first_ = first;
+  stock_count_ = abi::kStockEntries;
+  for (std::uint32_t i = first; i < first + stock_count_; ++i) empty_slot(i);
+  refresh_headers();  // before a process can announce anything there: every sum must include it
+  for (Card& card : cards_) {
+    card.grant->stock_first.store_relaxed(first);
+    card.grant->stock_count.store_seq_cst(stock_count_);
+  }
+}
+
+void Slice::look_around() {
+  look_for_exec();
+  look_at_stock();
+}
+
+void Slice::look_for_exec() {
+  constexpr int kAtOnce = 32;
+  constexpr int kLooksForLifeline = 3;  // the first search may run before the mapping exists; an old library has none
+  for (int looked = 0; looked < kAtOnce && !members_.empty(); ++looked) {
+    auto next = members_.upper_bound(last_looked_at_);
+    if (next == members_.end()) next = members_.begin();
+    if (looked > 0 && next->first <= last_looked_at_) return;  // all were checked
+    last_looked_at_ = next->first;
+    Member& member = next->second;
+    if (member.dead) {
+      const auto left = [](const Member::Heir& heir) { return !heir.pidfd || heir.image.gone(); };
+      if (std::any_of(member.heirs.begin(), member.heirs.end(), left)) process_died(last_looked_at_);
+      continue;
+    }
+    if (!member.pidfd) member.pidfd = pin(member.pid);
+    if (!member.image.known()) member.image = Image::of(member.pid);
+    if (member.lifeline.empty() && member.looks++ < kLooksForLifeline) {
+      member.lifeline =
+          PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
+    }
+    // An exec, or a death that is not reported yet: the memory goes first.
+    if (member.image.gone()) process_died(last_looked_at_);
+  }
+}
+
+// Rewritten each time, because a tenant may have overwritten them and other processes of the slice need them.
+void Slice::refresh_headers() {
+  const std::uint32_t end = std::max(members_.empty() ? 0 : members_.rbegin()->first + 1, stock_first_ + stock_count_);
+  for (Card& card : cards_) {
+    write_header(*card.account.page);
+    card.account.page->high_slot.store_seq_cst(end);
+    card.grant->high_slot.store_seq_cst(end);
+  }
+}
+
+Result<std::vector<Fd>> Slice::tenant_descriptors(abi::LibraryKind kind) const {
+  std::vector<Fd> fds;
+  for (const Card& card : cards_) {
+    CARVE_TRY(Fd grant, files_.tenant_descriptor(card.name));
+    fds.push_back(std::move(grant));
+    const std::string own = fmt::format("/proc/self/fd/{}", card.account.fd.get());
+    Fd account(kind == abi::LibraryKind::kCuda ? fcntl(card.account.fd.get(), F_DUPFD_CLOEXEC, 0)
+                                               : ::open(own.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!account) return tl::unexpected(errno_error(errno, "duplicate account page of " + id_));
+    fds.push_back(std::move(account));
+  }
+  return fds;
+}
+
+void Slice::describe(abi::ControlReply* out) {
+  std::memcpy(out->id, id_.c_str(), id_.size() + 1);
+  out->card_count = static_cast<std::uint32_t>(cards_.size());
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    abi::ControlCardState& state = out->cards[i];
+    std::memcpy(state.uuid, cards_[i].uuid.c_str(), std::min(cards_[i].uuid.size() + 1, sizeof state.uuid - 1));
+    for (const auto& [slot, member] : members_) {
+      const abi::AccountSlot& s = cards_[i].account.page->slots[slot];
+      const std::uint64_t contexts = s.context_bytes.load_relaxed();
+      state.announced_bytes += s.used_bytes.load_relaxed();
+      const std::uint64_t each = cards_[i].grant->context_bytes;
+      state.contexts += each == 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(contexts / each, 1024));
+    }
+    for (std::uint32_t slot = stock_first_; slot < stock_first_ + stock_count_; ++slot) {
+      state.announced_bytes += abi::stock_in_use(cards_[i].account.page->slots[slot].used_bytes.load_relaxed());
+    }
+    state.busy_ns = cards_[i].loop->busy_ns(cards_[i].number);
+    state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
+    state.rescues = cards_[i].loop->rescues(cards_[i].number);
+    out->late[i] = cards_[i].loop->lease_time(cards_[i].number);
+  }
+  for (const auto& [slot, member] : members_) {
+    if (!member.dead) out->pids[out->pid_count++] = member.pid;
+  }
+}
+
+void Slice::revoke() {
+  revoked_ = true;
+  unlink((folder_ + "/s").c_str());
+  rmdir(folder_.c_str());
+  if (!gate_.empty()) rmdir(gate_.c_str());
+  // Refuses new connections, and accepts and closes the waiting ones here. Otherwise they would all be closed in the
+  // agent, when it closes the last duplicate of the listener.
+  shutdown(listener_.get(), SHUT_RDWR);
+  for (;;) {
+    Fd waiting(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!waiting) break;
+    closer_.take(std::move(waiting));
+  }
+  for (Card& card : cards_) {
+    card.grant->revoked.store_release(1);
+    card.loop->remove(card.number);
+    card.number = -1;
+    files_.remove(card.name);
+  }
+}
+
+void Slice::remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id) {
+  const std::string outer = slices_folder + "/" + id;
+  for (const std::string& folder : {outer + "/" + id, outer}) {  // gated or not
+    unlink((folder + "/s").c_str());
+    rmdir(folder.c_str());
+  }
+  for (std::size_t i = 0; i < abi::kMaxCardsPerSlice; ++i) {
+    const std::string name = fmt::format("{}-{}", id, i);
+    if (!files.exists(name)) continue;
+    if (auto page = files.grant(name); page && (*page)->magic == abi::kGrantMagic) (*page)->revoked.store_release(1);
+    files.remove(name);
+  }
+}
+
+std::vector<int> Slice::kept_descriptors() const {
+  std::vector<int> fds;
+  for (const Card& card : cards_) fds.push_back(card.account.fd.get());
+  fds.push_back(listener_.get());
+  return fds;
+}
+
+}  // namespace carve::arbiter

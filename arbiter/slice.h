@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/control.h"
+#include "abi/hello.h"
+#include "arbiter/card.h"
+#include "arbiter/closer.h"
+#include "arbiter/image.h"
+#include "arbiter/page_files.h"
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace carve::arbiter {
+
+/// The loops of all cards, by UUID. A loop is created when it is first needed.
+class Cards {
+ public:
+  explicit Cards(std::string trace_prefix) : trace_prefix_(std::move(trace_prefix)) {}
+  Result<CardLoop*> of(const std::string& uuid);
+
+ private:
+  std::string trace_prefix_;
+  std::map<std::string, std::unique_ptr<CardLoop>> loops_;
+};
+
+/// A slice in the arbiter: a pair of pages per card, one socket, and the process of each account entry. Only the
+/// server's thread calls functions of this class.
+class Slice {
+ public:
+  struct Descriptors {
+    std::vector<Fd> accounts;  // one per card, or empty: new ones are created
+    Fd listener;               // or none: a new one is created
+  };
+  /// Creates, or takes over, pages and socket.
+  ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be created
+  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, Closer closer,
+                                             const std::string& slices_folder, const abi::ControlRequest& order,
+                                             Descriptors kept);
+  /// Removes the remains of a slice for which the arbiter died while it created or removed the slice. Revokes pages
+  /// that are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if
+  /// nothing is left.
+  static void remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id);
+  ~Slice();
+  Slice(const Slice&) = delete;
+  Slice& operator=(const Slice&) = delete;
+
+  /// Sets new limits for the same cards.
+  ///   errors  kFailedPrecondition: the order names cards that the slice does not have, or not all of its cards
+  Result<void> set_limits(const abi::ControlRequest& order);
+  Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
+
+  /// Ends the account entries that the process took before execve(), when it ran another program. Otherwise only the
+  /// death of the process ends them.
+  void free_replaced(std::int32_t pid);
+  /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
+  /// all 1,024 are taken (stock entries are among them).
+  int take_slot(std::int32_t pid, Fd pidfd);
+  /// The program of this account entry, or one of its heirs, has ended. Heirs are forked children that have the
+  /// driver's descriptors, which keep its memory allocated. Without heirs only the time that it used still counts.
+  void process_died(std::uint32_t slot);
+  /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
+  Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
+
+  void describe(abi::ControlReply* out);
+  /// Forbids every further launch and allocation, and removes files and socket.
+  void revoke();
+
+  [[nodiscard]] const std::string& id() const { return id_; }
+  [[nodiscard]] int listener() const { return listener_.get(); }
+  [[nodiscard]] const Closer& closer() const { return closer_; }
+  [[nodiscard]] std::vector<int> kept_descriptors() const;
+  struct Member {
+    Fd pidfd;  // none: it could not be opened yet
+    std::int32_t pid = 0;
+    Image image;  // the program that sent the hello
+    std::string lifeline;  // the address range of its mapping, once that was read
+    struct Heir {
+      Fd pidfd;
+      Image image;
+    };
+    std::vector<Heir> heirs;  // set when the process is dead
+    int looks = 0;            // number of searches for the lifeline
+    bool dead = false;
+  };
+  /// The process of each account entry.
+  [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
+  /// Forbids the stock of threads (abi/page.h) for the rest of the slice's life, because a library of ABI 1 joins it:
+  /// that library cannot collect the stock of other threads.
+  void forbid_stock();
+  /// Handles changes that no event reports; call it regularly. Ends the account entries of programs that were replaced
+  /// in the same process (exec): checks some entries per call, in turn. Sets stock entries aside when a process asks
+  /// for them. Cost: one system call per checked entry.
+  void look_around();
+
+ private:
+  struct Card {
+    std::string name;  // of its grant page's file
+    std::string uuid;
+    Mapped<abi::GrantPage> grant;
+    AccountFile account;
+    CardLoop* loop = nullptr;
+    int number = -1;
+  };
+  Slice(PageFiles& files, Closer closer, std::string id)
+      : files_(files), id_(std::move(id)), closer_(std::move(closer)) {}
+  Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
+  Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
+  void find_heirs(std::uint32_t slot, Member& dead);
+  void look_for_exec();
+  void look_at_stock();
+  /// Finds the stock entries of a slice that an earlier arbiter created.
+  void take_stock_over();
+  [[nodiscard]] bool in_stock(std::uint32_t slot) const;
+  void free_slot(std::uint32_t slot);
+  void take_members_over();
+  void empty_slot(std::uint32_t slot);
+  void refresh_headers();
+
+  PageFiles& files_;
+  std::string id_;
+  std::string folder_;
+  std::string gate_;  // the outer folder, which only root can pass; or empty
+  std::vector<Card> cards_;
+  Fd listener_;
+  Closer closer_;  // for all that arrives through the listener
+  std::map<std::uint32_t, Member> members_;
+  std::uint32_t last_looked_at_ = 0;
+  std::uint32_t stock_first_ = 0;
+  std::uint32_t stock_count_ = 0;  // of stock entries, on every card; 0: there are none
+  bool revoked_ = false;
+};
+
+}  // namespace carve::arbiter
