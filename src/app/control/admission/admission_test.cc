@@ -311,7 +311,7 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
        "carve: container c: aliyun.com/gpu-count: \"two\" is not a whole number; legal: 1 to 16 "
        "cards"},
       {pod(limits(R"("elasticgpu.io/gpu-core":"150")")),
-       "carve: container c: elasticgpu.io/gpu-memory, gpu-core, gpu: cores: \"150\" is neither a "
+       "carve: container c: elasticgpu.io/gpu-core: \"150\" is neither a "
        "share of one card nor a "
        "number of whole cards; legal: 1 to 100 hundredths of each card, or 200, 300, … 1600 for "
        "whole cards"},
