@@ -195,11 +195,61 @@ TEST(Record, SlicesConvertBackToTheRecord) {
   EXPECT_FALSE(record_of(0, {}));
 }
 
+SliceNote note(bool keep, std::uint32_t uid, const std::string& name) {
+  SliceNote note;
+  note.keep = keep;
+  note.uid = uid;
+  note.name = name;
+  return note;
+}
+
+constexpr char kPod[] = "3b1f5c1e-7a55-4d2e-9d6e-4f8f1d1f0a11";
+constexpr char kTwoCards[] =
+    "GPU-8f0c5a1e-0000-4000-8000-000000000001,GPU-8f0c5a1e-0000-4000-8000-000000000002";
+
+/// The notes of the golden file of version 1.
+std::map<std::string, SliceNote> golden_notes() {
+  std::map<std::string, SliceNote> notes;
+  notes["dev-1"] = note(true, 1000, "");
+  notes["dev-1"].gated = true;
+  notes["run-1"] = note(false, 1000, "train.py --lr 0.1");
+  notes["s-1-0"] = note(true, 0, "default/fraction/gpu");
+  notes["s-1-0"].prepared_for = {{OwnerKind::kClaim, "c-1"}, "gpu", {"u-1", "u-2"}, {}, true};
+  notes["s-1-1"] = note(true, 0, "team-a/train-0/train");
+  notes["s-1-1"].prepared_for = {
+      {OwnerKind::kPod, kPod},
+      "train",
+      {kPod},
+      {{"ALIYUN_COM_GPU_VISIBLE_DEVICES", kTwoCards}, {"ESCAPED", " ;%\n\xc3\xa9=,"}, {"NONE", ""}},
+      false};
+  return notes;
+}
+
+/// The notes of the golden file that a release before the versioned note wrote.
+std::map<std::string, SliceNote> unversioned_notes() {
+  std::map<std::string, SliceNote> notes;
+  notes["dev-08492c-2"] = note(true, 1000, "jupyter");
+  notes["dev-08492c-2"].gated = true;
+  notes["run-08492c-1"] = note(false, 1000, "train.py --lr 0.1");
+  notes["run-08492c-9"] = note(false, 0, "");
+  notes["s-08492c-0"] = note(true, 0, "default/fraction/gpu");
+  notes["s-08492c-0"].prepared_for = {
+      {OwnerKind::kClaim, "c-1"}, "gpu", {kPod, "6c2a1f0e-7a55-4d2e-9d6e-4f8f1d1f0a12"}, {}, true};
+  notes["s-08492c-3"] = note(true, 0, "team-a/train-0/train");
+  notes["s-08492c-3"].prepared_for = {
+      {OwnerKind::kPod, kPod},
+      "train",
+      {kPod},
+      {{"ALIYUN_COM_GPU_MEM_CONTAINER", "8"}, {"ALIYUN_COM_GPU_VISIBLE_DEVICES", kTwoCards}},
+      false};
+  return notes;
+}
+
 TEST(Journal, TheGoldenFileIsWrittenAndReadToTheByte) {
   JournalState state;
   for (const auto& [name, record] : golden_v1()) state.records[record.owner] = record;
   state.counters["slice"] = 3;
-  state.notes["run-1/main"] = "cgroup=/carve/run-1 uid=1000";
+  state.notes = golden_notes();
   const auto texts = fixtures("journal/v1");
   const auto written = journal_snapshot(41, state, nullptr);
   ASSERT_TRUE(written);
@@ -208,6 +258,22 @@ TEST(Journal, TheGoldenFileIsWrittenAndReadToTheByte) {
   const auto read = replay_journal(texts.at("three_owners"));
   ASSERT_TRUE(read) << read.error().what;
   EXPECT_EQ(read->state, state);
+}
+
+TEST(Journal, NotesOfAnEarlierReleaseAreReadAndWrittenWithAVersion) {
+  const std::string text = fixtures("journal/v1").at("unversioned_notes");
+  const auto read = replay_journal(text);
+  ASSERT_TRUE(read) << read.error().what;
+  JournalState state;
+  state.notes = unversioned_notes();
+  EXPECT_EQ(read->state, state);
+  const auto written = journal_snapshot(read->next_number, read->state, nullptr);
+  ASSERT_TRUE(written) << written.error().what;
+  EXPECT_THAT(*written, HasSubstr("note run-08492c-1 keep=0 uid=1000 v=1 name=train.py --lr 0.1\n"));
+  EXPECT_THAT(*written, HasSubstr("note dev-08492c-2 keep=1 uid=1000 v=1 gated=1 name=jupyter\n"));
+  EXPECT_THAT(*written, HasSubstr(std::string(" env=ALIYUN_COM_GPU_MEM_CONTAINER=8;ALIYUN_COM_GPU_VISIBLE_DEVICES=") +
+                                  kTwoCards + " name=team-a/train-0/train\n"));
+  EXPECT_EQ(replay_journal(*written)->state, state);
 }
 
 rc::Gen<std::string> names() {

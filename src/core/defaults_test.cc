@@ -67,7 +67,13 @@ TEST(Defaults, OfHolders) {
   EXPECT_EQ(VictimCost().violations + VictimCost().count, 0U);
   EXPECT_EQ(VictimCost().highest + VictimCost().sum + VictimCost().early, 0);
   EXPECT_EQ(SetCounter().value, 0U);
-  EXPECT_EQ(kMaxNoteText, 4096U);
+}
+
+TEST(Defaults, OfNotes) {
+  EXPECT_FALSE(SliceNote().keep || SliceNote().gated || SliceNote().prepared_for);
+  EXPECT_EQ(SliceNote().uid, 0U);
+  EXPECT_FALSE(PreparedFor().ending);
+  EXPECT_EQ(kMaxNoteBytes, 4000U);
 }
 
 }  // namespace

@@ -103,13 +103,19 @@ Record record(int n, std::uint64_t gib) {
   return r;
 }
 
+SliceNote note(const std::string& name) {
+  SliceNote note;
+  note.name = name;
+  return note;
+}
+
 /// The history that the tests apply: step i is one transaction; some steps are followed by a compaction.
 constexpr int kSteps = 12;
 std::vector<JournalEvent> transaction(int i) {
   const auto n = static_cast<std::uint64_t>(i);
   if (i % 4 == 3) return {DropOwner{Owner{OwnerKind::kLocal, "run-" + std::to_string(i - 1)}}};
   return {PutRecord{record(i, 1 + n)}, SetCounter{"slice", n},
-          PutNote{"run-" + std::to_string(i), "cgroup=" + std::to_string(i)}};
+          PutNote{"run-" + std::to_string(i), note(std::to_string(i))}};
 }
 bool compacts_after(int i) { return i % 5 == 4; }
 
@@ -381,7 +387,7 @@ TEST_F(JournalFileTest, CompactsWhenTheFileHasGrown) {
   ASSERT_TRUE(journal);
   std::uint64_t largest = 0;
   for (int i = 0; i < 400; ++i) {
-    ASSERT_TRUE(journal->append({PutNote{"k", std::string(kMaxNoteText, i % 2 == 0 ? 'a' : 'b')},
+    ASSERT_TRUE(journal->append({PutNote{"k", note(std::string(kMaxNoteBytes, i % 2 == 0 ? 'a' : 'b'))},
                                  SetCounter{"n", static_cast<std::uint64_t>(i)}}));
     largest = std::max(largest, journal->size_bytes());
   }
@@ -405,7 +411,7 @@ TEST_F(JournalFileTest, AFullOrReadOnlyDiskIsAnErrorAndLosesNothing) {
       if (!journal) _exit(1);
       Result<void> done;
       for (; written < 1000; ++written) {
-        done = journal->append({PutNote{"n" + std::to_string(written), std::string(1000, 'x')}});
+        done = journal->append({PutNote{"n" + std::to_string(written), note(std::string(1000, 'x'))}});
         if (!done) break;
       }
       if (done || done.error().code != Code::kResourceExhausted) _exit(2);

@@ -89,7 +89,10 @@ TEST(Agent, AnEnginesSliceFromBeforeGatesKeepsItsFolder) {
   AllocateRequest device = ask(4, 30);
   device.keep = true;
   const auto id = agent->allocate(root(), device, {})->slice;
-  ASSERT_TRUE(machine.journal.append({PutNote{id, "keep=1 uid=0 name=old"}}));
+  SliceNote old;
+  old.keep = true;
+  old.name = "old";
+  ASSERT_TRUE(machine.journal.append({PutNote{id, old}}));
   agent.reset();
   agent = machine.start();
   EXPECT_EQ(machine.devices.last.gate, "");

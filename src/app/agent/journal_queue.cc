@@ -72,8 +72,8 @@ std::vector<JournalEvent> JournalQueue::still_valid(const std::vector<JournalEve
   if (owed.empty()) return valid;
   JournalState state = journal_.state();
   for (const auto& event : owed) {
-    const auto* note = std::get_if<PutNote>(&event);
-    if (note != nullptr && note->text.empty() && state.notes.count(note->key) == 0) continue;  // deleted already
+    const auto* drop = std::get_if<DropNote>(&event);
+    if (drop != nullptr && state.notes.count(drop->slice) == 0) continue;  // deleted already
     if (apply_event(state, event)) valid.push_back(event);
   }
   return valid;

@@ -31,7 +31,11 @@ class RecordingJournal final : public NodeJournal {
   JournalState state_;
 };
 
-JournalEvent note(const std::string& key, const std::string& text = "keep=1") { return PutNote{key, text}; }
+JournalEvent note(const std::string& slice, const std::string& name = "name") {
+  SliceNote note;
+  note.name = name;
+  return PutNote{slice, note};
+}
 
 Owner owner(const std::string& uid) { return {OwnerKind::kClaim, uid}; }
 
@@ -86,7 +90,7 @@ TEST(JournalQueue, RefusedEventsOfOneCallerDoNotHarmTheOthers) {
   sync.running.get_future().wait();
   callers.emplace_back([&] { EXPECT_TRUE(queue.append({note("good")})); });
   callers.emplace_back([&] { EXPECT_FALSE(queue.append({DropOwner{owner("unknown")}})); });
-  callers.emplace_back([&] { EXPECT_FALSE(queue.append({note("bad", std::string(kMaxNoteText + 1, 'x'))})); });
+  callers.emplace_back([&] { EXPECT_FALSE(queue.append({note("bad", "\n")})); });
   while (queue.waiting() != 3) std::this_thread::yield();
   sync.release.set_value();
   callers.clear();
@@ -98,7 +102,7 @@ TEST(JournalQueue, AnOwedRemovalIsWrittenBeforeLaterEvents) {
   RecordingJournal journal;
   JournalQueue queue(journal);
   ASSERT_TRUE(queue.append({record("a"), note("a-id")}));
-  queue.owe({DropOwner{owner("a")}, note("a-id", "")});
+  queue.owe({DropOwner{owner("a")}, DropNote{"a-id"}});
   EXPECT_TRUE(queue.owes());
   ASSERT_TRUE(queue.append({record("b")}));
   EXPECT_FALSE(queue.owes());
@@ -131,7 +135,7 @@ TEST(JournalQueue, OwedEventsThatAreNoLongerValidAreLeftOut) {
   JournalQueue queue(journal);
   EXPECT_TRUE(queue.settle());
   ASSERT_TRUE(queue.append({record("a")}));
-  queue.owe({DropOwner{owner("a")}, note("a-id", ""), DropOwner{owner("a")}, DropOwner{owner("unknown")}});
+  queue.owe({DropOwner{owner("a")}, DropNote{"a-id"}, DropOwner{owner("a")}, DropOwner{owner("unknown")}});
   ASSERT_TRUE(queue.settle());
   ASSERT_EQ(journal.transactions.size(), 2U);
   EXPECT_EQ(journal.transactions[1].size(), 1U);
@@ -144,7 +148,7 @@ TEST(JournalQueue, ManyRemovalsAreWrittenInSeveralTransactions) {
   std::vector<JournalEvent> owed;
   for (int i = 0; i < 600; ++i) {
     ASSERT_TRUE(queue.append({note("n" + std::to_string(i))}));
-    owed.push_back(note("n" + std::to_string(i), ""));
+    owed.push_back(DropNote{"n" + std::to_string(i)});
   }
   queue.owe(owed);
   ASSERT_TRUE(queue.settle());

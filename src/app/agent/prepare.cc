@@ -20,7 +20,8 @@ std::vector<std::string> pods_in(const PrepareRequest& request) {
   return pods;
 }
 
-/// Variables are separated by spaces and semicolons in a note, and are written unchanged to a CDI file.
+/// Variables are written unchanged to a CDI file, and an agent of an earlier release must be able to read them in a
+/// note.
 bool valid_variables(const std::map<std::string, std::string>& variables) {
   const auto word = [](const std::string& text, std::string_view more) {
     return text.size() <= 1024 && std::all_of(text.begin(), text.end(), [&](unsigned char c) {

@@ -157,7 +157,7 @@ std::vector<JournalEvent> SliceStore::events_without(const LiveSlice& slice) con
   } else {
     events.emplace_back(DropOwner{slice.holder});
   }
-  events.emplace_back(PutNote{slice.id, ""});
+  events.emplace_back(DropNote{slice.id});
   return events;
 }
 
@@ -170,11 +170,8 @@ Result<void> SliceStore::judged(Result<void> written) {
 
 std::vector<LiveSlice> slices_in(const JournalState& journal) {
   std::map<std::pair<Owner, std::string>, LiveSlice> noted;
-  for (const auto& [id, text] : journal.notes) {
-    LiveSlice slice;
-    slice.id = id;
-    slice.holder = {OwnerKind::kLocal, id};
-    read_note(text, &slice);
+  for (const auto& [id, note] : journal.notes) {
+    LiveSlice slice = slice_of(id, note);
     noted[{slice.holder, slice.part}] = std::move(slice);
   }
   std::vector<LiveSlice> slices;

@@ -1,8 +1,6 @@
 #include "app/agent/slice_table.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
 
 namespace carve {
 namespace {
@@ -102,59 +100,32 @@ std::string plain_name(const std::string& text) {
   return out;
 }
 
-std::string note_of(const LiveSlice& slice) {
-  std::string note = std::string("keep=") + (slice.keep ? "1" : "0") + " uid=" + std::to_string(slice.uid);
-  if (slice.gated) note += " gated=1";
-  if (!slice.local()) {
-    note += " owner=" + std::string(to_string(slice.holder.kind)) + "/" + slice.holder.uid + " part=" + slice.part;
-    std::string pods;
-    for (const auto& pod : slice.pods) pods += (pods.empty() ? " pods=" : ",") + pod;
-    note += pods;
-    std::string variables;
-    for (const auto& [key, value] : slice.environment) {
-      variables += (variables.empty() ? " env=" : ";") + key + "=" + value;
-    }
-    note += variables;
-    if (slice.ending) note += " ending=1";
-  }
-  return note + " name=" + plain_name(slice.name);
+SliceNote note_of(const LiveSlice& slice) {
+  SliceNote note;
+  note.keep = slice.keep;
+  note.uid = slice.uid;
+  note.gated = slice.gated;
+  if (!slice.local()) note.prepared_for = {slice.holder, slice.part, slice.pods, slice.environment, slice.ending};
+  note.name = plain_name(slice.name);
+  return note;
 }
 
-namespace {
-/// The word after ` key=`, up to the next space; empty if there is none. Owners and parts contain no space.
-std::string word_of(const std::string& text, const std::string& key) {
-  const auto at = text.find(" " + key + "=");
-  if (at == std::string::npos) return {};
-  const auto begin = at + key.size() + 2;
-  return text.substr(begin, text.find(' ', begin) - begin);
-}
-}  // namespace
-
-void read_note(const std::string& text, LiveSlice* slice) {
-  slice->keep = text.rfind("keep=1", 0) == 0;
-  const auto uid = text.find(" uid=");
-  if (uid != std::string::npos) {
-    slice->uid = static_cast<std::uint32_t>(std::strtoul(text.c_str() + uid + 5, nullptr, 10));
+LiveSlice slice_of(const std::string& id, const SliceNote& note) {
+  LiveSlice slice;
+  slice.id = id;
+  slice.holder = {OwnerKind::kLocal, id};
+  slice.keep = note.keep;
+  slice.uid = note.uid;
+  slice.gated = note.gated;
+  if (note.prepared_for) {
+    slice.holder = note.prepared_for->owner;
+    slice.part = note.prepared_for->part;
+    slice.pods = note.prepared_for->pods;
+    slice.environment = note.prepared_for->environment;
+    slice.ending = slice.ending_noted = note.prepared_for->ending;
   }
-  const std::string head = text.substr(0, text.find(" name="));
-  slice->gated = word_of(head, "gated") == "1";
-  const std::string owner = word_of(head, "owner");
-  if (const auto slash = owner.find('/'); slash != std::string::npos) {
-    if (const auto kind = owner_kind_from(owner.substr(0, slash))) {
-      slice->holder = {*kind, owner.substr(slash + 1)};
-      slice->part = word_of(head, "part");
-    }
-    slice->ending = slice->ending_noted = word_of(head, "ending") == "1";
-    std::istringstream pods(word_of(head, "pods"));
-    for (std::string pod; std::getline(pods, pod, ',');) slice->pods.push_back(pod);
-    std::istringstream variables(word_of(head, "env"));
-    for (std::string one; std::getline(variables, one, ';');) {
-      const auto equals = one.find('=');
-      if (equals != std::string::npos) slice->environment[one.substr(0, equals)] = one.substr(equals + 1);
-    }
-  }
-  const auto name = text.find(" name=");
-  if (name != std::string::npos) slice->name = text.substr(name + 6);
+  slice.name = note.name;
+  return slice;
 }
 
 }  // namespace carve

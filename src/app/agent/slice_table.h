@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/journal/slice_note.h"
 #include "core/model/slice.h"
 #include "port/pages.h"
 
@@ -79,12 +80,10 @@ struct LiveSlice {
 /// If no namespace is known: the owner's UID.
 [[nodiscard]] std::string offender_of(const LiveSlice& slice);
 
-/// The note that is written to the journal with the record: "keep=0 uid=1000 name=train.py", with gated=1 if the slice
-/// is gated. The note of a slice from a kubelet plugin also names its owner: "keep=1 uid=0 owner=claim/<UID>
-/// part=<part> pods=<UID>,<UID> env=<key>=<value>;… ending=1 name=…". pods, env and ending appear only if they are set.
-[[nodiscard]] std::string note_of(const LiveSlice& slice);
-/// Reads a note. Missing fields keep their defaults.
-void read_note(const std::string& text, LiveSlice* slice);
+/// What the journal keeps of the slice in addition to its record.
+[[nodiscard]] SliceNote note_of(const LiveSlice& slice);
+/// The slice with this ID and the fields of its note. Its record has the other fields.
+[[nodiscard]] LiveSlice slice_of(const std::string& id, const SliceNote& note);
 
 /// Reduces the text to printable ASCII of at most 100 characters, which is safe in a note and on a terminal.
 [[nodiscard]] std::string plain_name(const std::string& text);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "codec/journal/slice_note_text.h"
 #include "codec/record.h"
 
 namespace carve::codec {
@@ -26,10 +27,11 @@ struct Encode {
   Result<std::string> operator()(const SetCounter& set) const {
     return fmt::format("count {} {}", set.name, set.value);
   }
-  Result<std::string> operator()(const PutNote& note) const {
-    return note.text.empty() ? fmt::format("note {}", note.key)
-                             : fmt::format("note {} {}", note.key, note.text);
+  Result<std::string> operator()(const PutNote& put) const {
+    CARVE_TRY(const std::string text, encode_slice_note(put.note));
+    return fmt::format("note {} {}", put.slice, text);
   }
+  Result<std::string> operator()(const DropNote& drop) const { return fmt::format("note {}", drop.slice); }
 };
 
 /// Reads words that are separated by one space, from the left.
@@ -93,9 +95,11 @@ Result<JournalEvent> decode_event(std::string_view text) {
     return JournalEvent(SetCounter{std::string(name), *value});
   }
   if (kind == "note") {
-    const std::string_view key = words.next();
-    if (words.more() && words.rest().empty()) return damaged("note: ends with a space");
-    return JournalEvent(PutNote{std::string(key), std::string(words.rest())});
+    std::string slice(words.next());
+    if (!words.more()) return JournalEvent(DropNote{std::move(slice)});
+    if (words.rest().empty()) return damaged("note: ends with a space");
+    CARVE_TRY(SliceNote note, decode_slice_note(words.rest()));
+    return JournalEvent(PutNote{std::move(slice), std::move(note)});
   }
   return damaged("unknown event");
 }

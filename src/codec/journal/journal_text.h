@@ -18,7 +18,8 @@
 // number of bytes after "<length> " up to the line end. Numbers increase by one, so that a lost line is detected.
 // Events:
 //
-//   put <record JSON>    drop <owner kind> <owner uid>    count <name> <value>    note <key> [<text>]
+//   put <record JSON>    drop <owner kind> <owner uid>    count <name> <value>
+//   note <slice> <text of slice_note_text.h>    note <slice>  (deletes it)
 namespace carve::codec {
 
 inline constexpr int kJournalVersion = 1;
@@ -54,7 +55,7 @@ struct Replay {
 /// Replays a file. A last line without its end, or with blocks that never reached the disk (NUL bytes), was never
 /// acknowledged: it is left out and counted in torn_bytes. Any other fault is an error with its line and byte offset:
 /// nothing is guessed and nothing is skipped.
-///   errors  kDataLoss: damaged; kUnimplemented: another version; kInvalidArgument: not a journal
+///   errors  kDataLoss: damaged; kUnimplemented: another version of the file or a note; kInvalidArgument: not a journal
 ///   cost    O(text), no exception, no allocation beyond the state and one line
 [[nodiscard]] Result<Replay> replay_journal(std::string_view text);
 

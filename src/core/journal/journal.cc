@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace carve {
 namespace {
-
-bool printable(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < 0x20 || byte == 0x7f;
-  });
-}
 
 Result<void> check_name(std::string_view what, const std::string& name) {
   if (valid_name(name)) return {};
@@ -44,19 +37,17 @@ struct Apply {
     at->second = set.value;
     return {};
   }
-  Result<void> operator()(const PutNote& note) const {
-    CARVE_TRY_VOID(check_name("note", note.key));
-    if (note.text.size() > kMaxNoteText || !printable(note.text)) {
-      return fail(Code::kInvalidArgument,
-                  fmt::format("journal: note {}: at most {} bytes without control characters are "
-                              "legal",
-                              note.key, kMaxNoteText));
+  Result<void> operator()(const PutNote& put) const {
+    CARVE_TRY_VOID(check_name("note", put.slice));
+    if (auto legal = joined(validate(put.note)); !legal) {
+      return fail_in(fmt::format("journal: note {}", put.slice), std::move(legal).error());
     }
-    if (note.text.empty()) {
-      state.notes.erase(note.key);
-    } else {
-      state.notes[note.key] = note.text;
-    }
+    state.notes[put.slice] = put.note;
+    return {};
+  }
+  Result<void> operator()(const DropNote& drop) const {
+    CARVE_TRY_VOID(check_name("note", drop.slice));
+    state.notes.erase(drop.slice);
     return {};
   }
 };
@@ -80,7 +71,7 @@ std::vector<JournalEvent> snapshot_of(const JournalState& state) {
   events.reserve(state.counters.size() + state.records.size() + state.notes.size());
   for (const auto& [name, value] : state.counters) events.emplace_back(SetCounter{name, value});
   for (const auto& [owner, record] : state.records) events.emplace_back(PutRecord{record});
-  for (const auto& [key, text] : state.notes) events.emplace_back(PutNote{key, text});
+  for (const auto& [slice, note] : state.notes) events.emplace_back(PutNote{slice, note});
   return events;
 }
 

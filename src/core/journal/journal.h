@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/journal/slice_note.h"
 #include "core/model/record.h"
 
 // The contents of a node's journal as values: events, and the state that results from them. codec/journal/ has the
@@ -31,28 +32,30 @@ struct SetCounter {
   std::uint64_t value = 0;
   friend bool operator==(const SetCounter&, const SetCounter&) = default;
 };
-/// This node's own facts about a slice (its folder, its cgroup, the user who requested it): one line of text that only
-/// its writer parses. Empty text deletes the note.
+/// This node's own facts about a slice; replaces the slice's earlier note.
 struct PutNote {
-  std::string key;
-  std::string text;
+  std::string slice;  // its ID on this node
+  SliceNote note;
   friend bool operator==(const PutNote&, const PutNote&) = default;
 };
+/// Deletes the slice's note. Success when it has none.
+struct DropNote {
+  std::string slice;
+  friend bool operator==(const DropNote&, const DropNote&) = default;
+};
 
-using JournalEvent = std::variant<PutRecord, DropOwner, SetCounter, PutNote>;
-
-inline constexpr std::size_t kMaxNoteText = 4096;
+using JournalEvent = std::variant<PutRecord, DropOwner, SetCounter, PutNote, DropNote>;
 
 /// The state that results from all events so far.
 struct JournalState {
   std::map<Owner, Record> records;
   std::map<std::string, std::uint64_t> counters;
-  std::map<std::string, std::string> notes;
+  std::map<std::string, SliceNote> notes;  // by ID of the slice
   friend bool operator==(const JournalState&, const JournalState&) = default;
 };
 
 /// Applies one event. A refused event changes nothing.
-///   errors  kInvalidArgument: illegal record, name or note text; kNotFound: the owner to be dropped holds nothing;
+///   errors  kInvalidArgument: illegal record, name or note; kNotFound: the owner to be dropped holds nothing;
 ///           kOutOfRange: the counter would decrease
 Result<void> apply_event(JournalState& state, const JournalEvent& event);
 

@@ -164,8 +164,9 @@ class Pages(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.write("s-1-1-0", grant_page(A, 4 << 30, 30))
         self.write("s-1-2-0", grant_page(B, 8 << 30, 70, share=0, priority=0))
-        self.owners = read_node.owners({"s-1-1": "keep=1 uid=0 owner=claim/cu1 part=gpu pods=u1 name=default/p1/gpu",
-                                        "s-1-2": "keep=1 uid=0 owner=claim/cu2 part=gpu pods=u2 name=a owner=claim/x"})
+        self.owners = read_node.owners({
+            "s-1-1": "keep=1 uid=0 owner=claim/cu1 part=gpu pods=u1 name=default/p1/gpu",
+            "s-1-2": "keep=1 uid=0 v=1 owner=claim/cu2 part=gpu pods=u2 name=a owner=claim/x"})
 
     def write(self, name, data):
         (Path(self.folder.name) / name).write_bytes(data)

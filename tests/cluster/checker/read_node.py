@@ -8,6 +8,7 @@ import json
 import socket
 import struct
 from pathlib import Path
+from urllib.parse import unquote
 
 SLOT = "elasticgpu.io/slot"
 KIND = "carve.elasticgpu.io/slice"
@@ -181,9 +182,9 @@ def journal(text):
             elif what == "drop":
                 records.pop(more.split(" ")[1])
             elif what == "note":
-                key, _, note = more.partition(" ")
-                notes[key] = note
-                if not note:
+                key, _, text_of_note = more.partition(" ")
+                notes[key] = text_of_note
+                if not text_of_note:
                     del notes[key]
     return records, notes
 
@@ -216,11 +217,28 @@ def pages(folder) -> dict:
     return found
 
 
+def note(text) -> dict:
+    """The words of a slice's note: keep, uid, owner, part, pods (a list), env (a dict), name and others that it has.
+    Version 1 escapes bytes of the environment as % and two hex digits; earlier releases wrote no version and no
+    escapes. ValueError for another version."""
+    head, _, name = text.partition(" name=")
+    words = dict(word.partition("=")[::2] for word in head.split(" "))
+    version = words.get("v")
+    if version not in (None, "1"):
+        raise ValueError(f"a note of version {version}")
+    plain = (lambda value: value) if version is None else unquote
+    words["name"] = name
+    words["pods"] = [pod for pod in words.get("pods", "").split(",") if pod]
+    words["env"] = {plain(key): plain(value) for key, _, value in
+                    (one.partition("=") for one in words.get("env", "").split(";") if one)}
+    return words
+
+
 def owners(notes) -> dict:
     """Slice id -> (UID of the pod or claim, part), from the journal's notes."""
     found = {}
-    for key, note in notes.items():
-        words = dict(word.partition("=")[::2] for word in note.split(" name=")[0].split(" "))
+    for key, text in notes.items():
+        words = note(text)
         if "owner" in words:
             found[key] = (words["owner"].partition("/")[2], words["part"])
     return found

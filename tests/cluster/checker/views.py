@@ -164,7 +164,8 @@ def check_devices(name, node, pods, paths):
                 elif nodes != cards:
                     found.append(f"{name}: {device} opens {nodes}; {label} was given {cards}")
                 note = node["notes"].get(device.partition("=")[2], "")
-                if f" owner=pod/{uid} part={part['part']} " not in note:
+                words = read_node.note(note)
+                if (words.get("owner"), words.get("part")) != (f"pod/{uid}", part["part"]):
                     found.append(f"{name}: the journal does not say that {device} belongs to {label}, but: {note!r}")
     return found + [f"{name}: {device} belongs to no living container" for device in sorted(node["devices"].keys() - used)]
 

@@ -63,7 +63,7 @@ def cluster():
             "checkpoint": {("u1", "main"): (["slot-1"], [name.format(1)]), ("u2", "main"): (["slot-2", "slot-3"], [name.format(2)])},
             "devices": {name.format(1): ["/dev/nvidia0", "/dev/nvidiactl"], name.format(2): ["/dev/nvidia0", "/dev/nvidia1"]},
             "journal": {uid: record(uid, cards, epoch=0) for uid, cards in given.items()},
-            "notes": {"s-1-1": "keep=1 uid=0 owner=pod/u1 part=main pods=u1 name=x",
+            "notes": {"s-1-1": "keep=1 uid=0 v=1 owner=pod/u1 part=main pods=u1 env=A=%20;B=1 name=x",
                       "s-1-2": "keep=1 uid=0 owner=pod/u2 part=main pods=u2 name=x"},
             "inspect": {"slices": [{"name": "default/p1/main", "cards": [{"card": A, "limit_bytes": 4 * GIB, "compute": 30}]},
                                    {"name": "default/p2/main", "cards": [
@@ -288,6 +288,25 @@ class Reading(unittest.TestCase):
         lines = text.splitlines(True)
         with self.assertRaises(ValueError):
             read_node.journal("".join(lines[:2] + lines[3:]))
+
+    def test_reads_notes(self):
+        words = {"keep": "1", "uid": "0", "owner": "pod/u1", "part": "main", "pods": ["u1", "u2"], "name": "d/p/a b=c "}
+        rest = "owner=pod/u1 part=main pods=u1,u2 env=A=%20%3B%25%C3%A9=,;B= name=d/p/a b=c "
+        self.assertEqual(read_node.note("keep=1 uid=0 " + rest), {**words, "env": {"A": "%20%3B%25%C3%A9=,", "B": ""}})
+        self.assertEqual(read_node.note("keep=1 uid=0 v=1 " + rest), {**words, "v": "1", "env": {"A": " ;%é=,", "B": ""}})
+        self.assertEqual(read_node.note("keep=0 uid=7 v=1 name="),
+                         {"keep": "0", "uid": "7", "v": "1", "pods": [], "env": {}, "name": ""})
+        with self.assertRaises(ValueError):
+            read_node.note("keep=1 uid=0 v=2 name=x")
+
+    def test_reads_the_notes_of_the_golden_journals(self):
+        folder = Path(__file__).parents[2] / "fixtures/journal/v1"
+        notes = read_node.journal((folder / "three_owners.txt").read_text())[1]
+        self.assertEqual(read_node.owners(notes), {"s-1-0": ("c-1", "gpu"),
+                                                   "s-1-1": ("3b1f5c1e-7a55-4d2e-9d6e-4f8f1d1f0a11", "train")})
+        self.assertEqual(read_node.note(notes["s-1-1"])["env"]["ESCAPED"], " ;%\né=,")
+        notes = read_node.journal((folder / "unversioned_notes.txt").read_text())[1]
+        self.assertEqual(sorted(read_node.owners(notes)), ["s-08492c-0", "s-08492c-3"])
 
     def test_reads_cdi_files(self):
         with tempfile.TemporaryDirectory() as folder:
