@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "app/plugins/testing/slot_node.h"
 #include "codec/record.h"
@@ -223,6 +227,58 @@ TEST_F(SlotJobs, WorkersThatHaveStoppedAreAskedAgainInTheNextRound) {
   plugin.step();
   EXPECT_EQ(asked, 2);
   EXPECT_THAT(slices.held(), IsEmpty());
+}
+
+/// Everything at once, for ThreadSanitizer: rounds, jobs, reports of the API server and calls of the kubelet.
+TEST_F(SlotJobs, PodsStartAndEndOnRealThreads) {
+  constexpr int kPods = 24;
+  std::mutex mutex;
+  std::condition_variable_any posted;
+  std::deque<std::function<void()>> queue;
+  run_job = [&](std::function<void()> job) {
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back(std::move(job));
+    }
+    posted.notify_one();
+    return true;
+  };
+  const auto uid_of = [](int pod) { return "p" + std::to_string(pod); };
+  for (int pod = 0; pod < kPods; ++pod) allocate(uid_of(pod), uid_of(pod));
+  std::vector<std::jthread> workers;
+  for (int i = 0; i < 4; ++i) {
+    workers.emplace_back([&](const std::stop_token& stop) {
+      std::unique_lock lock(mutex);
+      while (posted.wait(lock, stop, [&] { return !queue.empty(); })) {
+        const auto job = std::move(queue.front());
+        queue.pop_front();
+        lock.unlock();
+        job();
+        lock.lock();
+      }
+    });
+  }
+  std::atomic<int> good = 0;
+  const auto until = [&](const std::function<bool()>& done) {
+    for (int i = 0; i < 20'000 && !done(); ++i) {
+      clock.advance(milliseconds(20));
+      plugin.poke();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return done();
+  };
+  {
+    const std::jthread rounds([&](const std::stop_token& stop) { plugin.run(stop); });
+    for (int pod = 0; pod < kPods; ++pod) {
+      plugin.before_start({uid_of(pod)}, [&](const Result<void>& said) { good += said ? 1 : 0; });
+      hear_bound(uid_of(pod));
+      plugin.poke();
+      if (pod % 4 == 3) hear_deleted(uid_of(pod - 2));
+    }
+    EXPECT_TRUE(until([&] { return good >= kPods - kPods / 4 && slices.held().size() == kPods - kPods / 4; }));
+    for (int pod = 0; pod < kPods; ++pod) hear_deleted(uid_of(pod));
+    EXPECT_TRUE(until([&] { return slices.held().empty(); }));
+  }
 }
 
 }  // namespace
