@@ -9,6 +9,7 @@
 #include "adapter/kubelet/kubelet_server.h"
 #include "adapter/kubelet/pod_resources.h"
 #include "adapter/kubelet/runtime_asked.h"
+#include "adapter/kubelet/workers.h"
 #include "app/plugins/claims_left.h"
 #include "app/plugins/device_names.h"
 #include "app/plugins/dra_driver.h"
@@ -191,8 +192,10 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
     if (in != nullptr) in->slots_changed();
   };
   report.ask_runtime();
+  kubelet::Workers slot_jobs(ThreadName("slot-prepare"), 4);
   plugins::DevicePlugin device_plugin({slices, kubelet, pods, notices, clock, log, list_changed, shut,
-                             {options.gpushare_unit, true}});
+                                       {options.gpushare_unit, true},
+                                       [&](std::function<void()> job) { return slot_jobs.post(std::move(job)); }});
   // Pods that got slots while plugins contained slots: their slices end here, too.
   const bool ends_slots = options.slots || holds_pods(slices);
   if (ends_slots) device_plugin.restore();

@@ -83,11 +83,11 @@ std::string slices_folder(const std::string& dev) { return dev + "/carve"; }
 
 /// Drops the records of another boot, because /dev was created again. The record of a file that still has the rights
 /// that Carve sets remains: its /dev is on a disk.
-void forget_other_boot(SavedModes* saved, const CardFileOptions& options, const FileRights& wanted) {
+void forget_other_boot(SavedModes* saved, const CardFileOptions& options) {
   if (saved->boot_id == options.boot_id) return;
   std::erase_if(saved->files, [&](const SavedMode& one) {
     const auto file = hold_file(path_of(options.dev, one.card));
-    return !file || !*file || !is_saved_device((*file)->found, one) || (*file)->found.rights != wanted;
+    return !file || !*file || !is_saved_device((*file)->found, one) || (*file)->found.rights != options.rights();
   });
   saved->boot_id = options.boot_id;
 }
@@ -108,7 +108,7 @@ std::string card_file_record(const std::string& state_folder) { return state_fol
 Result<void> OwnedCardFiles::load() {
   if (saved_) return {};
   CARVE_TRY(auto saved, read_record(options_.record));
-  forget_other_boot(&saved, options_, wanted());
+  forget_other_boot(&saved, options_);
   saved_ = std::move(saved);
   return {};
 }
@@ -122,14 +122,14 @@ Result<bool> OwnedCardFiles::own_one(int card, std::optional<std::uint32_t> driv
   const SavedMode* known = row == saved_->files.end() ? nullptr : &*row;
   const FoundFile& found = file->found;
   const bool ours = taken_.count(card) != 0;
-  switch (own_step(found, card, wanted(), known, driver_major)) {
+  switch (own_step(found, card, options_.rights(), known, driver_major)) {
     case OwnStep::kNothing:
       taken_.insert(card);
       return false;
     case OwnStep::kLeave:
       return fail(Code::kFailedPrecondition, path + ": not a device file of this card; it is not changed");
     case OwnStep::kTake:
-      CARVE_TRY_VOID(set_rights(*file, wanted(), path));
+      CARVE_TRY_VOID(set_rights(*file, options_.rights(), path));
       taken_.insert(card);
       return ours;
     case OwnStep::kSaveAndTake:
@@ -140,7 +140,7 @@ Result<bool> OwnedCardFiles::own_one(int card, std::optional<std::uint32_t> driv
   next.files.push_back({card, found.major, found.minor, found.rights});
   CARVE_TRY_VOID(replace_file(options_.record, encode_saved_modes(next), 0600));
   saved_ = std::move(next);
-  CARVE_TRY_VOID(set_rights(*file, wanted(), path));
+  CARVE_TRY_VOID(set_rights(*file, options_.rights(), path));
   taken_.insert(card);
   return false;
 }
@@ -201,7 +201,7 @@ Result<std::vector<std::string>> restore_card_files(const CardFileOptions& optio
   }
   ::rmdir(folder.c_str());
   CARVE_TRY(auto saved, read_record(options.record));
-  forget_other_boot(&saved, options, {options.group ? 0660U : 0600U, 0, options.group.value_or(0)});
+  forget_other_boot(&saved, options);
   std::vector<std::string> left;
   for (const auto& one : saved.files) {
     const std::string path = path_of(options.dev, one.card);

@@ -15,6 +15,9 @@ struct CardFileOptions {
   std::string boot_id;                 // the kernel's
   std::optional<std::uint32_t> group;  // members can open the files too: mode 0660; nullopt: mode 0600
   std::string dev = "/dev";
+
+  /// What Carve sets on the file of a card.
+  [[nodiscard]] FileRights rights() const { return {group ? 0660U : 0600U, 0, group.value_or(0)}; }
 };
 
 /// The path of the record in a state folder.
@@ -35,14 +38,13 @@ class OwnedCardFiles final : public CardFiles {
   Result<void> withdraw(const std::string& slice) override;
   Result<std::vector<std::string>> list() override;
   [[nodiscard]] std::string folder_of(const std::string& slice) const override;
-  [[nodiscard]] std::uint32_t mode() const override { return options_.group ? 0660 : 0600; }
-  [[nodiscard]] std::uint32_t group() const override { return options_.group.value_or(0); }
+  [[nodiscard]] std::uint32_t mode() const override { return options_.rights().mode; }
+  [[nodiscard]] std::uint32_t group() const override { return options_.rights().gid; }
 
  private:
   /// True: the file belonged to Carve, and something has changed it since.
   Result<bool> own_one(int card, std::optional<std::uint32_t> driver_major);
   Result<void> load();
-  [[nodiscard]] FileRights wanted() const { return {mode(), 0, group()}; }
 
   CardFileOptions options_;
   // used by own() only

@@ -210,6 +210,19 @@ TEST_F(SecondLine, OnAFullCardASliceKeepsMemoryBackFromItsOwnLimit) {
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{78}) << "a byte that its neighbour was promised";
 }
 
+/// What a slice keeps back at its start is what the rounds find without any excess, for all bounds.
+TEST_F(SecondLine, TheStartAndTheRoundsHaveOneRuleForWhatASliceKeepsBack) {
+  agent_.reset();
+  machine_.bounds.tolerance.most = Bytes::mib(16);
+  agent_ = machine_.start();
+  const auto one = start(77, 4, 10);
+  const auto two = start(78, 100, 10);
+  EXPECT_EQ(machine_.pages.overheads[two + "/0"], Bytes::mib(48));
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(machine_.pages.overheads[one + "/0"], Bytes::mib(48));
+  EXPECT_EQ(machine_.pages.overheads[two + "/0"], Bytes::mib(48));
+}
+
 /// The memory is held repeatedly for less time than counts as a breach. Each time is reported and halves the time that
 /// the next may last. The last one ends the slice.
 TEST_F(SecondLine, RepeatedShortBreachesAreToleratedLess) {

@@ -128,16 +128,18 @@ Result<void> SliceLifecycle::bring_up(const LiveSlice& slice) {
   return done;
 }
 
-/// Before the first process of the slice runs; each round of the second line corrects it.
+/// Before the first process of the slice runs, as if no slice of its cards were above its limit; each round of the
+/// second line corrects it.
 void SliceLifecycle::keep_back(const LiveSlice& slice) {
   const auto kept = store_.read([&](const SliceStore::State& state) {
     std::map<std::uint32_t, Bytes> bytes;  // by index of the card
     const std::vector<Bytes> spare = spare_of(state.ledger, slice);
     for (std::uint32_t i = 0; i < slice.slices.size(); ++i) {
       const CardState* card = state.ledger.find(slice.slices[i].card);
-      if (card == nullptr || card->use.slices < 2) continue;
-      const Bytes part(spare[i].count() / card->use.slices);
-      bytes[i] = kept_back(part, slice.slices[i].memory, config_.bounds.tolerance);
+      if (card == nullptr || card->use.slices == 0) continue;
+      const std::vector<Bytes> excess(card->use.slices);
+      const std::vector<Bytes> limits(card->use.slices, slice.slices[i].memory);
+      bytes[i] = margins(spare[i], excess, limits, config_.bounds.tolerance).front().kept_back;
     }
     return bytes;
   });

@@ -24,4 +24,14 @@ Bytes kept_back(Bytes tolerance, Bytes limit, const ToleranceBounds& bounds) {
   return std::min(bounds.unannounced - tolerance, Bytes(limit.count() / bounds.kept_back_part));
 }
 
+std::vector<Margin> margins(Bytes spare, const std::vector<Bytes>& excess, const std::vector<Bytes>& limits,
+                            const ToleranceBounds& bounds) {
+  std::vector<Margin> all;
+  for (const Bytes tolerance : tolerances(spare, excess, bounds)) {
+    const Bytes back = excess.size() == 1 ? Bytes() : kept_back(tolerance, limits[all.size()], bounds);
+    all.push_back({tolerance, back});
+  }
+  return all;
+}
+
 }  // namespace carve

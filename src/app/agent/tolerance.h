@@ -31,4 +31,16 @@ struct ToleranceBounds {
 /// honest slice that used its limit to the last byte would be above it by the driver's rounding.
 [[nodiscard]] Bytes kept_back(Bytes tolerance, Bytes limit, const ToleranceBounds& bounds);
 
+/// How far one slice may be above its limit on one card, and what it keeps back from it.
+struct Margin {
+  Bytes tolerance;
+  Bytes kept_back;
+};
+
+/// tolerances() and kept_back() of all slices of one card, in the order of `excess`. A slice that is alone on its card
+/// keeps nothing back, because no other slice was promised the memory next to it.
+///   in  limits: per slice
+[[nodiscard]] std::vector<Margin> margins(Bytes spare, const std::vector<Bytes>& excess,
+                                          const std::vector<Bytes>& limits, const ToleranceBounds& bounds);
+
 }  // namespace carve

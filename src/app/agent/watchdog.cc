@@ -90,10 +90,9 @@ void Watchdog::measure_margins(const std::vector<WatchedSlice>& slices, const Su
   margins_.clear();
   beyond_.clear();
   for (const auto& [card, on] : cards) {
-    const std::vector<Bytes> given = tolerances(on.spare, on.excess, bounds_.tolerance);
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      const bool alone = given.size() == 1;
-      margins_[on.of[i]] = {given[i], alone ? Bytes() : carve::kept_back(given[i], on.limits[i], bounds_.tolerance)};
+    const std::vector<Margin> of_card = margins(on.spare, on.excess, on.limits, bounds_.tolerance);
+    for (std::size_t i = 0; i < of_card.size(); ++i) {
+      margins_[on.of[i]] = of_card[i];
       beyond_[card] += std::min(on.excess[i], bounds_.tolerance.most);
     }
   }

@@ -125,11 +125,6 @@ class Watchdog {
     Bytes most;         // of the current breach
     Clock::Time last{};  // when it was last seen over its bound
   };
-  /// One slice on one card, by the figures of the last round.
-  struct Margin {
-    Bytes tolerance;
-    Bytes kept_back;
-  };
   void measure_margins(const std::vector<WatchedSlice>& slices, const Sums& sums);
   static Sums sums_of(const std::vector<Sighting>& sightings);
   void judge_process(const WatchedSlice& slice, const Sighting& seen, Clock::Time now, std::vector<Breach>* breaches);
@@ -160,7 +155,7 @@ class Watchdog {
   std::map<Key, Strike> strikes_;
   std::map<std::pair<std::string, CardId>, Price> prices_;
   std::map<std::pair<std::string, CardId>, Computing> computing_;
-  std::map<std::pair<std::string, std::size_t>, Margin> margins_;  // by slice and index of its card
+  std::map<std::pair<std::string, std::size_t>, Margin> margins_;  // of the last round, by slice and index of its card
   std::map<CardId, Bytes> beyond_;                                 // beyond_limits()
   Offences offences_;
 };

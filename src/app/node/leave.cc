@@ -1,5 +1,6 @@
 #include "app/node/leave.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -11,13 +12,13 @@
 #include "codec/kubelet/node_pod.h"
 #include "codec/node/gpu_object.h"
 #include "codec/node/node_object.h"
+#include "codec/node/plugin_conflict.h"
 
 namespace carve::node {
 namespace {
 
 // The second one is control's: app/control/schedule/requeuer.h.
 constexpr std::array<const char*, 3> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free", kTotalsSet};
-
 
 constexpr std::string_view kDriver = R"("gpu.elasticgpu.io")";  // in a claim's allocation
 
@@ -49,14 +50,15 @@ std::vector<std::string> conditions_to_remove(const codec::NodeObject& node) {
 /// The totals to remove. A name that another device plugin serves has that plugin's number, so it stays. The condition
 /// ConflictingPlugin names it.
 codec::NodeChanges totals_to_remove(const codec::NodeObject& node, const std::vector<std::string>& totals) {
-  const auto conflict = node.conditions.find("ConflictingPlugin");
-  const std::string others =
-      conflict != node.conditions.end() && conflict->second.on ? conflict->second.message : std::string();
+  const auto conflict = node.conditions.find(std::string(codec::kConflictingPlugin));
+  const auto others = conflict != node.conditions.end() && conflict->second.on
+                          ? codec::names_in_conflict(conflict->second.message)
+                          : std::vector<std::string>();
   codec::NodeChanges removed;
   auto names = totals_set_on(node);  // also those of an agent with other settings
   names.insert(totals.begin(), totals.end());
   for (const auto& name : names) {
-    const bool foreign = others.find(" serves " + name + " on") != std::string::npos;
+    const bool foreign = std::find(others.begin(), others.end(), name) != others.end();
     if (!foreign && node.capacity.contains(name)) removed[name] = std::nullopt;
   }
   return removed;

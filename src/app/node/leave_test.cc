@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codec/node/plugin_conflict.h"
 #include "port/testing/fake_kube_api.h"
 
 namespace carve::node {
@@ -77,8 +78,8 @@ TEST_F(LeaveTest, RemovesATotalThatTheNodeAttributesToAnAgent) {
 }
 
 TEST_F(LeaveTest, KeepsATotalThatAnotherPluginServes) {
-  node(R"({"type":"ConflictingPlugin","status":"True",)"
-       R"("message":"another device plugin serves nvidia.com/gpu on this node (7 devices); pods"})");
+  node(R"({"type":"ConflictingPlugin","status":"True","message":")" + codec::conflict_words("nvidia.com/gpu", 7) +
+       R"(; pods"})");
   ASSERT_TRUE(leave_node(kube, "n1", kTotals));
   EXPECT_THAT(*kube.get(kPath), HasSubstr(R"("nvidia.com/gpu":"2")"));
   EXPECT_THAT(*kube.get(kPath), Not(HasSubstr(R"("elasticgpu.io/gpu":)")));

@@ -26,7 +26,7 @@ std::string key_of(const std::vector<std::string>& slots) { return fmt::format("
 
 DevicePlugin::DevicePlugin(World world) : world_(std::move(world)) { refresh_list(); }
 
-DevicePlugin::~DevicePlugin() = default;
+DevicePlugin::~DevicePlugin() { wait_for_jobs(); }
 
 std::vector<SlotDevice> DevicePlugin::list() const {
   const MutexLock lock(mutex_);
@@ -113,8 +113,8 @@ void DevicePlugin::refresh_list() {
       used.insert(binding.slots.begin(), binding.slots.end());
     fresh = list_.update(cards, used) || shut != shut_;
     shut_ = shut;
+    next_list_ = world_.clock.now() + kListEvery;
   }
-  next_list_ = world_.clock.now() + kListEvery;
   if (fresh && world_.list_changed) world_.list_changed();
 }
 
@@ -164,13 +164,14 @@ void DevicePlugin::report_refusal(const Waiter& waiter, const Error& error) {
 /// Removes the refusal of these slots: their container has started, or its pod has ended.
 void DevicePlugin::clear_refusal(const std::vector<std::string>& slots) { world_.notices.settled(key_of(slots)); }
 
-void DevicePlugin::answer_waiters() {
+/// Answers the calls that are decided. `slots`: only those for these slots. Any thread.
+void DevicePlugin::answer_waiters(const std::vector<std::string>* slots) {
   std::vector<std::pair<Waiter, Result<void>>> done;
   {
     const MutexLock lock(mutex_);
     std::vector<Waiter> still;
     for (auto& waiter : waiters_) {
-      auto now = verdict(waiter);
+      auto now = slots == nullptr || waiter.slots == *slots ? verdict(waiter) : std::nullopt;
       if (now) {
         done.emplace_back(std::move(waiter), std::move(*now));
       } else {
@@ -186,13 +187,19 @@ void DevicePlugin::answer_waiters() {
 }
 
 Clock::Duration DevicePlugin::step() {
-  if (world_.clock.now() >= next_list_) refresh_list();
+  auto now = world_.clock.now();
+  bool list_is_due = false;
+  {
+    const MutexLock lock(mutex_);
+    list_is_due = now >= next_list_;
+  }
+  if (list_is_due) refresh_list();
   identify();
   read_late_pods();
-  bind();
   end_gone_pods();
+  bind();
   answer_waiters();
-  const auto now = world_.clock.now();
+  now = world_.clock.now();
   Clock::Duration wait = kIdle;
   {
     const MutexLock lock(mutex_);
@@ -203,8 +210,10 @@ Clock::Duration DevicePlugin::step() {
       return entry.second.kubelet_uid.empty();
     });
     if (open) wait = std::min(wait, next_lookup_ - now);
+    for (const auto& [owner, ending] : ending_) {
+      if (!at_work_.contains(owner.uid)) wait = std::min(wait, ending.next - now);
+    }
   }
-  for (const auto& [owner, when] : ending_) wait = std::min(wait, when - now);
   return std::max<Clock::Duration>(wait, milliseconds(1));
 }
 
@@ -234,6 +243,7 @@ void DevicePlugin::run(const std::stop_token& stop) {
   }
   for (const auto& waiter : left)
     waiter.answer(fail(Code::kUnavailable, "the agent stops; the kubelet retries"));
+  wait_for_jobs();
 }
 
 DevicePlugin::Open DevicePlugin::open() const {

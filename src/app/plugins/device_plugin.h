@@ -36,8 +36,12 @@ class DevicePlugin final : public SlotCalls {
     std::function<void()> list_changed;      // called without a lock held
     std::function<std::string()> shut = {};  // why no slots are offered; empty: they are
     codec::DialectSettings dialects = {};    // for the environment variables of containers
+    // Runs a job on another thread; jobs start in the order of the calls. False: it has stopped, and the job does not
+    // run. Unset: the job runs on the calling thread.
+    std::function<bool(std::function<void()> job)> post = {};
   };
   explicit DevicePlugin(World world);
+  /// Waits for the jobs that it has posted.
   ~DevicePlugin() override;
 
   [[nodiscard]] std::vector<SlotDevice> list() const override;
@@ -46,9 +50,11 @@ class DevicePlugin final : public SlotCalls {
 
   /// Call once, before serving: reads the containers of a previous agent from the kubelet's checkpoint.
   void restore();
-  /// One round: list, owners, records, slices, endings, answers. Returns the time until the next round.
+  /// One round: list, owners, endings, records, slices, answers. Returns the time until the next round. It posts the
+  /// calls of NodeSlices that may take long, as one job per pod at a time, so no pod waits for another pod's call.
   Clock::Duration step();
-  /// Calls step() at every change and when the next round is due, until `stop`. Then answers all waiting calls.
+  /// Calls step() at every change and when the next round is due, until `stop`. Then answers all waiting calls, and
+  /// waits for the jobs that run.
   void run(const std::stop_token& stop);
   /// Requests a round, because pods or cards changed.
   void poke();
@@ -77,6 +83,7 @@ class DevicePlugin final : public SlotCalls {
     std::string pod;
     Owner owner;  // of the slices; empty UID: none yet
     bool ready = false;
+    bool tried = false;  // its slices were or are being prepared
     bool begun = false;  // PreStartContainer was called for it, or a previous agent allocated it
     Error problem;
   };
@@ -86,33 +93,49 @@ class DevicePlugin final : public SlotCalls {
     bool asked = false;
     Answer answer;
   };
+  /// An owner whose pod has ended, and whose slices have not.
+  struct Ending {
+    Clock::Time since;
+    Clock::Time next;  // when to try
+  };
 
   // device_plugin.cc
   void refresh_list();
-  void answer_waiters();
+  void answer_waiters(const std::vector<std::string>* slots = nullptr);
   void read_late_pods();
   [[nodiscard]] std::optional<Result<void>> verdict(const Waiter& waiter) const REQUIRES(mutex_);
   void report_refusal(const Waiter& waiter, const Error& error);
   void clear_refusal(const std::vector<std::string>& slots);
+  // slot_jobs.cc: the work of one pod on another thread
+  void post(const std::string& uid, std::function<bool()> job);
+  void done(const std::string& uid, bool again);
+  void wait_for_jobs();
+  void bind();
+  bool bind_pod(const std::string& uid);
+  bool bind_one(Binding binding);
+  std::optional<Binding> next_of(const std::string& uid, const std::set<std::string>& tried) const;
+  void end_due();
+  bool end(const Owner& owner);
+  void end_later(const Owner& owner);
   // slot_binding.cc: only for the thread of step()
   void identify();
   bool lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter);
   std::map<std::string, SlotEntry> entries_by_name(const std::vector<SlotEntry>& entries);
   bool identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders);
-  void bind();
-  void bind_one(Binding binding);
-  Result<void> try_bind(Binding* binding);
-  Result<void> prepare(Binding* binding, std::vector<Slice> slices, const Record* record);
-  void store(const Binding& binding);
   void adopt(const std::vector<SlotEntry>& entries);
   void supersede(const Binding& winner);
+  // slot_binding.cc: any thread, in a job of the binding's pod
+  Result<void> try_bind(Binding* binding);
+  Result<void> prepare(Binding* binding, std::vector<Slice> slices, const Record* record);
+  void note_try(const Binding& binding);
+  bool store(const Binding& binding);
   [[nodiscard]] std::vector<Binding> unready() const;
   // slot_ending.cc: only for the thread of step()
   static bool overlap(const std::vector<std::string>& a, const std::vector<std::string>& b);  // both sorted
   void end_gone_pods();
-  void end_later(const Owner& owner);
   void forget_unused(const std::set<Owner>& holding, bool settled);
   [[nodiscard]] bool is_over(const std::string& uid, bool settled);
+  [[nodiscard]] bool reported_over(const std::string& uid) const;  // any thread
   [[nodiscard]] bool still_listed(const std::string& uid);
 
   World world_;
@@ -125,13 +148,14 @@ class DevicePlugin final : public SlotCalls {
   bool shut_ GUARDED_BY(mutex_) = false;
   std::set<std::string> in_checkpoint_ GUARDED_BY(mutex_);  // pod UIDs, as last read
   bool stopped_ GUARDED_BY(mutex_) = false;
+  Clock::Time next_list_ GUARDED_BY(mutex_){};
+  std::map<Owner, Ending> ending_ GUARDED_BY(mutex_);
+  std::set<std::string> at_work_ GUARDED_BY(mutex_);  // UIDs of the pods of the posted jobs
 
   // Only for the thread of step().
   Clock::Time next_lookup_{};
   Clock::Duration lookup_pause_{};
-  Clock::Time next_list_{};
   Clock::Time synced_since_{};
-  std::map<Owner, Clock::Time> ending_;             // when to retry
   std::optional<std::vector<std::string>> listed_;  // slots that PodResources lists, sorted; nullopt: not read
   Clock::Time listed_at_{};
 };

@@ -9,15 +9,18 @@ bool has_room(const Slice& asked, const std::vector<Slice>& held, const GpuInven
   const auto card =
       std::find_if(cards.cards.begin(), cards.cards.end(), [&](const Card& one) { return one.id == asked.card; });
   if (card == cards.cards.end()) return true;  // the card is gone: nothing is promised of it
+  if (!card->health.ok) return false;
   Bytes memory = asked.memory;
   auto compute = asked.guarantee().hundredths();
+  std::uint32_t slices = 1;
   for (const auto& slice : held) {
     if (slice.card != asked.card || slice.owner == asked.owner) continue;
     if (slice.exclusive || asked.exclusive) return false;
     memory += slice.memory;
     compute += slice.guarantee().hundredths();
+    ++slices;
   }
-  return memory <= card->memory && compute <= CoreShare::whole().hundredths();
+  return memory <= card->memory && compute <= CoreShare::whole().hundredths() && slices <= kMaxSlicesPerCard;
 }
 
 }  // namespace

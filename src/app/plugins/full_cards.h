@@ -12,7 +12,8 @@
 namespace carve::plugins {
 
 /// Cards on which a claim was refused because they have no room: kube-scheduler counts only claims there, and promised
-/// more than the card has. Until there is room, such a card must not be promised again. Safe from any thread.
+/// more memory, compute or slices than the card has. Until there is room, such a card must not be promised again. An
+/// unhealthy card has no room. Safe from any thread.
 class FullCards {
  public:
   /// A claim that is still refused repeats the refusal: the kubelet retries every one to two minutes.

@@ -55,6 +55,25 @@ TEST_F(FullCardsTest, ComputeAndWholeCardsCountToo) {
   EXPECT_FALSE(full({}));
 }
 
+TEST_F(FullCardsTest, ACardWithoutAFreeSliceNumberIsFull) {
+  std::vector<Slice> held;
+  for (std::uint32_t i = 0; i < kMaxSlicesPerCard; ++i)
+    held.push_back(slice(OwnerKind::kPod, std::to_string(i), 0, 0));
+  refuse(slice(OwnerKind::kClaim, "c", 1), held);
+  EXPECT_TRUE(full(held));
+  held.pop_back();
+  EXPECT_FALSE(full(held));
+}
+
+TEST_F(FullCardsTest, AnUnhealthyCardHasNoRoom) {
+  const auto pod = slice(OwnerKind::kPod, "p", 50);
+  refuse(slice(OwnerKind::kClaim, "c", 40), {pod});
+  inventory.cards[0].health = {false, "XID 79"};
+  EXPECT_TRUE(full({}));
+  inventory.cards[0].health = {};
+  EXPECT_FALSE(full({}));
+}
+
 TEST_F(FullCardsTest, ARefusalThatIsNotRepeatedIsForgotten) {
   const auto pod = slice(OwnerKind::kPod, "p", 80);
   refuse(slice(OwnerKind::kClaim, "c", 40), {pod});

@@ -48,13 +48,33 @@ std::vector<DevicePlugin::Binding> DevicePlugin::unready() const {
   return open;
 }
 
-void DevicePlugin::store(const Binding& binding) {
+/// False: the binding is gone, because its pod has ended.
+bool DevicePlugin::store(const Binding& binding) {
   const MutexLock lock(mutex_);
   const auto found = bindings_.find(binding.device);
-  if (found == bindings_.end()) return;
+  if (found == bindings_.end()) return false;
   const bool begun = found->second.begun;  // may have been set meanwhile
+  const bool tried = found->second.tried;
   found->second = binding;
   found->second.begun = begun;
+  found->second.tried = tried;
+  return true;
+}
+
+/// Before the first prepare(): a call that waits longer than that for its answer gets a text that says so, and the end
+/// of the pod finds the owner. A later try keeps the text of the one before.
+void DevicePlugin::note_try(const Binding& binding) {
+  const MutexLock lock(mutex_);
+  const auto found = bindings_.find(binding.device);
+  if (found == bindings_.end() || found->second.tried) return;
+  auto& known = found->second;
+  known.tried = true;
+  known.owner = binding.owner;
+  known.namespace_name = binding.namespace_name;
+  known.pod = binding.pod;
+  known.problem = {Code::kUnavailable, fmt::format("the slices of pod {}/{}, container {} are still being prepared",
+                                                   known.namespace_name, known.pod,
+                                                   known.container)};
 }
 
 /// Adds containers whose Allocate a previous agent answered.
@@ -200,7 +220,7 @@ bool DevicePlugin::identify_by_holder(Binding* binding, const std::vector<SlotHo
 /// The kubelet has allocated slots of another pod again. So that pod has ended, even if the API server does not show it
 /// yet.
 void DevicePlugin::supersede(const Binding& winner) {
-  std::vector<Owner> over;
+  std::vector<Binding> over;
   {
     const MutexLock lock(mutex_);
     for (auto at = bindings_.begin(); at != bindings_.end();) {
@@ -208,28 +228,17 @@ void DevicePlugin::supersede(const Binding& winner) {
       if (other.device != winner.device && !other.kubelet_uid.empty() &&
           other.kubelet_uid != winner.kubelet_uid && other.since <= winner.since &&
           overlap(other.slots, winner.slots)) {
-        if (!other.owner.uid.empty()) over.push_back(other.owner);
-        clear_refusal(other.slots);
+        over.push_back(other);
         at = bindings_.erase(at);
       } else {
         ++at;
       }
     }
   }
-  for (const auto& owner : over) end_later(owner);
-}
-
-void DevicePlugin::bind() {
-  for (auto& binding : unready()) {
-    if (!binding.kubelet_uid.empty()) bind_one(std::move(binding));
+  for (const auto& binding : over) {
+    clear_refusal(binding.slots);
+    if (!binding.owner.uid.empty()) end_later(binding.owner);
   }
-}
-
-void DevicePlugin::bind_one(Binding binding) {
-  const auto done = try_bind(&binding);
-  binding.ready = done.has_value();
-  if (!done && done.error().what != binding.problem.what) binding.problem = done.error();
-  store(binding);
 }
 
 Result<void> DevicePlugin::try_bind(Binding* binding) {
@@ -298,6 +307,7 @@ Result<void> DevicePlugin::prepare(Binding* binding, std::vector<Slice> slices, 
     request.epoch = record->epoch;
     request.environment = codec::environment(*record, binding->container, counted(cards), world_.dialects);
   }
+  note_try(*binding);
   auto prepared = world_.slices.prepare(request);
   if (prepared && prepared->device != binding->device) {
     // The kubelet lost its checkpoint and called Allocate again for a container that has its slices under an older
@@ -307,7 +317,12 @@ Result<void> DevicePlugin::prepare(Binding* binding, std::vector<Slice> slices, 
     prepared = world_.slices.prepare(request);
   }
   if (!prepared) return tl::unexpected(prepared.error());
-  ending_.erase(binding->owner);
+  {
+    // The kubelet allocates nothing for a pod that has ended. An end that was decided later stays decided.
+    const MutexLock lock(mutex_);
+    const auto ending = ending_.find(binding->owner);
+    if (ending != ending_.end() && ending->second.since < binding->since) ending_.erase(ending);
+  }
   if (prepared->device != binding->device)
     return fail(Code::kInternal, fmt::format("{} has another CDI name, {}", request.label, prepared->device));
   return {};

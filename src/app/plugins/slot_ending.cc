@@ -11,11 +11,9 @@
 namespace carve::plugins {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kUnseenPod = seconds(10);  // after the first full list: then an unlisted pod is gone
-constexpr auto kEndAgain = milliseconds(200);
 constexpr auto kStartsSoon = seconds(5);  // after Allocate: later it waits for an image or for another container
 
 }  // namespace
@@ -29,8 +27,6 @@ bool DevicePlugin::overlap(const std::vector<std::string>& a, const std::vector<
   }
   return false;
 }
-
-void DevicePlugin::end_later(const Owner& owner) { ending_.emplace(owner, world_.clock.now()); }
 
 /// Whether the kubelet still runs a pod that the API server does not know. The checkpoint keeps a pod that has ended
 /// until the kubelet allocates slots again. PodResources lists only running pods. If it cannot be read, the pod counts
@@ -58,10 +54,15 @@ bool DevicePlugin::still_listed(const std::string& uid) {
          std::any_of(slots.begin(), slots.end(), [&](const auto& one) { return overlap(one, *listed_); });
 }
 
+/// Whether the API server has reported the end of this pod.
+bool DevicePlugin::reported_over(const std::string& uid) const {
+  const auto pod = world_.pods.by_uid(uid);
+  return pod ? pod->ended : world_.pods.was_deleted(uid);
+}
+
 /// Whether the kubelet starts no container of this pod any more. `settled`: the API server has had time to report it.
 bool DevicePlugin::is_over(const std::string& uid, bool settled) {
-  if (const auto pod = world_.pods.by_uid(uid)) return pod->ended;
-  return world_.pods.was_deleted(uid) || (settled && !still_listed(uid));
+  return reported_over(uid) || (settled && !world_.pods.by_uid(uid) && !still_listed(uid));
 }
 
 /// Ends the slices of pods that were deleted or have ended, and after a restart those of unknown pods.
@@ -78,23 +79,7 @@ void DevicePlugin::end_gone_pods() {
     if (world_.pods.was_deleted(owner.uid) || is_over(owner.uid, settled)) end_later(owner);
   }
   forget_unused(owners, settled);
-  for (auto at = ending_.begin(); at != ending_.end();) {
-    if (now < at->second) {
-      ++at;
-      continue;
-    }
-    if (const auto ended = world_.slices.unprepare(at->first); !ended) {
-      at->second = now + kEndAgain;
-      ++at;
-      continue;
-    }
-    {
-      const MutexLock lock(mutex_);
-      std::erase_if(bindings_, [&](const auto& entry) { return entry.second.owner == at->first; });
-    }
-    at = ending_.erase(at);
-    next_list_ = now;
-  }
+  end_due();
 }
 
 /// Forgets bindings of containers that hold no slice and whose pod has ended: refused ones, and those that only the
@@ -107,7 +92,9 @@ void DevicePlugin::forget_unused(const std::set<Owner>& holding, bool settled) {
       const Binding& binding = entry.second;
       const bool awaited = std::any_of(waiters_.begin(), waiters_.end(),
                                        [&](const Waiter& waiter) { return waiter.slots == binding.slots; });
-      if (!awaited && !binding.kubelet_uid.empty() && !holding.contains(binding.owner)) unused.push_back(binding);
+      const bool holds = holding.contains(binding.owner) || holding.contains({OwnerKind::kPod, binding.kubelet_uid});
+      if (!awaited && !binding.kubelet_uid.empty() && !holds && !at_work_.contains(binding.kubelet_uid))
+        unused.push_back(binding);
     }
   }
   for (const auto& binding : unused) {

@@ -193,6 +193,93 @@ TEST_F(Slots, PodResourcesReplaceAMissingCheckpoint) {
   EXPECT_EQ(behind(b.containers[0]), card(9));
 }
 
+/// A pod whose prepare() does not return until the test lets it go.
+struct SlotsWithASlowPod : Slots {
+  ~SlotsWithASlowPod() override { slices.let_go("u-slow"); }
+  /// Starts the slow pod on card 3.
+  void start_slow() {
+    slices.hold("u-slow");
+    api_has(slow, record(slow, {3}));
+    kubelet.admit(&slow);
+    ASSERT_TRUE(eventually([&] { return slices.waiting("u-slow") == 1; }));
+  }
+  std::future<grpc::Status> starting(const ScriptedKubelet::Container& container) {
+    return std::async(std::launch::async, [this, container] { return kubelet.pre_start(container); });
+  }
+  /// Whether PreStartContainer is answered with success while the slow pod waits. Otherwise the slow pod goes on, so
+  /// that the test ends.
+  [[nodiscard]] bool starts(const ScriptedKubelet::Container& container) {
+    auto answer = starting(container);
+    const bool in_time = answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    if (!in_time) slices.let_go("u-slow");
+    return answer.get().ok() && in_time;
+  }
+  ScriptedKubelet::Pod slow = pod("slow", "u-slow");
+};
+
+TEST_F(SlotsWithASlowPod, OtherPodsStartAndEndMeanwhile) {
+  start_all();
+  start_slow();
+  auto waits = starting(slow.containers[0]);
+  for (int i = 0; i < 5; ++i) {
+    auto other = pod(fmt::format("other-{}", i), fmt::format("u-{}", i), {"main", "side"});
+    api_has(other, record(other, {1, 2}));
+    kubelet.admit(&other);
+    for (const auto& container : other.containers) ASSERT_TRUE(starts(container));
+    EXPECT_EQ(behind(other.containers[0]), card(1));
+    EXPECT_EQ(behind(other.containers[1]), card(2));
+    api_deletes(other);
+    kubelet.forget(other);
+    EXPECT_TRUE(eventually([&] { return slices.held().empty(); }));
+  }
+  EXPECT_EQ(slices.waiting("u-slow"), 1U) << "one call at a time for one pod";
+  slices.let_go("u-slow");
+  EXPECT_TRUE(waits.get().ok());
+  EXPECT_EQ(behind(slow.containers[0]), card(3));
+}
+
+TEST_F(SlotsWithASlowPod, ItsSlotsAreAllocatedAnewMeanwhile) {
+  start_all();
+  start_slow();
+  kubelet.forget(slow);  // the API server does not report the end
+  auto next = pod("next", "u-next");
+  api_has(next, record(next, {3}, Bytes::gib(50)));
+  next.containers[0].ids = slow.containers[0].ids;
+  kubelet.admit(&next);
+  ASSERT_TRUE(starts(next.containers[0]));
+  slices.let_go("u-slow");
+  EXPECT_TRUE(eventually([&] { return slices.waiting("u-slow") == 0 && slices.held().size() == 1; }));
+  EXPECT_EQ(behind(next.containers[0]), card(3));
+  EXPECT_TRUE(slices.behind(slow.containers[0].cdi).empty());
+}
+
+TEST_F(SlotsWithASlowPod, ItIsDeletedMeanwhile) {
+  slow = pod("slow", "u-slow", {"main", "side"});
+  start_all();
+  slices.hold("u-slow");
+  api_has(slow, record(slow, {3, 4}));
+  kubelet.admit(&slow);
+  ASSERT_TRUE(eventually([&] { return slices.waiting("u-slow") == 1; }));
+  api_deletes(slow);
+  auto next = pod("next", "u-next");
+  api_has(next, record(next, {5}));
+  kubelet.admit(&next);
+  ASSERT_TRUE(starts(next.containers[0]));  // the agent has seen the deletion before
+  slices.let_go("u-slow");
+  EXPECT_TRUE(eventually([&] { return slices.waiting("u-slow") == 0 && slices.held().size() == 1; }));
+  EXPECT_EQ(behind(next.containers[0]), card(5));
+}
+
+TEST_F(SlotsWithASlowPod, TheAgentEndsAfterIt) {
+  start_all();
+  start_slow();
+  auto stopped = std::async(std::launch::async, [this] { stop_agent(); });
+  EXPECT_EQ(stopped.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  slices.let_go("u-slow");
+  stopped.get();
+  EXPECT_EQ(behind(slow.containers[0]), card(3));
+}
+
 TEST_F(Slots, TheFaultOfARecordIsReported) {
   start_all();
   struct Case {

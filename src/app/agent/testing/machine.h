@@ -29,6 +29,7 @@ struct Machine {
   ManualClock clock;
   bool gives_cards = true;
   BreachAction on_compute = AgentConfig().on_compute;
+  WatchBounds bounds;
   std::function<Result<void>(const std::string&)> prepare_links;  // empty: there is nothing to link
   Log log{[](std::string_view) {}};
 
@@ -39,6 +40,7 @@ struct Machine {
     config.arbiter_settles = std::chrono::seconds(0);
     config.gives_cards = gives_cards;
     config.on_compute = on_compute;
+    config.bounds = bounds;
     config.last_process = std::chrono::seconds(0);
     auto agent = std::make_unique<Agent>(
         config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, prepare_links,

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,8 +27,10 @@ class FakeNodeSlices final : public NodeSlices {
   }
 
   Result<Prepared> prepare(const PrepareRequest& request) override {
-    const std::lock_guard lock(mutex_);
+    if (during_prepare) during_prepare(request);
+    std::unique_lock lock(mutex_);
     ++prepares;
+    wait_while_held(lock, request.slices.front().owner.uid);
     if (!fail_prepare_of.empty() && request.slices.front().part == fail_prepare_of)
       return fail(Code::kUnavailable, "told to fail");
     const auto key = std::pair(request.slices.front().owner, request.slices.front().part);
@@ -64,6 +69,24 @@ class FakeNodeSlices final : public NodeSlices {
     std::vector<Slice> all;
     for (const auto& [key, part] : parts_) all.insert(all.end(), part.slices.begin(), part.slices.end());
     return all;
+  }
+
+  /// From now on prepare() of the owner with this UID waits inside the call until let_go().
+  void hold(const std::string& uid) {
+    const std::lock_guard lock(mutex_);
+    held_back_.insert(uid);
+  }
+  void let_go(const std::string& uid) {
+    {
+      const std::lock_guard lock(mutex_);
+      held_back_.erase(uid);
+    }
+    changed_.notify_all();
+  }
+  /// How many calls of prepare() wait for let_go().
+  [[nodiscard]] std::size_t waiting(const std::string& uid) const {
+    const std::lock_guard lock(mutex_);
+    return waiting_.count(uid);
   }
 
   /// How often unprepare() was refused because the owner's processes still ran.
@@ -114,12 +137,22 @@ class FakeNodeSlices final : public NodeSlices {
     return {};
   }
 
+  std::function<void(const PrepareRequest&)> during_prepare;  // called inside each prepare(), without a lock
   std::string fail_prepare_of;
   std::vector<Owner> busy;
   int prepares = 0;
 
  private:
+  void wait_while_held(std::unique_lock<std::mutex>& lock, const std::string& uid) {
+    const auto here = waiting_.insert(uid);
+    changed_.wait(lock, [&] { return !held_back_.contains(uid); });
+    waiting_.erase(here);
+  }
+
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::string> held_back_;
+  std::multiset<std::string> waiting_;
   GpuInventory cards_;
   GpuState gpu_ = NodeTroubles().gpu;
   std::uint64_t promised_ = 0;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/plugins/device_plugin.h"
@@ -30,10 +32,10 @@ class SlotNode : public ::testing::Test {
     pods.change({KubeChange::Kind::kPut, pod_here(uid, phase, annotations)});
   }
   /// The kubelet admits the pod.
-  void allocate(const std::string& uid, const std::string& slot) {
+  void allocate(const std::string& uid, const std::string& slot, const std::string& container = "main") {
     const auto device = plugin.allocate({slot});
     ASSERT_TRUE(device) << device.error().what;
-    kubelet.entries.push_back({uid, "main", {slot}, {*device}});
+    kubelet.entries.push_back({uid, container, {slot}, {*device}});
   }
 
   ManualClock clock;
@@ -43,7 +45,14 @@ class SlotNode : public ::testing::Test {
   RememberingKubelet kubelet;
   NodePods pods{"n1", kube};
   events::EventRecorder notices{kube, "n1", clock, log};
-  DevicePlugin plugin{{slices, kubelet, pods, notices, clock, log, {}}};
+  /// Runs the plugin's jobs. Here each runs inside the step that posts it.
+  std::function<bool(std::function<void()>)> run_job = [](const std::function<void()>& job) {
+    job();
+    return true;
+  };
+  DevicePlugin plugin{{slices, kubelet, pods, notices, clock, log, {}, {}, {}, [this](std::function<void()> job) {
+                         return run_job(std::move(job));
+                       }}};
 };
 
 }  // namespace carve::plugins
