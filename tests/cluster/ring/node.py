@@ -14,8 +14,8 @@ from .process import Place, kill, run, spawn, stop, until_process
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 MAX_PODS = 250
-# The kubelet's times that the ring shortens, and Kubernetes' defaults (k8s.io/kubernetes pkg/kubelet/apis/config/v1beta1,
-# defaults.go), as the kubelet prints them. nodeStatusReportFrequency follows nodeStatusUpdateFrequency where that is set.
+# The kubelet's times that the ring shortens, and Kubernetes' defaults, as the kubelet prints them (k8s.io/kubernetes
+# pkg/kubelet/apis/config/v1beta1/defaults.go). nodeStatusReportFrequency follows nodeStatusUpdateFrequency if that is set.
 SHORTENED = {"syncFrequency": "10s", "nodeStatusUpdateFrequency": "5s"}
 DEFAULT_TIMING = {"syncFrequency": "1m0s", "nodeStatusUpdateFrequency": "10s", "nodeStatusReportFrequency": "5m0s"}
 
@@ -149,8 +149,7 @@ sandbox = "{images.PAUSE}"
         stop(self.state, f"{self.name}-kubelet")
 
     def restart_kubelet(self, default_timing: bool) -> None:
-        """Restarts the kubelet with Kubernetes' default times (no time is set), or with the ring's shorter ones. Pods go
-        on."""
+        """Restarts the kubelet with Kubernetes' default times, or with the ring's shorter ones. Pods go on."""
         path = self.folder / "kubelet.json"
         settings = {key: value for key, value in json.loads(path.read_text()).items() if key not in SHORTENED}
         path.write_text(json.dumps(settings if default_timing else {**settings, **SHORTENED}, indent=1))
