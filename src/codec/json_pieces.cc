@@ -20,6 +20,16 @@ struct Buffers {
   }
 };
 
+/// True if the text may contain half of a surrogate pair. simdjson accepts a low surrogate without a high one, which no
+/// other parser does.
+bool has_surrogate(std::string_view text) {
+  for (auto at = text.find('\\'); at != std::string_view::npos; at = text.find('\\', at + 2)) {
+    const auto escape = text.substr(at + 1, 2);
+    if (escape == "ud" || escape == "uD") return true;
+  }
+  return false;
+}
+
 Buffers& buffers() {
   thread_local Buffers of_thread;
   return of_thread;
@@ -29,10 +39,7 @@ Buffers& buffers() {
 
 JsonPieces::JsonPieces(std::string_view text) : text_(text) {
   Buffers& own = buffers();
-  // simdjson accepts a low surrogate without a high one, which no other parser does.
-  if (text.empty() || text.find("\\ud") != std::string_view::npos || text.find("\\uD") != std::string_view::npos ||
-      !own.reserve(text.size()))
-    return;
+  if (text.empty() || has_surrogate(text) || !own.reserve(text.size())) return;
   own.copy.assign(text);
   copy_ = own.copy.data();
   // The On-Demand interface does not check what it skips, so the document interface checks everything.
@@ -60,15 +67,17 @@ std::optional<std::string_view> JsonPieces::text(Value& value) {
 }
 
 std::optional<std::string_view> JsonPieces::plain_text(Value& value) {
-  simdjson::ondemand::raw_json_string string;
-  if (value.get_raw_json_string().get(string) != simdjson::SUCCESS) return std::nullopt;
-  const auto found = content(string.raw());
-  return found ? std::optional(piece(*found)) : std::nullopt;
+  simdjson::ondemand::json_type type{};
+  if (value.type().get(type) != simdjson::SUCCESS || type != simdjson::ondemand::json_type::string) return std::nullopt;
+  const auto quoted = value_at(value.raw_json_token());
+  const auto found = quoted.substr(1, quoted.size() - 2);
+  return found.find('\\') == std::string_view::npos ? std::optional(found) : std::nullopt;
 }
 
 std::string_view JsonPieces::value_at(std::string_view up_to_next) const {
-  const auto last = up_to_next.find_last_not_of(" \t\r\n");
-  return piece(up_to_next.substr(0, last == std::string_view::npos ? 0 : last + 1));
+  const auto is_white = [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; };
+  while (!up_to_next.empty() && is_white(up_to_next.back())) up_to_next.remove_suffix(1);
+  return piece(up_to_next);
 }
 
 std::optional<std::string_view> JsonPieces::content(const char* begin) const {
