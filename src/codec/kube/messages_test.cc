@@ -169,7 +169,7 @@ TEST(KubePage, ItemsGetOnlyTheFieldsThatTheListHas) {
               ElementsAre(R"({"apiVersion":"v2"})"));
 }
 
-TEST(KubeEvent, TheDocumentParserHasTheDepthLimitOfTheWalk) {
+TEST(KubeEvent, TheDocumentParserHasTheSameDepthLimit) {
   const auto nested = [](std::size_t depth) {  // an escaped name: for the document parser
     return R"({"t\u0079pe":"ADDED","object":{"a":)" + std::string(depth - 2, '[') + std::string(depth - 2, ']') + "}}";
   };

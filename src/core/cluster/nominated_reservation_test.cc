@@ -18,7 +18,7 @@ Slice slice(const std::string& uid, std::uint64_t gib, std::uint32_t compute, co
   return made;
 }
 
-class HoldTest : public testing::Test {
+class NominatedReservationTest : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* id : {"GPU-0", "GPU-1"}) {
@@ -40,7 +40,7 @@ class HoldTest : public testing::Test {
   Ledger ledger;
 };
 
-TEST_F(HoldTest, CountsAsTheLargerOfThePreemptorsAndTheVictimsSlices) {
+TEST_F(NominatedReservationTest, CountsAsTheLargerOfThePreemptorsAndTheVictimsSlices) {
   ASSERT_TRUE(ledger.add({slice("stays", 4, 10)}));
   ASSERT_TRUE(ledger.add({slice("v1", 5, 20)}));
   ASSERT_TRUE(ledger.add({slice("v2", 3, 50), slice("v2", 7, 10, "GPU-1")}));
@@ -56,7 +56,7 @@ TEST_F(HoldTest, CountsAsTheLargerOfThePreemptorsAndTheVictimsSlices) {
   EXPECT_EQ(left(kOther, 0, hold), std::pair(2UL, 30U)) << "the victims are gone; the preemptor's part stays";
 }
 
-TEST_F(HoldTest, AWholeCardIsKeptWhole) {
+TEST_F(NominatedReservationTest, AWholeCardIsKeptWhole) {
   Slice whole = slice("preemptor", 16, 100);
   whole.exclusive = whole.whole = true;
   ASSERT_TRUE(ledger.add({slice("v1", 1, 1)}));
@@ -66,14 +66,14 @@ TEST_F(HoldTest, AWholeCardIsKeptWhole) {
   EXPECT_EQ(left(kOther, 6, hold), std::pair(14UL, 98U));
 }
 
-TEST_F(HoldTest, ACardThatAnotherOwnerTookIsShownAsItIs) {
+TEST_F(NominatedReservationTest, ACardThatAnotherOwnerTookIsShownAsItIs) {
   ASSERT_TRUE(ledger.add({slice("v1", 2, 1)}));
   ASSERT_TRUE(ledger.add({slice("higher", 12, 1)}));
   const NominatedReservation hold{kPreemptor, 5, {slice("preemptor", 10, 60)}, {{OwnerKind::kPod, "v1"}}};
   EXPECT_EQ(seen_by(kOther, 0, ledger, {hold}), ledger);
 }
 
-TEST_F(HoldTest, SlicesThatAreBoundMeanwhileAreNotCountedTwice) {
+TEST_F(NominatedReservationTest, SlicesThatAreBoundMeanwhileAreNotCountedTwice) {
   ASSERT_TRUE(ledger.add({slice("preemptor", 10, 60)}));
   const NominatedReservation hold{kPreemptor, 5, {slice("preemptor", 10, 60)}, {}};
   EXPECT_EQ(left(kOther, 0, hold), std::pair(6UL, 40U));
