@@ -85,7 +85,7 @@ class AsInstalled(InstalledTest):
         self.assertEqual(names - libraries, {"usr/bin/carve", "usr/lib/carve/carve-hook", "etc/passwd", "etc/group"})
         self.assertEqual({re.sub(r"\.so.*", "", Path(name).name) for name in libraries},
                          {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libssl", "libcrypto",
-                          "libdl", "libpthread", "librt", "libcarve-cuda", "libcarve-nvml"})
+                          "libdl", "libpthread", "librt", "libsimdjson", "libcarve-cuda", "libcarve-nvml"})
 
     def test_the_arbiter_has_exactly_three_capabilities(self):
         status = self.carve.ready("carve-arbiter")["status"]["containerStatuses"][0]
