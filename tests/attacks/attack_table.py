@@ -18,7 +18,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "integration", "node"))
-from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
+from machine import Machine, cgroup2_mount, enter_private_namespace, see_only_own_processes, until  # noqa: E402
 
 MIB = 1 << 20
 LIMIT = 2048 * MIB
@@ -326,6 +326,7 @@ def main():
     if os.geteuid() != 0 or cgroup2_mount() is None:
         print("SKIPPED: needs root and a cgroup2 mount")
         return 77
+    see_only_own_processes()
     enter_private_namespace()
     only = [value for flag, value in zip(sys.argv, sys.argv[1:]) if flag == "--only"]
     part, parts = part_of(sys.argv)

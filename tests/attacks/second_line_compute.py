@@ -12,7 +12,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "integration", "node"))
-from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
+from machine import Machine, cgroup2_mount, enter_private_namespace, see_only_own_processes, until  # noqa: E402
 from second_line import GUARANTEE, restart_agent, start_neighbour  # noqa: E402
 
 SLACK = 10          # points
@@ -126,6 +126,7 @@ def main():
     if os.geteuid() != 0 or cgroup2_mount() is None:
         print("SKIPPED: needs root and a cgroup2 mount")
         return 77
+    see_only_own_processes()
     enter_private_namespace()
     machine = Machine(sys.argv[sys.argv.index("--bin") + 1], "t4x1")
     try:

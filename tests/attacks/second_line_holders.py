@@ -11,7 +11,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "integration", "node"))
-from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
+from machine import Machine, cgroup2_mount, enter_private_namespace, see_only_own_processes, until  # noqa: E402
 
 MIB = 1 << 20
 TAKEN = 4096 * MIB
@@ -91,6 +91,7 @@ def main():
     if os.geteuid() != 0 or cgroup2_mount() is None:
         print("SKIPPED: needs root and a cgroup2 mount")
         return 77
+    see_only_own_processes()
     enter_private_namespace()
     machine = Machine(sys.argv[sys.argv.index("--bin") + 1], "t4x1")
     daemon = None
