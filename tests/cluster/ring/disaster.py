@@ -57,11 +57,25 @@ def full_disk(node, folder: str, bytes_left: int = 0):
         filler.unlink(missing_ok=True)
 
 
+def stop_threads(pid: int):
+    """SIGSTOP. Returns when every thread has stopped: until then a thread on another processor may answer."""
+    os.kill(pid, signal.SIGSTOP)
+    until, states = time.monotonic() + 10, set()
+    while time.monotonic() < until:
+        with contextlib.suppress(FileNotFoundError):     # a thread has ended meanwhile
+            tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+            states = {task.read_text().rpartition(")")[2].split()[0] for task in tasks}
+            if states == {"T"}:
+                return
+        time.sleep(0.001)
+    raise RuntimeError(f"the threads of process {pid} do not stop: {states}")
+
+
 @contextlib.contextmanager
 def api_server_away(ring):
     """The API server does not answer: SIGSTOP, in the middle of any request."""
     pid = ring.state.pid("apiserver")
-    os.kill(pid, signal.SIGSTOP)
+    stop_threads(pid)
     try:
         yield
     finally:
@@ -72,7 +86,7 @@ def api_server_away(ring):
 @contextlib.contextmanager
 def stopped(pid: int):
     """A process that is alive and does nothing (SIGSTOP)."""
-    os.kill(pid, signal.SIGSTOP)
+    stop_threads(pid)
     try:
         yield
     finally:
