@@ -107,7 +107,7 @@ option(CARVE_UNITY "Compile the sources of a library together" ON)
 function(carve_unity name)
   if(CARVE_UNITY)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 14)
-    # GCC warns about a class whose members are private to its source file when that is not the main file of the
+    # GCC warns about a class with members that are private to its source file when that is not the main file of the
     # compilation.
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-// Text whose pieces are found is JSON, and its pieces have the same meaning as with the complete reader.
+// If pieces of a text are found, the text is JSON, and its pieces have the same meaning as with the complete reader.
 namespace {
 
 namespace json = boost::json;

@@ -107,8 +107,8 @@ rate() {
   [ "${tries[$key]:-0}" -le 1 ] || echo ": passed ${passes[$key]:-0} of ${tries[$key]} tries"
 }
 
-# flaky_line NAME: prints "docs/flaky.md:LINE", the row whose first column is this test's name, or its beginning and a
-# `*`; prints nothing without such a row.
+# flaky_line NAME: prints "docs/flaky.md:LINE", the row that has this test's name in its first column, or the beginning
+# of the name and a `*`; prints nothing without such a row.
 flaky_line() {
   [ ! -f "$CARVE_ROOT/docs/flaky.md" ] ||
     awk -F'|' -v name="$1" 'split($2, cell, "`") == 3 && (cell[2] == name ||

@@ -1,6 +1,6 @@
 // The look-up behind cuGetProcAddress: which exported symbol implements a name at a version. It reads a generated
-// table, has no state and is callable from any thread. The entry points cuGetProcAddress and cuGetProcAddress_v2, whose
-// error codes differ, are in sim/cuda.
+// table, has no state and is callable from any thread. The entry points cuGetProcAddress and cuGetProcAddress_v2, which
+// differ in their error codes, are in sim/cuda.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ and version numbers. The headers stay outside the repository.
 
 The source of each line
   cuda.h, preprocessed as NVIDIA builds it (every versioned and per-thread name is declared), and
-  the *Typedefs.h headers, whose PFN_<name>_v<version>[_ptds|_ptsz] give the driver version at which
+  the *Typedefs.h headers, where PFN_<name>_v<version>[_ptds|_ptsz] gives the driver version at which
   cuGetProcAddress starts to return a variant. The n-th version of a name is its n-th exported
   symbol (f, f_v2, f_v3). Per-thread variants are counted separately, from the newest down, because
   the oldest versions have no per-thread variant.

@@ -29,9 +29,9 @@ void keep(const Kept& kept, Secret* secret);
 /// Reads tls.crt and tls.key.
 [[nodiscard]] Pair pair_in(const Secret& secret);
 
-/// A JSON patch that sets caBundle to `authorities` (PEM) in every webhook of the configuration whose service is
-/// `namespace_name`/`service`; nullopt: all have it. The API server refuses the patch if the configuration has changed
-/// meanwhile.
+/// A JSON patch that sets caBundle to `authorities` (PEM) in every webhook of the configuration that calls the
+/// service `namespace_name`/`service`; nullopt: all have it. The API server refuses the patch if the configuration
+/// has changed meanwhile.
 ///   errors  kInvalidArgument: not JSON
 [[nodiscard]] Result<std::optional<std::string>> webhook_patch(std::string_view configuration,
                                                                std::string_view namespace_name,

@@ -24,7 +24,7 @@ class SliceLifecycle {
                  ArbiterPages& pages, NodeCards& cards)
       : config_(config), world_(world), store_(store), turns_(turns), pages_(pages), cards_(cards) {}
 
-  /// Brings up a slice whose capacity is reserved, all or nothing: on an error the reservation is freed.
+  /// Brings up a slice that has its capacity reserved, all or nothing: on an error the reservation is freed.
   Result<void> start(const OwnerTurns::Turn& turn, LiveSlice slice);
   /// Requests the pages of a slice that exists, if this agent has not requested them yet.
   Result<void> request_pages(const OwnerTurns::Turn& turn, const LiveSlice& slice);

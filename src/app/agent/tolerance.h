@@ -10,8 +10,8 @@ namespace carve {
 struct ToleranceBounds {
   /// The most that one slice may be above its limit, regardless of its number of processes.
   Bytes most = Bytes::mib(256);
-  /// Memory of an honest slice that its library cannot know in advance: what drivers round up, a module. A slice whose
-  /// tolerance is smaller keeps the difference back from its own limit.
+  /// Memory of an honest slice that its library cannot know in advance: what drivers round up, a module. A slice with
+  /// a smaller tolerance keeps the difference back from its own limit.
   Bytes unannounced = Bytes::mib(64);
   /// The part of its limit that a slice keeps back at most.
   std::uint64_t kept_back_part = 16;

@@ -118,7 +118,7 @@ void DevicePlugin::refresh_list() {
   if (fresh && world_.list_changed) world_.list_changed();
 }
 
-/// Reads the pods of containers whose wait is about to end from the API server, in case the watch is behind.
+/// Reads the pods of containers that will soon stop waiting from the API server, in case the watch is behind.
 void DevicePlugin::read_late_pods() {
   std::vector<std::pair<std::string, std::string>> names;
   {

@@ -93,7 +93,7 @@ class DevicePlugin final : public SlotCalls {
     bool asked = false;
     Answer answer;
   };
-  /// An owner whose pod has ended, and whose slices have not.
+  /// An owner that still has slices after its pod has ended.
   struct Ending {
     Clock::Time since;
     Clock::Time next;  // when to try

@@ -77,7 +77,7 @@ void DevicePlugin::note_try(const Binding& binding) {
                                                    known.container)};
 }
 
-/// Adds containers whose Allocate a previous agent answered.
+/// Adds containers that a previous agent answered (Allocate).
 void DevicePlugin::adopt(const std::vector<SlotEntry>& entries) {
   for (const auto& entry : entries) {
     if (entry.cdi.size() != 1) continue;
@@ -108,8 +108,8 @@ void DevicePlugin::restore() {
   refresh_list();
 }
 
-/// Whether an unidentified binding or container exists and the next read is due. `unknown_waiter`: a container starts
-/// whose slots a previous agent allocated.
+/// Whether an unidentified binding or container exists and the next read is due. `unknown_waiter`: a a container
+/// starts with slots that a previous agent allocated.
 bool DevicePlugin::lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter) {
   const bool need = std::any_of(open.begin(), open.end(), [](const Binding& one) { return one.kubelet_uid.empty(); });
   {

@@ -151,7 +151,7 @@ TEST_F(OfferedCards, SlicesOfAPreviousAgentWithoutTaintsGetThem) {
   EXPECT_EQ(kube.writes().size(), 1U);
 }
 
-/// A starting agent does not know the pods yet. Only the taint shows a record whose pod holds no slice.
+/// A starting agent does not know the pods yet. Only the taint shows a record of a pod that holds no slice.
 TEST_F(OfferedCards, ATaintStaysUntilThePodsAreKnown) {
   auto there = slices_for("n1", devices_of(slices.cards(), {{first}, {}}));
   there[0].generation = 4;

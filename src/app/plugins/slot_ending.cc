@@ -6,8 +6,8 @@
 #include "base/mutex.h"
 #include "codec/record.h"
 
-// The end of slots: slices whose pod has ended, and bindings whose container will never start. Also the starts that the
-// end of the agent itself would interrupt.
+// The end of slots: slices of pods that have ended, and bindings of containers that will never start. Also the starts
+// that the end of the agent itself would interrupt.
 namespace carve::plugins {
 namespace {
 
@@ -82,7 +82,7 @@ void DevicePlugin::end_gone_pods() {
   end_due();
 }
 
-/// Forgets bindings of containers that hold no slice and whose pod has ended: refused ones, and those that only the
+/// Forgets bindings of containers that hold no slice and belong to an ended pod: refused ones, and those that only the
 /// checkpoint still contains. Otherwise their slots would stay in use forever.
 void DevicePlugin::forget_unused(const std::set<Owner>& holding, bool settled) {
   std::vector<Binding> unused;

@@ -45,7 +45,7 @@ void DevicePlugin::wait_for_jobs() {
   while (!at_work_.empty()) changed_.wait(lock);
 }
 
-/// Prepares the slices of all bindings whose pod is known.
+/// Prepares the slices of all bindings with a known pod.
 void DevicePlugin::bind() {
   std::set<std::string> pods;
   for (const auto& binding : unready()) {

@@ -29,7 +29,7 @@ inline constexpr std::size_t kMaxJournalLine = 256 * 1024;
 /// CRC-32C (Castagnoli), as iSCSI and ext4 use it.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 
-/// The header line of a file whose first transaction has that number.
+/// The header line of a file that begins with the transaction of that number.
 [[nodiscard]] std::string journal_header(std::uint64_t first_number);
 
 /// The line of one transaction, including its end.

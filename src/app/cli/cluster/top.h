@@ -16,7 +16,7 @@ using ReadView = std::function<Result<AgentView>(std::string_view)>;
 
 /// The current view of the agent on each node, or only on `node`, read through the API server. The caller needs the
 /// permission to list pods and to get `pods/proxy` in `namespace_name`, the namespace of Carve. Sorted by node name. A
-/// node whose agent does not answer is in the list, with the reason.
+/// node with an agent that does not answer is in the list, with the reason.
 ///   errors  kNotFound: no agent (on that node); those of the API server
 ///   cost    one call per node, 16 concurrently
 [[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& namespace_name,
