@@ -194,8 +194,8 @@ class Move(RingTest):
                 if pod["spec"].get("nodeName") == node and pod["metadata"]["name"].startswith(("carve-agent", "carve-arb"))]
 
     def there_and_back(self):
-        install, move, come = blocks(self.page, "There")
-        back, = blocks(self.page, "Back")[-1:]
+        install, move, come = blocks(self.page, "Moving to Carve")
+        back, = blocks(self.page, "Moving back")[-1:]
         self.images_are_set()
         where = {pod["spec"]["nodeName"] for pod in self.deployment("before", 2)}
         self.assertEqual(where, {NODE, STAYS})

@@ -193,7 +193,7 @@ TEST_F(Slots, PodResourcesReplaceAMissingCheckpoint) {
   EXPECT_EQ(behind(b.containers[0]), card(9));
 }
 
-/// A pod whose prepare() does not return until the test lets it go.
+/// A pod with a prepare() that does not return until the test lets it go.
 struct SlotsWithASlowPod : Slots {
   ~SlotsWithASlowPod() override { slices.let_go("u-slow"); }
   /// Starts the slow pod on card 3.
