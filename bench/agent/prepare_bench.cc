@@ -36,7 +36,7 @@ PrepareRequest request_of(int owner) {
   slice.card = CardId("GPU-" + std::to_string(owner % kCards));
   slice.memory = Bytes::gib(1);
   slice.compute = CoreShare(1);
-  return {{slice}, "", "default/pod/gpu"};
+  return {*record_of(0, {slice}), slice.part, "", "default/pod/gpu"};
 }
 
 struct Node {

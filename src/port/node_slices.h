@@ -1,32 +1,33 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "core/model/record.h"
 #include "core/model/slice.h"
 #include "port/gpu.h"
 
 namespace carve {
 
-/// One part (container or claim request) that is about to start on this node, with all its cards. It is the decision of
-/// the allocator of these cards (the record of a pod, the allocation of a claim), never a value that a tenant wrote.
+/// One part (container or claim request) that is about to start on this node. The decision travels whole: a pod's
+/// record as it was decoded, or a claim's allocation as a record (plan_claim()). Only prepare() turns a part of it into
+/// slices. It is the decision of the allocator of these cards, never a value that a tenant wrote.
 struct PrepareRequest {
-  std::vector<Slice> slices;  // of one owner and part, in the order in which the part numbers its cards
-  std::string device;         // the CDI name promised in Allocate; empty: create one
-  std::string label;          // namespace/pod/container, for messages
+  Record record;            // of the part's owner. Its epoch, that of the leader that decided, is stored in the journal
+  std::string part = {};    // the part of the record that starts
+  std::string device = {};  // the CDI name promised in Allocate; empty: create one
+  std::string label = {};   // namespace/pod/container, for messages
   std::vector<std::string> pods = {};  // UIDs of the pods that hold it, as the kubelet knows them (at most 64 are used)
-  // True: the slices come from held(). If they have ended since, they are not created again for an owner that is gone.
+  // True: the part keeps the slices that it holds, and of the record only the owner is used. If the slices have ended,
+  // they are not created again for an owner that is gone.
   bool standing = false;
   // Variables that its dialect promises inside the container: a projection of the record that nothing reads back. They
   // are stored with the slice; empty for an existing part keeps the stored ones. At most 16. Keys consist of letters,
   // digits and _; values may also contain . : / - and commas; NVIDIA_VISIBLE_DEVICES is not allowed.
   std::map<std::string, std::string> environment = {};
-  // The epoch of the leader that decided, from the record; 0: no leader decided, as for a claim. The journal keeps it.
-  std::uint64_t epoch = 0;
 };
 
 struct Prepared {
@@ -69,10 +70,12 @@ class NodeSlices {
   /// name is random.
   virtual Result<std::string> promise_device() = 0;
   /// Updates the ledger, the journal (synced), the pages and the CDI file, in this order, all or nothing. A repeated
-  /// call with the same part and the same slices changes nothing and returns the same result.
+  /// call with the same part, the same slices and the same `device` changes nothing and returns the same result. With
+  /// another `device` the slices are created again under that name.
   ///   errors  kResourceExhausted: other owners hold the card, with the numbers; kAlreadyExists: the part holds
   ///           something else; kNotFound: no such card on this node, or `standing` is set and the part has ended;
-  ///           kUnavailable: the arbiter or the journal is away
+  ///           kInvalidArgument: an illegal record, or one without this part; kFailedPrecondition: another `device`,
+  ///           and a process of the previous container runs; kUnavailable: the arbiter or the journal is away
   virtual Result<Prepared> prepare(const PrepareRequest& request) = 0;
   /// The owner is gone: nothing of it starts any more, even after a restart. Its slices are freed when its processes
   /// are gone: those in its pods' cgroups, those that said hello, and those that the driver reports. Neither the

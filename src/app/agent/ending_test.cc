@@ -22,7 +22,7 @@ PrepareRequest part(const Owner& owner, const std::string& name,
   slice.memory = whole ? Bytes::gib(140) : Bytes::gib(4);
   slice.compute = whole ? CoreShare::whole() : CoreShare(30);
   slice.whole = slice.exclusive = whole;
-  return {{slice}, "", "default/pod/" + name, pods};
+  return {*record_of(0, {slice}), slice.part, "", "default/pod/" + name, pods};
 }
 
 std::string id_of(const Prepared& prepared) {
@@ -195,14 +195,13 @@ TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
-/// A caller reads held() just before the last process ends, and then prepares what it read. Without this check it would
-/// re-create the slice of an ended owner.
+/// A caller reads held() just before the last process ends, and then prepares the part that it read. Without this check
+/// the slice of an ended owner would be re-created.
 TEST(Ending, AnEndedSliceIsNotRecreated) {
   Machine machine;
   auto agent = machine.start();
   auto request = part(kPod, "main", {"pod-1"});
   request.device = agent->prepare(request)->device;
-  request.slices = agent->held();
   request.standing = true;
   EXPECT_EQ(agent->prepare(request)->device, request.device);
   ASSERT_TRUE(agent->unprepare(kPod));

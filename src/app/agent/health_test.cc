@@ -62,7 +62,7 @@ class AgentHealth : public testing::Test {
     slice.card = CardId("GPU-" + std::to_string(card));
     slice.memory = Bytes::gib(4);
     slice.compute = CoreShare(30);
-    return agent->prepare({{slice}, "", "default/pod/main"});
+    return agent->prepare({*record_of(0, {slice}), slice.part, "", "default/pod/main"});
   }
   bool noted(const std::string& kind) {
     const auto view = agent->view({});

@@ -18,7 +18,7 @@ PrepareRequest part(const std::string& claim) {
   slice.card = CardId("GPU-0");
   slice.memory = Bytes::gib(4);
   slice.compute = CoreShare(30);
-  return {{slice}, "", "default/pod/gpu"};
+  return {*record_of(0, {slice}), slice.part, "", "default/pod/gpu"};
 }
 
 std::string id_of(const Prepared& prepared) { return prepared.device.substr(prepared.device.find('=') + 1); }

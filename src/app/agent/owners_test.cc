@@ -27,13 +27,14 @@ PrepareRequest part(int number, int card, std::uint64_t gib = 1) {
   slice.card = CardId("GPU-" + std::to_string(card));
   slice.memory = Bytes::gib(gib);
   slice.compute = CoreShare(1);
-  return {{slice}, "", "default/pod/gpu"};
+  return {*record_of(0, {slice}), slice.part, "", "default/pod/gpu"};
 }
 
 PrepareRequest whole_card(int number, int card) {
   auto request = part(number, card, 140);
-  request.slices[0].compute = CoreShare::whole();
-  request.slices[0].whole = request.slices[0].exclusive = true;
+  RecordPart& whole = request.record.parts[0];
+  whole.cards[0].compute = CoreShare::whole();
+  whole.whole = whole.exclusive = true;
   return request;
 }
 

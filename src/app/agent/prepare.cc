@@ -34,32 +34,28 @@ bool valid_variables(const std::map<std::string, std::string>& variables) {
          });
 }
 
-/// The request as a slice without a name.
-///   errors  kInvalidArgument: no slice, slices of two owners or parts, a card twice, or a request for another node
+/// The request as a slice without a name: the one place in which a part of a decision becomes slices of this node.
+///   errors  kInvalidArgument: an illegal record, or one without this part; illegal variables
 Result<LiveSlice> slice_of(const PrepareRequest& request) {
   LiveSlice slice;
-  if (request.slices.empty()) return fail(Code::kInvalidArgument, "slices: none; a part holds at least one card");
-  slice.holder = request.slices.front().owner;
-  slice.part = request.slices.front().part;
+  slice.holder = request.record.owner;
+  slice.part = request.part;
   slice.keep = true;
   slice.name = plain_name(request.label);
   if (slice.local()) return fail(Code::kInvalidArgument, "owner: must be a pod or a claim, not local");
-  for (const auto& held : request.slices) {
-    if (held.owner != slice.holder || held.part != slice.part) {
-      return fail(Code::kInvalidArgument, "slices: of two owners or parts; a request is for one part");
-    }
-  }
-  CARVE_TRY(const auto record, record_of(request.epoch, request.slices));
-  CARVE_TRY_VOID(joined(validate(record)));
   if (!valid_variables(request.environment)) {
     return fail(Code::kInvalidArgument,
                 "environment: at most 16 variables; keys may contain letters, digits and _ (but not be "
                 "NVIDIA_VISIBLE_DEVICES), values also . : / - and commas");
   }
   slice.environment = request.environment;
-  slice.epoch = request.epoch;
+  slice.epoch = request.record.epoch;
   slice.pods = pods_in(request);
-  slice.slices = request.slices;
+  if (request.standing) return slice;  // its slices are those that the part holds
+  CARVE_TRY_VOID(joined(validate(request.record)));
+  const RecordPart* part = part_named(request.record, request.part);
+  if (part == nullptr) return fail(Code::kInvalidArgument, fmt::format("part {}: not in the record", request.part));
+  slice.slices = slices_of(slice.holder, *part);
   std::sort(slice.slices.begin(), slice.slices.end(), [](const Slice& a, const Slice& b) { return a.card < b.card; });
   return slice;
 }
@@ -111,6 +107,10 @@ Result<Prepared> PreparedSlices::prepare(const PrepareRequest& request) {
   CARVE_TRY(auto wanted, slice_of(request));
   const auto turn = turns_.take(wanted.holder);
   const auto there = part_of(wanted.holder, wanted.part);
+  if (request.standing) {
+    if (!there) return fail(Code::kNotFound, fmt::format("part {}: its slices have ended", wanted.part));
+    wanted.slices = there->slices;
+  }
   if (there && (request.device.empty() || request.device == kDevicePrefix + there->id)) {
     return prepare_again(turn, *there, wanted);
   }
@@ -125,9 +125,6 @@ Result<Prepared> PreparedSlices::prepare(const PrepareRequest& request) {
   }
   if (there && wanted.environment.empty()) wanted.environment = there->environment;
   if (there && wanted.epoch == 0) wanted.epoch = there->epoch;
-  if (!there && request.standing) {
-    return fail(Code::kNotFound, fmt::format("part {}: its slices have ended", wanted.part));
-  }
   CARVE_TRY(wanted.id, device_id_for(request));
   return prepare_new(turn, std::move(wanted));
 }

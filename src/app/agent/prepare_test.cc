@@ -21,7 +21,7 @@ Slice share(const Owner& owner, const std::string& part, int card, std::uint64_t
 }
 
 PrepareRequest part(const Owner& owner, const std::string& name, std::uint64_t gib = 4, std::uint32_t compute = 30) {
-  return {{share(owner, name, 0, gib, compute)}, "", "default/pod/" + name};
+  return {*record_of(0, {share(owner, name, 0, gib, compute)}), name, "", "default/pod/" + name};
 }
 
 std::string id_of(const Prepared& prepared) { return prepared.device.substr(prepared.device.find('=') + 1); }
@@ -54,7 +54,7 @@ TEST(Prepare, AnInitContainerWithoutAProcessIsIdle) {
   auto agent = machine.start();
   const Owner pod{OwnerKind::kPod, "u-1"};
   PrepareRequest init = part(pod, "load");
-  init.slices.front().phase = Phase::kInit;
+  init.record.parts.front().phase = Phase::kInit;
   const auto prepared = agent->prepare(init);
   ASSERT_TRUE(prepared) << prepared.error().what;
   ASSERT_TRUE(agent->prepare(part(pod, "main")));
@@ -81,8 +81,7 @@ TEST(Prepare, VariablesOfADialectAreInTheCdiFileAndOutliveTheAgent) {
   machine.devices.environments.clear();
   agent = machine.start();
   EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "read back from the journal";
-  PrepareRequest standing = part(kClaim, "gpu");
-  standing.standing = true;
+  const PrepareRequest standing{.record = {.owner = kClaim}, .part = "gpu", .standing = true};
   machine.devices.environments.clear();
   ASSERT_TRUE(agent->prepare(standing));
   EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "a published file does not change";
@@ -138,13 +137,13 @@ TEST(Prepare, TheJournalKeepsTheEpoch) {
   Machine machine;
   auto agent = machine.start();
   auto a = part(kClaim, "a");
-  a.epoch = 41;
+  a.record.epoch = 41;
   ASSERT_TRUE(agent->prepare(a));
   EXPECT_EQ(machine.journal.state().records.at(kClaim).epoch, 41U);
   agent.reset();
   agent = machine.start();
   auto b = part(kClaim, "b", 8, 50);
-  b.epoch = 41;
+  b.record.epoch = 41;
   ASSERT_TRUE(agent->prepare(b));
   EXPECT_EQ(machine.journal.state().records.at(kClaim).epoch, 41U);
   EXPECT_EQ(machine.journal.state().records.at(kClaim).parts.size(), 2U);
@@ -159,7 +158,7 @@ TEST(Prepare, ARequestThatDoesNotFitIsRefusedAndLeavesNothing) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted) << refused.error().what;
   PrepareRequest nowhere = part(second, "gpu", 1, 1);
-  nowhere.slices[0].card = CardId("GPU-9");
+  nowhere.record.parts[0].cards[0].card = CardId("GPU-9");
   EXPECT_EQ(agent->prepare(nowhere).error().code, Code::kNotFound);
   machine.pages.away = true;
   EXPECT_EQ(agent->prepare(part(second, "gpu", 1, 1)).error().code, Code::kUnavailable);
@@ -178,15 +177,41 @@ TEST(Prepare, InvalidRequestsAreRefused) {
   auto agent = machine.start();
   EXPECT_EQ(agent->prepare({}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(agent->prepare(part({OwnerKind::kLocal, "x"}, "gpu")).error().code, Code::kInvalidArgument);
-  auto two = part(kClaim, "a");
-  two.slices.push_back(share(kClaim, "b", 1, 4, 30));
-  EXPECT_EQ(agent->prepare(two).error().code, Code::kInvalidArgument);
+  auto absent = part(kClaim, "a");
+  absent.part = "b";
+  EXPECT_EQ(agent->prepare(absent).error().code, Code::kInvalidArgument);
   auto twice = part(kClaim, "a");
-  twice.slices.push_back(twice.slices[0]);
+  twice.record.parts[0].cards.push_back(twice.record.parts[0].cards[0]);
   EXPECT_EQ(agent->prepare(twice).error().code, Code::kInvalidArgument);
   auto foreign = part(kClaim, "a");
   foreign.device = "nvidia.com/gpu=all";
   EXPECT_EQ(agent->prepare(foreign).error().code, Code::kInvalidArgument);
+}
+
+/// The decision travels whole. The journal's record is what the owner holds: the part that has started.
+TEST(Prepare, OnlyTheRequestedPartOfTheRecordIsPrepared) {
+  Machine machine;
+  auto agent = machine.start();
+  auto request = part(kClaim, "b", 8, 50);
+  request.record = *record_of(7, {share(kClaim, "a", 0, 4, 30), share(kClaim, "b", 0, 8, 50)});
+  ASSERT_TRUE(agent->prepare(request));
+  const std::vector<Slice> only{share(kClaim, "b", 0, 8, 50)};
+  EXPECT_EQ(agent->held(), only);
+  EXPECT_EQ(machine.journal.state().records.at(kClaim), *record_of(7, only));
+}
+
+TEST(Prepare, AStandingPartKeepsItsSlicesUnderAnotherName) {
+  Machine machine;
+  auto agent = machine.start();
+  const Owner pod{OwnerKind::kPod, "pod-1"};
+  ASSERT_TRUE(agent->prepare(part(pod, "main")));
+  const auto held = agent->held();
+  const PrepareRequest standing{
+      .record = {.owner = pod}, .part = "main", .device = *agent->promise_device(), .standing = true};
+  const auto prepared = agent->prepare(standing);
+  ASSERT_TRUE(prepared) << prepared.error().what;
+  EXPECT_EQ(prepared->device, standing.device);
+  EXPECT_EQ(agent->held(), held);
 }
 
 TEST(Prepare, APromisedNameIsNeverGivenTwice) {
@@ -244,7 +269,7 @@ TEST(Prepare, AProcessIsShownInTheRequestThatHoldsTheCard) {
   Machine machine;
   auto agent = machine.start();
   const auto a = agent->prepare(part(kClaim, "a"));
-  const auto b = agent->prepare({{share(kClaim, "b", 1, 8, 50)}, "", "default/pod/b"});
+  const auto b = agent->prepare({*record_of(0, {share(kClaim, "b", 1, 8, 50)}), "b", "", "default/pod/b"});
   ASSERT_TRUE(a && b);
   machine.processes.sees[78] = {id_of(*a), id_of(*b)};
   machine.gpu.processes["GPU-1"] = {{78, Bytes::gib(2), 10}};

@@ -72,7 +72,9 @@ Result<std::vector<Slice>> SliceStore::reserve(const OwnerTurns::Turn&, const Li
 }
 
 Result<void> SliceStore::record(const OwnerTurns::Turn&, const LiveSlice& slice) {
-  std::vector<Slice> all;  // the new record replaces the previous one of the owner
+  // The journal's record says what the owner holds here now: the parts that were prepared so far, a part of the
+  // decision. It replaces the previous one of the owner.
+  std::vector<Slice> all;
   {
     const MutexLock lock(mutex_);
     all = slices_beside(state_, slice);
@@ -176,17 +178,15 @@ std::vector<LiveSlice> slices_in(const JournalState& journal) {
   }
   std::vector<LiveSlice> slices;
   for (const auto& [owner, record] : journal.records) {
-    for (const auto& held : slices_of(record)) {
-      if (slices.empty() || slices.back().holder != owner || slices.back().part != held.part) {
-        const auto note = noted.find({owner, held.part});
-        LiveSlice slice = note != noted.end() ? note->second : LiveSlice();
-        slice.holder = owner;
-        slice.part = held.part;
-        slice.epoch = record.epoch;
-        if (slice.id.empty()) slice.id = owner.uid;  // a note is written with its record; only an old journal has none
-        slices.push_back(std::move(slice));
-      }
-      slices.back().slices.push_back(held);
+    for (const auto& part : record.parts) {
+      const auto note = noted.find({owner, part.part});
+      LiveSlice slice = note != noted.end() ? note->second : LiveSlice();
+      slice.holder = owner;
+      slice.part = part.part;
+      slice.epoch = record.epoch;
+      slice.slices = slices_of(owner, part);
+      if (slice.id.empty()) slice.id = owner.uid;  // a note is written with its record; only an old journal has none
+      slices.push_back(std::move(slice));
     }
   }
   return slices;

@@ -146,7 +146,9 @@ TEST_F(Presence, LogsAFailingAnnotationOnceWhileOtherWritesSucceed) {
   held.owner = {OwnerKind::kClaim, "u-1"};
   held.part = "main";
   held.card = slices.cards().cards[0].id;
-  ASSERT_TRUE(slices.prepare({{held}, "", "ml/p/main", {}}));
+  held.memory = Bytes::gib(1);
+  held.compute = CoreShare(5);
+  ASSERT_TRUE(slices.prepare({*record_of(0, {held}), held.part, "", "ml/p/main", {}}));
   for (int i = 0; i < 30; ++i) step();
   ASSERT_TRUE(slices.unprepare(held.owner));
   const auto failures = [this] {

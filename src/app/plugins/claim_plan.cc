@@ -42,19 +42,17 @@ Result<codec::ShareConfig> config_for(const codec::Claim& claim, const std::stri
   return merged;
 }
 
-Result<Slice> slice_of(const codec::Claim& claim, const codec::ClaimResult& result, const Card& card) {
+/// A device of the allocation, as a part with one card.
+Result<RecordPart> part_of(const codec::Claim& claim, const codec::ClaimResult& result, const Card& card) {
   CARVE_TRY(const auto config, config_for(claim, result.request));
-  Slice slice;
-  slice.owner = {OwnerKind::kClaim, claim.uid};
-  slice.part = result.request;
-  slice.card = card.id;
-  slice.memory = published_memory(card);
-  slice.compute = CoreShare::whole();
-  slice.share = config.share.value_or(ShareClass::kBurst);
-  slice.priority = config.priority.value_or(PriorityClass::kStandard);
-  slice.dialect = "dra";
+  RecordPart part;
+  part.part = result.request;
+  part.share = config.share.value_or(ShareClass::kBurst);
+  part.priority = config.priority.value_or(PriorityClass::kStandard);
+  part.dialect = "dra";
+  RecordCard held{card.id, published_memory(card), CoreShare::whole()};
   if (const auto* memory = consumed(result, kMemory)) {
-    CARVE_TRY(slice.memory, codec::parse_bytes("consumedCapacity.memory", *memory));
+    CARVE_TRY(held.memory, codec::parse_bytes("consumedCapacity.memory", *memory));
   }
   if (const auto* cores = consumed(result, kCores)) {
     CARVE_TRY(const auto amount, codec::parse_bytes("consumedCapacity.cores", *cores));
@@ -63,18 +61,19 @@ Result<Slice> slice_of(const codec::Claim& claim, const codec::ClaimResult& resu
                   fmt::format("consumedCapacity.cores of request {}: {} hundredths of a card; legal are 1 to 100",
                               result.request, *cores));
     }
-    slice.compute = CoreShare(static_cast<std::uint32_t>(amount.count()));
+    held.compute = CoreShare(static_cast<std::uint32_t>(amount.count()));
   }
-  if (slice.memory > published_memory(card)) {
+  if (held.memory > published_memory(card)) {
     return fail(Code::kInvalidArgument,
-                fmt::format("request {}: {} of memory on {}, which has {}", result.request, to_human(slice.memory),
+                fmt::format("request {}: {} of memory on {}, which has {}", result.request, to_human(held.memory),
                             result.device, to_human(published_memory(card))));
   }
-  if (slice.memory == published_memory(card) && slice.compute == CoreShare::whole()) {
-    slice.whole = slice.exclusive = true;
-    slice.memory = card.memory;
+  if (held.memory == published_memory(card) && held.compute == CoreShare::whole()) {
+    part.whole = part.exclusive = true;
+    held.memory = card.memory;
   }
-  return slice;
+  part.cards.push_back(std::move(held));
+  return part;
 }
 
 std::string label_of(const codec::Claim& claim, const std::string& part) {
@@ -94,7 +93,7 @@ std::vector<std::string> pods_of(const codec::Claim& claim) {
 }
 
 Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, const std::string& node,
-                 const GpuInventory& cards, std::vector<PlannedPart>* parts) {
+                 const GpuInventory& cards, ClaimPlan* plan) {
   if (result.pool != node) {
     return fail(Code::kFailedPrecondition,
                 fmt::format("request {} is allocated from pool {}, but this node is {}", result.request,
@@ -108,56 +107,59 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
                     "is allocated again",
                     result.request, result.device));
   }
-  CARVE_TRY(Slice slice, slice_of(claim, result, *card));
-  auto part = std::find_if(parts->begin(), parts->end(), [&](const PlannedPart& other) {
-    return other.request.slices.front().part == result.request;
-  });
-  if (part == parts->end()) {
-    parts->push_back({{{}, "", label_of(claim, result.request), pods_of(claim)}, {}});
-    part = std::prev(parts->end());
+  CARVE_TRY(RecordPart wanted, part_of(claim, result, *card));
+  auto& parts = plan->record.parts;
+  const ClaimDevice device{{base_of(result.request)}, result.pool, result.device, {}, result.share};
+  const auto part = std::find_if(parts.begin(), parts.end(),
+                                 [&](const RecordPart& other) { return other.part == result.request; });
+  if (part == parts.end()) {
+    parts.push_back(std::move(wanted));
+    plan->devices.push_back({device});
+    return {};
   }
-  for (const auto& other : part->request.slices) {
-    if (other.card != slice.card) continue;
+  for (const auto& other : part->cards) {
+    if (other.card != card->id) continue;
     return fail(
         Code::kInvalidArgument,
         fmt::format("request {}: two of its devices are shares of one card, {}; request distinct cards by "
                     "\"constraints: [{{distinctAttribute: {}/uuid}}]\" in the claim, or one larger share",
                     result.request, result.device, kDriver));
   }
-  part->request.slices.push_back(std::move(slice));
-  part->devices.push_back({{base_of(result.request)}, result.pool, result.device, {}, result.share});
+  // The classes belong to the part, so one request cannot mix whole cards and fractions.
+  if (part->whole != wanted.whole) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("request {}: whole cards and fractions in one request; "
+                            "split it into two requests",
+                            result.request));
+  }
+  part->cards.push_back(std::move(wanted.cards.front()));
+  plan->devices[static_cast<std::size_t>(part - parts.begin())].push_back(device);
   return {};
 }
 
 }  // namespace
 
-Result<std::vector<PlannedPart>> plan_claim(const codec::Claim& claim, const std::string& node,
-                                            const GpuInventory& cards) {
+Result<ClaimPlan> plan_claim(const codec::Claim& claim, const std::string& node, const GpuInventory& cards) {
   if (!claim.allocated) {
     return fail(Code::kFailedPrecondition,
                 fmt::format("claim {}/{} has no allocation: a scheduler must place the pod (a pod with "
                             "spec.nodeName bypasses it)",
                             claim.namespace_name, claim.name));
   }
-  std::vector<PlannedPart> parts;
+  ClaimPlan plan;
+  plan.record.owner = {OwnerKind::kClaim, claim.uid};
   for (const auto& result : claim.results) {
-    if (result.driver == kDriver) CARVE_TRY_VOID(add(claim, result, node, cards, &parts));
+    if (result.driver == kDriver) CARVE_TRY_VOID(add(claim, result, node, cards, &plan));
   }
-  if (parts.empty()) {
+  if (plan.record.parts.empty()) {
     return fail(Code::kFailedPrecondition,
                 fmt::format("claim {}/{} has no device of driver {}", claim.namespace_name, claim.name, kDriver));
   }
-  // The record requires equal classes within a part, so one request cannot mix whole cards and fractions.
-  for (const auto& part : parts) {
-    for (const auto& slice : part.request.slices) {
-      if (slice.whole != part.request.slices.front().whole)
-        return fail(Code::kInvalidArgument,
-                    fmt::format("request {}: whole cards and fractions in one request; "
-                                "split it into two requests",
-                                slice.part));
-    }
-  }
-  return parts;
+  return plan;
+}
+
+PrepareRequest request_for(const codec::Claim& claim, const Record& record, const std::string& part) {
+  return {record, part, "", label_of(claim, part), pods_of(claim)};
 }
 
 }  // namespace carve::plugins

@@ -31,7 +31,8 @@ class ClaimsLeftTest : public ::testing::Test {
     slice.part = "g";
     slice.card = slices.cards().cards.front().id;
     slice.memory = Bytes::gib(1);
-    ASSERT_TRUE(slices.prepare({{slice}, "", "ml/p/g"}));
+    slice.compute = CoreShare(5);
+    ASSERT_TRUE(slices.prepare({*record_of(0, {slice}), slice.part, "", "ml/p/g"}));
   }
   bool any() { return left.any(clock.now()); }
 

@@ -3,7 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "core/model/card.h"
+#include "core/model/record.h"
 #include "port/gpu.h"
 
 namespace carve::plugins {
@@ -29,6 +31,11 @@ inline constexpr std::string_view kResourceSlices = "/apis/resource.k8s.io/v1/re
 
 /// The card's memory as published: whole MiB, because it must be a multiple of the capacity's default and step.
 [[nodiscard]] Bytes published_memory(const Card& card);
+
+/// Whether a part can start on its cards: on none that became unhealthy after the decision. A part that already holds
+/// its slices is not asked: it runs there.
+///   errors  kUnavailable: a card is unhealthy, with the reason
+[[nodiscard]] Result<void> check_health(const RecordPart& part, const GpuInventory& cards);
 
 /// The card with this device name, or nullptr.
 [[nodiscard]] const Card* card_named(const GpuInventory& cards, std::string_view device);

@@ -126,7 +126,7 @@ class DevicePlugin final : public SlotCalls {
   void supersede(const Binding& winner);
   // slot_binding.cc: any thread, in a job of the binding's pod
   Result<void> try_bind(Binding* binding);
-  Result<void> prepare(Binding* binding, std::vector<Slice> slices, const Record* record);
+  Result<void> prepare(Binding* binding, PrepareRequest request);
   void note_try(const Binding& binding);
   bool store(const Binding& binding);
   [[nodiscard]] std::vector<Binding> unready() const;

@@ -30,24 +30,10 @@ bool holds(const std::vector<Slice>& held, const std::string& uid) {
   });
 }
 
-/// A claim does not start on a card that became unhealthy after the allocation. A claim that runs there is not touched.
-Result<void> check_health(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
-  for (const auto& part : parts) {
-    for (const auto& slice : part.request.slices) {
-      for (const auto& card : cards.cards) {
-        if (card.id == slice.card && !card.health.ok)
-          return fail(Code::kUnavailable,
-                      fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
-      }
-    }
-  }
-  return {};
-}
-
-std::string described(const Slice& slice) {
-  if (slice.whole) return "the whole card";
-  return fmt::format("{}, compute {}, {}, {}", to_human(slice.memory), slice.compute.hundredths(),
-                     to_string(slice.share), to_string(slice.priority));
+std::string described(const RecordPart& part, const RecordCard& card) {
+  if (part.whole) return "the whole card";
+  return fmt::format("{}, compute {}, {}, {}", to_human(card.memory), card.compute.hundredths(),
+                     to_string(part.share), to_string(part.priority));
 }
 
 }  // namespace
@@ -79,21 +65,17 @@ Result<std::vector<ClaimDevice>> DraDriver::prepare_one(const ClaimRef& ref) {
     return refuse(ref, {Code::kAborted, what}, nullptr);
   }
   const auto cards = world_.slices.cards();
-  auto parts = plan_claim(*claim, node_, cards);
-  if (parts && !holds(world_.slices.held(), ref.uid)) {
-    const auto shut = world_.shut ? world_.shut() : std::string();
-    if (!shut.empty()) {
-      parts = fail(Code::kFailedPrecondition, shut);
-    } else if (const auto healthy = check_health(*parts, cards); !healthy)
-      parts = tl::unexpected(healthy.error());
+  const auto plan = plan_claim(*claim, node_, cards);
+  if (!plan) return refuse(ref, plan.error(), &*claim);
+  if (!holds(world_.slices.held(), ref.uid)) {
+    if (const auto may = may_start(plan->record, cards); !may) return refuse(ref, may.error(), &*claim);
   }
-  auto answer = parts ? bring_up(*claim, *parts)
-                      : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
+  auto answer = bring_up(*claim, *plan);
   if (!answer) {
-    if (parts && answer.error().code == Code::kResourceExhausted) note_full(*parts, cards);
+    if (answer.error().code == Code::kResourceExhausted) note_full(plan->record, cards);
     return refuse(ref, answer.error(), &*claim);
   }
-  post_ready(*claim, *parts);
+  post_ready(*claim, *plan);
   world_.notices.settled(refusal_key(ref.uid));
   const MutexLock lock(mutex_);
   refused_.erase(ref.uid);
@@ -101,12 +83,18 @@ Result<std::vector<ClaimDevice>> DraDriver::prepare_one(const ClaimRef& ref) {
   return answer;
 }
 
+/// A claim starts neither on a node that is shut nor on an unhealthy card. A claim that runs there is not touched.
+Result<void> DraDriver::may_start(const Record& record, const GpuInventory& cards) const {
+  const auto shut = world_.shut ? world_.shut() : std::string();
+  if (!shut.empty()) return fail(Code::kFailedPrecondition, shut);
+  for (const auto& part : record.parts) CARVE_TRY_VOID(check_health(part, cards));
+  return {};
+}
+
 /// kube-scheduler counts only claims. Where slots use the card, too, it may promise more than the card has.
-void DraDriver::note_full(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
-  if (world_.full == nullptr) return;
-  std::vector<Slice> asked;
-  for (const auto& part : parts) asked.insert(asked.end(), part.request.slices.begin(), part.request.slices.end());
-  world_.full->refused(asked, world_.slices.held(), cards, world_.clock.now());
+void DraDriver::note_full(const Record& record, const GpuInventory& cards) {
+  if (world_.full != nullptr)
+    world_.full->refused(slices_of(record), world_.slices.held(), cards, world_.clock.now());
 }
 
 /// Reports every refusal: on the Node, and on the pods that use the claim. `claim`: nullptr if the claim could not be
@@ -121,12 +109,12 @@ Result<std::vector<ClaimDevice>> DraDriver::refuse(const ClaimRef& ref, const Er
 }
 
 /// Prepares all parts or none: if a part is refused, the parts that this call prepared are undone.
-Result<std::vector<ClaimDevice>> DraDriver::bring_up(const codec::Claim& claim,
-                                                   std::vector<PlannedPart> parts) {
+Result<std::vector<ClaimDevice>> DraDriver::bring_up(const codec::Claim& claim, const ClaimPlan& plan) {
   const bool known = holds(world_.slices.held(), claim.uid);
   std::vector<ClaimDevice> devices;
-  for (auto& part : parts) {
-    const auto prepared = world_.slices.prepare(part.request);
+  for (std::size_t i = 0; i < plan.record.parts.size(); ++i) {
+    const auto& part = plan.record.parts[i].part;
+    const auto prepared = world_.slices.prepare(request_for(claim, plan.record, part));
     if (!prepared) {
       if (!known) {
         const auto undone = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
@@ -134,11 +122,11 @@ Result<std::vector<ClaimDevice>> DraDriver::bring_up(const codec::Claim& claim,
           world_.log.warn("a partly prepared claim could not be undone",
                           {{"claim", claim.uid}, {"error", undone.error().what}});
       }
-      return fail_in("request " + part.request.slices.front().part, prepared.error());
+      return fail_in("request " + part, prepared.error());
     }
     // One CDI device contains all cards of the part. A container gets the CDI devices of all its claim devices.
-    part.devices.front().cdi = {prepared->device};
-    devices.insert(devices.end(), part.devices.begin(), part.devices.end());
+    const auto first = devices.insert(devices.end(), plan.devices[i].begin(), plan.devices[i].end());
+    first->cdi = {prepared->device};
   }
   return devices;
 }
@@ -169,21 +157,22 @@ std::vector<DeviceHealthView> DraDriver::health() const {
   return views;
 }
 
-void DraDriver::post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
+void DraDriver::post_ready(const codec::Claim& claim, const ClaimPlan& plan) {
   std::vector<codec::DeviceStatus> devices;
   bool all_known = true;
-  for (const auto& part : parts) {
-    for (std::size_t i = 0; i < part.devices.size(); ++i) {
-      const auto& device = part.devices[i];
-      const auto& slice = part.request.slices[i];
+  for (std::size_t p = 0; p < plan.devices.size(); ++p) {
+    const auto& part = plan.record.parts[p];
+    for (std::size_t i = 0; i < plan.devices[p].size(); ++i) {
+      const auto& device = plan.devices[p][i];
+      const auto& card = part.cards[i];
       const auto key = fmt::format("{}/{}/{}", device.pool, device.device, device.share);
       all_known =
           all_known && std::find(claim.ready.begin(), claim.ready.end(), key) != claim.ready.end();
       devices.push_back(
           {std::string(kDriver), device.pool, device.device, device.share, true, "Prepared",
-           fmt::format("{} of {}", described(slice), slice.card.str()),
-           fmt::format(R"({{"uuid":"{}","memory":"{}","cores":{},"whole":{}}})", slice.card.str(),
-                       to_canonical(slice.memory), slice.compute.hundredths(), slice.whole)});
+           fmt::format("{} of {}", described(part, card), card.card.str()),
+           fmt::format(R"({{"uuid":"{}","memory":"{}","cores":{},"whole":{}}})", card.card.str(),
+                       to_canonical(card.memory), card.compute.hundredths(), part.whole)});
     }
   }
   if (!all_known) post_status(claim, devices, kStartFirst);

@@ -38,10 +38,10 @@ class DraDriver final : public DraCalls {
 
  private:
   Result<std::vector<ClaimDevice>> prepare_one(const ClaimRef& ref);
-  Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim,
-                                            std::vector<PlannedPart> parts);
-  void note_full(const std::vector<PlannedPart>& parts, const GpuInventory& cards);
-  void post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
+  Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim, const ClaimPlan& plan);
+  Result<void> may_start(const Record& record, const GpuInventory& cards) const;
+  void note_full(const Record& record, const GpuInventory& cards);
+  void post_ready(const codec::Claim& claim, const ClaimPlan& plan);
   Result<std::vector<ClaimDevice>> refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim);
   void report_to_pods(const codec::Claim& claim, const std::string& message);
   void post_refused(const codec::Claim& claim, const std::string& message);

@@ -261,7 +261,8 @@ TEST_F(DraDriverTest, AClaimOnAFullCardFailsImmediatelyAndTheCardTakesNoNewClaim
   pod.part = "main";
   pod.card = slices.cards().cards[0].id;
   pod.memory = Bytes::gib(78);
-  ASSERT_TRUE(slices.prepare({{pod}, "", "ml/s/main"}));
+  pod.compute = CoreShare(1);
+  ASSERT_TRUE(slices.prepare({*record_of(0, {pod}), pod.part, "", "ml/s/main"}));
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_FALSE(shared.prepare({{"ml", "c", "u-1"}}).at("u-1"));
   EXPECT_EQ(full.cards(slices.held(), slices.cards(), clock.now()), std::set{pod.card});

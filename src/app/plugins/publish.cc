@@ -119,6 +119,16 @@ std::string device_name(const CardId& card) {
 
 Bytes published_memory(const Card& card) { return Bytes(card.memory.count() >> 20U << 20U); }
 
+Result<void> check_health(const RecordPart& part, const GpuInventory& cards) {
+  for (const auto& held : part.cards) {
+    for (const auto& card : cards.cards) {
+      if (card.id == held.card && !card.health.ok)
+        return fail(Code::kUnavailable, fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
+    }
+  }
+  return {};
+}
+
 const Card* card_named(const GpuInventory& cards, std::string_view device) {
   for (const auto& card : cards.cards) {
     if (device_name(card.id) == device) return &card;

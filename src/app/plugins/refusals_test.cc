@@ -69,7 +69,8 @@ TEST_F(Refusals, EndWhenTheSameContainerStarts) {
   outwait();
   EXPECT_NE(notices.refusals(), "");
   const auto device = kubelet.entries.front().cdi.front();
-  ASSERT_TRUE(slices.prepare({slices_of_pod("a"), device, "s/a/main", {"a"}}));  // decided meanwhile
+  // Decided meanwhile.
+  ASSERT_TRUE(slices.prepare({*record_of(0, slices_of_pod("a")), "main", device, "s/a/main", {"a"}}));
   plugin.before_start({"slot-0001"}, [this](const Result<void>& said) { answer = said; });
   plugin.step();
   ASSERT_TRUE(answer && *answer);

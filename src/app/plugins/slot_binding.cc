@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/plugins/device_names.h"
 #include "app/plugins/device_plugin.h"
 #include "base/mutex.h"
 #include "codec/dialects/projection.h"
@@ -28,12 +29,9 @@ std::vector<codec::CountedCard> counted(const GpuInventory& cards) {
   return all;
 }
 
-std::vector<Slice> part_of(const std::vector<Slice>& slices, const Owner& owner, const std::string& part) {
-  std::vector<Slice> found;
-  for (const auto& slice : slices) {
-    if (slice.owner == owner && slice.part == part) found.push_back(slice);
-  }
-  return found;
+bool holds(const std::vector<Slice>& held, const Owner& owner, const std::string& part) {
+  return std::any_of(held.begin(), held.end(),
+                     [&](const Slice& slice) { return slice.owner == owner && slice.part == part; });
 }
 
 }  // namespace
@@ -249,9 +247,9 @@ Result<void> DevicePlugin::try_bind(Binding* binding) {
   }
   // Slices that are held already are what was decided. They need no API server.
   const Owner owner{OwnerKind::kPod, pod ? pod->uid : binding->kubelet_uid};
-  if (auto held = part_of(world_.slices.held(), owner, binding->container); !held.empty()) {
+  if (holds(world_.slices.held(), owner, binding->container)) {
     binding->owner = owner;
-    return prepare(binding, std::move(held), nullptr);
+    return prepare(binding, PrepareRequest{.record = {.owner = owner}, .standing = true});
   }
   if (!pod) {
     return fail(Code::kUnavailable,
@@ -272,50 +270,32 @@ Result<void> DevicePlugin::try_bind(Binding* binding) {
     return fail(Code::kAborted, fmt::format("pod {}: its record is for {} {}, but the pod's UID is {}", name,
                                             to_string(record->owner.kind), record->owner.uid, pod->uid));
   }
-  auto slices = part_of(slices_of(*record), owner, binding->container);
-  if (slices.empty()) {
+  const auto* part = part_named(*record, binding->container);
+  if (part == nullptr) {
     return fail(Code::kNotFound,
                 fmt::format("pod {}: its record has no cards for container {}", name, binding->container));
   }
-  if (slices.size() != binding->slots.size()) {
+  if (part->cards.size() != binding->slots.size()) {
     return fail(Code::kInvalidArgument,
                 fmt::format("pod {}, container {}: {} slots, but its record names {} cards; legal is one "
                             "slot per card",
-                            name, binding->container, binding->slots.size(), slices.size()));
+                            name, binding->container, binding->slots.size(), part->cards.size()));
   }
+  const auto cards = world_.slices.cards();
+  CARVE_TRY_VOID(check_health(*part, cards));
   binding->owner = owner;
-  return prepare(binding, std::move(slices), &*record);
+  const auto variables = codec::environment(*record, binding->container, counted(cards), world_.dialects);
+  return prepare(binding, PrepareRequest{.record = *record, .environment = variables});
 }
 
-/// Prepares the slices. `record`: the decision; nullptr: the slices are held already.
-Result<void> DevicePlugin::prepare(Binding* binding, std::vector<Slice> slices, const Record* record) {
-  const auto cards = world_.slices.cards();
-  const bool held = !part_of(world_.slices.held(), binding->owner, binding->container).empty();
-  for (const auto& slice : slices) {
-    for (const auto& card : cards.cards) {
-      if (!held && card.id == slice.card && !card.health.ok)
-        return fail(Code::kUnavailable,
-                    fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
-    }
-  }
-  PrepareRequest request{std::move(slices),
-                         binding->device,
-                         fmt::format("{}/{}/{}", binding->namespace_name, binding->pod, binding->container),
-                         {binding->kubelet_uid},
-                         record == nullptr};
-  if (record != nullptr) {
-    request.epoch = record->epoch;
-    request.environment = codec::environment(*record, binding->container, counted(cards), world_.dialects);
-  }
+/// Prepares the container's slices. `request` has the decision; the binding has the rest.
+Result<void> DevicePlugin::prepare(Binding* binding, PrepareRequest request) {
+  request.part = binding->container;
+  request.device = binding->device;
+  request.label = fmt::format("{}/{}/{}", binding->namespace_name, binding->pod, binding->container);
+  request.pods = {binding->kubelet_uid};
   note_try(*binding);
-  auto prepared = world_.slices.prepare(request);
-  if (prepared && prepared->device != binding->device) {
-    // The kubelet lost its checkpoint and called Allocate again for a container that has its slices under an older
-    // name.
-    CARVE_TRY_VOID(world_.slices.unprepare(binding->owner));
-    request.standing = false;
-    prepared = world_.slices.prepare(request);
-  }
+  const auto prepared = world_.slices.prepare(request);
   if (!prepared) return tl::unexpected(prepared.error());
   {
     // The kubelet allocates nothing for a pod that has ended. An end that was decided later stays decided.

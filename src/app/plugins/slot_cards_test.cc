@@ -97,7 +97,9 @@ struct OfferedCards : testing::Test {
     return codec::parse_slice(written)->devices.at(card).taints.empty();
   }
   std::int64_t generation() { return codec::parse_slice(written)->generation; }
-  void holds(const Slice& slice) { ASSERT_TRUE(slices.prepare({{slice}, "", "s/p/c", {slice.owner.uid}})); }
+  void holds(const Slice& slice) {
+    ASSERT_TRUE(slices.prepare({*record_of(0, {slice}), slice.part, "", "s/p/c", {slice.owner.uid}}));
+  }
 };
 
 TEST_F(OfferedCards, ACardOfARecordIsNotOfferedToClaimsUntilItIsFree) {

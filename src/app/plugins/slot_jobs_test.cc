@@ -116,7 +116,7 @@ TEST_F(SlotJobs, ItsSlotsAreAllocatedAnewDuringItsPrepare) {
   hear_bound("b");
   allocate("a", "slot-1");
   slices.during_prepare = [this](const PrepareRequest& request) {
-    if (request.slices.front().owner.uid != "a") return;
+    if (request.record.owner.uid != "a") return;
     clock.advance(seconds(1));
     kubelet.entries.clear();
     allocate("b", "slot-1");  // the API server has not reported the end of a

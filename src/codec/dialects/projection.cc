@@ -32,9 +32,8 @@ Texts projections(const PodAsk& pod, const Record& record, const std::vector<Cou
 
 Texts environment(const Record& record, const std::string& part,
                   const std::vector<CountedCard>& cards, const DialectSettings& settings) {
-  const auto found = std::find_if(record.parts.begin(), record.parts.end(),
-                                  [&](const RecordPart& one) { return one.part == part; });
-  if (found == record.parts.end()) return {};
+  const RecordPart* found = part_named(record, part);
+  if (found == nullptr) return {};
   const Dialect* dialect = dialect_named(found->dialect);
   if (dialect == nullptr || dialect->environment == nullptr) return {};
   return dialect->environment(Shown{record, cards, settings, {}, 0}, *found);

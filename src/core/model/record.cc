@@ -70,14 +70,25 @@ std::vector<Error> validate(const Record& record) {
   return errors;
 }
 
+const RecordPart* part_named(const Record& record, std::string_view name) {
+  const auto found = std::find_if(record.parts.begin(), record.parts.end(),
+                                  [&](const RecordPart& part) { return part.part == name; });
+  return found == record.parts.end() ? nullptr : &*found;
+}
+
 std::vector<Slice> slices_of(const Record& record) {
   std::vector<Slice> slices;
   for (const RecordPart& part : record.parts) {
-    for (const RecordCard& card : part.cards) {
-      slices.push_back(Slice{record.owner, part.part, card.card, card.memory, card.compute,
-                             part.exclusive, part.whole, part.phase, part.share, part.priority,
-                             part.dialect});
-    }
+    for (Slice& slice : slices_of(record.owner, part)) slices.push_back(std::move(slice));
+  }
+  return slices;
+}
+
+std::vector<Slice> slices_of(const Owner& owner, const RecordPart& part) {
+  std::vector<Slice> slices;
+  for (const RecordCard& card : part.cards) {
+    slices.push_back(Slice{owner, part.part, card.card, card.memory, card.compute, part.exclusive, part.whole,
+                           part.phase, part.share, part.priority, part.dialect});
   }
   return slices;
 }

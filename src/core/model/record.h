@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -36,7 +37,7 @@ struct RecordPart {
 struct Record {
   std::uint64_t epoch = 0;  // of the allocator that decided; 0 outside Kubernetes
   Owner owner;
-  std::vector<RecordPart> parts;  // in spec order
+  std::vector<RecordPart> parts = {};  // in spec order
   friend bool operator==(const Record&, const Record&) = default;
 };
 
@@ -47,8 +48,13 @@ inline constexpr std::size_t kMaxPartsPerRecord = 64;
 /// cards.
 [[nodiscard]] std::vector<Error> validate(const Record& record);
 
+/// The part with this name; nullptr: the record has none.
+[[nodiscard]] const RecordPart* part_named(const Record& record, std::string_view name);
+
 /// The record's slices, in its order.
 [[nodiscard]] std::vector<Slice> slices_of(const Record& record);
+/// The same of one part of this owner.
+[[nodiscard]] std::vector<Slice> slices_of(const Owner& owner, const RecordPart& part);
 
 /// The record of these slices. They must have one owner, and the slices of a part must have equal classes.
 ///   errors  kInvalidArgument: no slice, two owners, or slices of one part that differ in class

@@ -12,7 +12,7 @@ namespace {
 const Owner kClaim{OwnerKind::kClaim, "claim-1"};
 
 PrepareRequest on_both_cards() {
-  PrepareRequest request;
+  std::vector<Slice> slices;
   for (const char* card : {"GPU-0", "GPU-1"}) {
     Slice slice;
     slice.owner = kClaim;
@@ -20,10 +20,9 @@ PrepareRequest on_both_cards() {
     slice.card = CardId(card);
     slice.memory = Bytes::gib(4);
     slice.compute = CoreShare(30);
-    request.slices.push_back(slice);
+    slices.push_back(slice);
   }
-  request.label = "default/pod/gpu";
-  return request;
+  return {*record_of(0, slices), "gpu", "", "default/pod/gpu"};
 }
 
 std::set<std::string> names_in(const std::string& folder) {

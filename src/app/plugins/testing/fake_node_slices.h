@@ -30,28 +30,36 @@ class FakeNodeSlices final : public NodeSlices {
     if (during_prepare) during_prepare(request);
     std::unique_lock lock(mutex_);
     ++prepares;
-    wait_while_held(lock, request.slices.front().owner.uid);
-    if (!fail_prepare_of.empty() && request.slices.front().part == fail_prepare_of)
+    const Owner& owner = request.record.owner;
+    wait_while_held(lock, owner.uid);
+    if (!fail_prepare_of.empty() && request.part == fail_prepare_of)
       return fail(Code::kUnavailable, "told to fail");
-    const auto key = std::pair(request.slices.front().owner, request.slices.front().part);
-    if (const auto found = parts_.find(key); found != parts_.end()) {
-      if (found->second.slices == request.slices) return Prepared{found->second.device};
-      return fail(Code::kAlreadyExists, "the part holds something else");
+    const auto* part = part_named(request.record, request.part);
+    Part wanted{part != nullptr ? slices_of(owner, *part) : std::vector<Slice>(), request.device, request.environment};
+    const auto key = std::pair(owner, request.part);
+    const auto found = parts_.find(key);
+    if (request.standing) {
+      if (found == parts_.end()) return fail(Code::kNotFound, "its slices have ended");
+      wanted.slices = found->second.slices;
     }
-    for (const auto& slice : request.slices) {
+    if (wanted.slices.empty()) return fail(Code::kInvalidArgument, "not in the record");
+    if (found != parts_.end()) {
+      if (found->second.slices != wanted.slices) return fail(Code::kAlreadyExists, "the part holds something else");
+      if (!wanted.device.empty()) found->second.device = wanted.device;
+      return Prepared{found->second.device};
+    }
+    for (const auto& slice : wanted.slices) {
       Bytes sum = slice.memory;
       const Card* card = nullptr;
       for (const auto& one : cards_.cards) card = one.id == slice.card ? &one : card;
       if (card == nullptr) return fail(Code::kNotFound, "no such card");
-      for (const auto& [other, part] : parts_) {
-        for (const auto& held : part.slices) sum += held.card == slice.card ? held.memory : Bytes(0);
+      for (const auto& [other, there] : parts_) {
+        for (const auto& held : there.slices) sum += held.card == slice.card ? held.memory : Bytes(0);
       }
       if (sum > card->memory) return fail(Code::kResourceExhausted, "the card is full");
     }
-    auto part = request;
-    if (part.device.empty()) part.device = fmt::format("carve.elasticgpu.io/slice=f{}", ++promised_);
-    parts_[key] = part;
-    return Prepared{part.device};
+    if (wanted.device.empty()) wanted.device = fmt::format("carve.elasticgpu.io/slice=f{}", ++promised_);
+    return Prepared{(parts_[key] = wanted).device};
   }
 
   Result<void> unprepare(const Owner& owner) override {
@@ -143,6 +151,11 @@ class FakeNodeSlices final : public NodeSlices {
   int prepares = 0;
 
  private:
+  struct Part {
+    std::vector<Slice> slices;
+    std::string device;
+    std::map<std::string, std::string> environment;
+  };
   void wait_while_held(std::unique_lock<std::mutex>& lock, const std::string& uid) {
     const auto here = waiting_.insert(uid);
     changed_.wait(lock, [&] { return !held_back_.contains(uid); });
@@ -157,7 +170,7 @@ class FakeNodeSlices final : public NodeSlices {
   GpuState gpu_ = NodeTroubles().gpu;
   std::uint64_t promised_ = 0;
   int refused_ends_ = 0;
-  std::map<std::pair<Owner, std::string>, PrepareRequest> parts_;
+  std::map<std::pair<Owner, std::string>, Part> parts_;
 };
 
 /// `count` cards of 80 GiB, "GPU-0000000<n>-…".
