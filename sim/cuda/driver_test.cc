@@ -44,6 +44,20 @@ std::uint64_t used(std::uint32_t card) {
 std::uint64_t mine() { return account(getpid()).explicit_bytes; }
 void* const kNone = nullptr;
 
+/// Holds the stream: what is enqueued after this call does not begin before the test sets `released`. So no test
+/// depends on how long this process waits for a processor.
+void hold(void* stream, std::atomic<bool>* released) {
+  ASSERT_EQ(cu(
+                "cuLaunchHostFunc", stream,
+                +[](void* data) { static_cast<std::atomic<bool>*>(data)->wait(false); }, released),
+            kOk);
+}
+
+void release(std::atomic<bool>* released) {
+  *released = true;
+  released->notify_all();
+}
+
 TEST(Driver, NothingWorksBeforeInit) {
   in_child([] {
     int count = 0;
@@ -186,16 +200,18 @@ TEST(Driver, EventsMeasureGpuTimeAndQueriesReportCompletion) {
 TEST(Driver, TheLegacyStreamWaitsForBlockingStreamsOnly) {
   in_child([] {
     use_card();
-    void* spin = kernel("carve_spin_20ms");
     void *blocking = nullptr, *free = nullptr, *event = nullptr;
     ASSERT_EQ(cu("cuStreamCreate", &blocking, 0U), kOk);
     ASSERT_EQ(cu("cuStreamCreate", &free, 1U), kOk);
     ASSERT_EQ(cu("cuEventCreate", &event, 0U), kOk);
-    ASSERT_EQ(launch(spin, blocking), kOk);
+    std::atomic<bool> released = false;
+    hold(blocking, &released);
     ASSERT_EQ(cu("cuEventRecord", event, free), kOk);
     ASSERT_EQ(cu("cuEventSynchronize", event), kOk);
     EXPECT_EQ(cu("cuStreamQuery", blocking), kNotReady);  // the non-blocking stream did not wait
     ASSERT_EQ(cu("cuEventRecord", event, kNone), kOk);
+    EXPECT_EQ(cu("cuEventQuery", event), kNotReady);
+    release(&released);
     ASSERT_EQ(cu("cuEventSynchronize", event), kOk);
     EXPECT_EQ(cu("cuStreamQuery", blocking), kOk);  // the default stream did
   });
@@ -212,12 +228,15 @@ TEST(Driver, HostFunctionsAndCopiesRunInStreamOrder) {
     static std::uint32_t source = 1;
     static void* asked = stream;
     std::uint32_t back = 0;
+    std::atomic<bool> released = false;
+    hold(stream, &released);
     ASSERT_EQ(launch(spin, stream), kOk);
     ASSERT_EQ(cu(
                   "cuLaunchHostFunc", stream,
                   +[](void* data) { *static_cast<std::uint32_t*>(data) = 42; }, &source),
               kOk);
-    EXPECT_EQ(source, 1U);  // the kernel is still running
+    EXPECT_EQ(source, 1U);  // the function waits for the kernel, and the kernel for the release
+    release(&released);
     ASSERT_EQ(cu("cuMemcpyHtoDAsync_v2", p, &source, std::uint64_t{4}, stream), kOk);
     ASSERT_EQ(cu("cuMemcpyDtoHAsync_v2", &back, p, std::uint64_t{4}, stream), kOk);
     ASSERT_EQ(cu("cuStreamSynchronize", asked), kOk);
