@@ -31,8 +31,8 @@ class EventRecorder {
         log_(log),
         busy_(std::move(busy)) {}
 
-  /// Records an Event on an object. `same`: the key by which it counts as a repetition of an earlier event; it
-  /// then replaces the message of that event; empty: the message.
+  /// Records an Event on an object. `same`: the key by which it counts as a repetition of an earlier event; its
+  /// message then replaces the message of that event. Empty: the message is the key.
   void warn(codec::EventNote note, const std::string& same = {});
   /// Records a refused start for the Node's condition, even if its pod is not known. `key`: what was to start; repeated
   /// refusals of one key count once. `text`: cause and fix.

@@ -110,9 +110,8 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
   CARVE_TRY(RecordPart wanted, part_of(claim, result, *card));
   auto& parts = plan->record.parts;
   const ClaimDevice device{{base_of(result.request)}, result.pool, result.device, {}, result.share};
-  const auto part = std::find_if(parts.begin(), parts.end(),
-                                 [&](const RecordPart& other) { return other.part == result.request; });
-  if (part == parts.end()) {
+  RecordPart* part = part_named(plan->record, result.request);
+  if (part == nullptr) {
     parts.push_back(std::move(wanted));
     plan->devices.push_back({device});
     return {};
@@ -133,7 +132,7 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
                             result.request));
   }
   part->cards.push_back(std::move(wanted.cards.front()));
-  plan->devices[static_cast<std::size_t>(part - parts.begin())].push_back(device);
+  plan->devices[static_cast<std::size_t>(part - parts.data())].push_back(device);
   return {};
 }
 

@@ -75,7 +75,7 @@ void DevicePlugin::note_try(const Binding& binding) {
                                                    known.container)};
 }
 
-/// Adds containers that a previous agent answered (Allocate).
+/// Adds the containers of Allocate calls that a previous agent answered.
 void DevicePlugin::adopt(const std::vector<SlotEntry>& entries) {
   for (const auto& entry : entries) {
     if (entry.cdi.size() != 1) continue;
@@ -106,7 +106,7 @@ void DevicePlugin::restore() {
   refresh_list();
 }
 
-/// Whether an unidentified binding or container exists and the next read is due. `unknown_waiter`: a a container
+/// Whether an unidentified binding or container exists and the next read is due. `unknown_waiter`: a container
 /// starts with slots that a previous agent allocated.
 bool DevicePlugin::lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter) {
   const bool need = std::any_of(open.begin(), open.end(), [](const Binding& one) { return one.kubelet_uid.empty(); });
@@ -284,8 +284,9 @@ Result<void> DevicePlugin::try_bind(Binding* binding) {
   const auto cards = world_.slices.cards();
   CARVE_TRY_VOID(check_health(*part, cards));
   binding->owner = owner;
-  const auto variables = codec::environment(*record, binding->container, counted(cards), world_.dialects);
-  return prepare(binding, PrepareRequest{.record = *record, .environment = variables});
+  return prepare(binding, PrepareRequest{.record = *record,
+                                         .environment = codec::environment(*record, binding->container,
+                                                                           counted(cards), world_.dialects)});
 }
 
 /// Prepares the container's slices. `request` has the decision; the binding has the rest.

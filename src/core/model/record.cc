@@ -76,6 +76,10 @@ const RecordPart* part_named(const Record& record, std::string_view name) {
   return found == record.parts.end() ? nullptr : &*found;
 }
 
+RecordPart* part_named(Record& record, std::string_view name) {
+  return const_cast<RecordPart*>(part_named(std::as_const(record), name));
+}
+
 std::vector<Slice> slices_of(const Record& record) {
   std::vector<Slice> slices;
   for (const RecordPart& part : record.parts) {
@@ -105,17 +109,14 @@ Result<Record> record_of(std::uint64_t epoch, const std::vector<Slice>& slices) 
     }
     RecordPart like{slice.part,  slice.phase,    slice.exclusive, slice.whole,
                     slice.share, slice.priority, slice.dialect,   {}};
-    auto found = std::find_if(record.parts.begin(), record.parts.end(),
-                              [&](const RecordPart& part) { return part.part == slice.part; });
-    if (found == record.parts.end()) {
-      found = record.parts.insert(record.parts.end(), like);
-    }
-    like.cards = found->cards;
-    if (like != *found) {
+    RecordPart* part = part_named(record, slice.part);
+    if (part == nullptr) part = &record.parts.emplace_back(like);
+    like.cards = part->cards;
+    if (like != *part) {
       return fail(Code::kInvalidArgument,
                   fmt::format("record: the slices of part {} differ in class", slice.part));
     }
-    found->cards.push_back(RecordCard{slice.card, slice.memory, slice.compute});
+    part->cards.push_back(RecordCard{slice.card, slice.memory, slice.compute});
   }
   CARVE_TRY_VOID(joined(validate(record)));
   return record;

@@ -50,6 +50,7 @@ inline constexpr std::size_t kMaxPartsPerRecord = 64;
 
 /// The part with this name; nullptr: the record has none.
 [[nodiscard]] const RecordPart* part_named(const Record& record, std::string_view name);
+[[nodiscard]] RecordPart* part_named(Record& record, std::string_view name);
 
 /// The record's slices, in its order.
 [[nodiscard]] std::vector<Slice> slices_of(const Record& record);

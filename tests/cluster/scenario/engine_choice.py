@@ -8,9 +8,9 @@ in that order and names a node and cards for each filter call: the last one of e
 pod's cards are read from the pod at the API server.
 
 State at a filter call: every pod with an earlier call that named a node counts as placed, because control expects a pod
-where it sent it until it is bound (core/cluster/assumed_pods.h). kube-scheduler repeats a call if
-the answer is late. The seed is printed; CARVE_SEED sets it. With CARVE_FOLLOWER kube-scheduler asks a second replica,
-which does not lead and forwards the bind calls.
+where it sent it until it is bound (core/cluster/assumed_pods.h). kube-scheduler repeats a call if the answer
+is late. The seed is printed; CARVE_SEED sets it. With CARVE_FOLLOWER kube-scheduler asks a second replica, which does
+not lead and forwards the bind calls.
 
 The same with fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default),
 which calls filter and prioritize, and weighs the answer.

@@ -318,8 +318,9 @@ class WithCpu(Prioritised):
 
     @in_soak
     def test_nodes_with_full_or_too_small_cards_are_removed_from_the_proposal(self):
-        """Three nodes without CPU. kube-scheduler would take one of the two with the lowest victim: on n1 pods of
-        higher priority have the cards, and the cards of the third node are too small for the request."""
+        """Three nodes without CPU. kube-scheduler would take one of the two on which the victim has the lowest
+        priority: on n1 pods of higher priority have the cards, and the cards of the third node are too small for the
+        request."""
         small, = bare_nodes.make(self.kube, "n1", 1, mebibytes=16 << 10)
         self.addCleanup(bare_nodes.remove, self.kube, [small])
         on_small = self.bound(self.holds_cpu(self.share(-10, 10, **at(small))))

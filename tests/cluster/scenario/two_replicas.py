@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import burst, carve, placing  # noqa: E402
 from ring.cluster import timer  # noqa: E402
+from ring.disaster import stop_threads  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
 from ring.testing import RingTest, main  # noqa: E402
 
@@ -84,7 +85,7 @@ class TwoReplicas(RingTest):
     def test_a_follower_answers_itself_while_the_leader_hangs(self):
         leader = self.ring.state.pid(placing.CONTROL)
         self.choose("follower")
-        os.kill(leader, signal.SIGSTOP)
+        stop_threads(leader)
         self.addCleanup(os.kill, leader, signal.SIGCONT)
         began = time.monotonic()
         self.assertIn(self.choose("follower"), NODES)

@@ -3,7 +3,6 @@ simulated driver. Assertions about memory and time read carve-simctl."""
 import json
 import os
 import select
-import secrets
 import shutil
 import signal
 import subprocess
@@ -77,8 +76,8 @@ class Machine:
         self.folder = tempfile.mkdtemp(prefix="carve-node-")
         os.chmod(self.folder, 0o755)
         self.state = self.folder + "/state"
-        # The process ID alone is not unique: in a PID namespace of its own every test has the same one.
-        self.cgroup = f"{cgroup2_mount()}/carve-test-{os.getpid()}-{secrets.token_hex(4)}"
+        # Not the process ID: in a PID namespace of its own every test has the same one.
+        self.cgroup = f"{cgroup2_mount()}/{os.path.basename(self.folder)}"
         self.host = ["--state-dir", self.state, "--cdi-dir", self.folder + "/cdi", "--cgroup-root", self.cgroup]
         self.up_process = None
         self.children = []
