@@ -81,7 +81,11 @@ void SecondLine::look_for_unexplained(const std::vector<GpuUsage>& usage, const 
   for (const auto& card : usage) {
     const auto explained = card.lost ? std::nullopt : explained_on(card.card, watched, sightings);
     if (!explained) continue;
-    const auto found = unexplained_.look({card.card, card.used, *explained}, now);
+    const Bytes spare = store_.read([&](const SliceStore::State& state) {
+      const CardState* known = state.ledger.find(card.card);
+      return known != nullptr ? known->free_memory() : Bytes::max();
+    });
+    const auto found = unexplained_.look({card.card, card.used, *explained, spare}, now);
     // Between two reports suspects are searched only to end a slice.
     if (!found || !(found->grew || found->report || (found->lasted && ends))) continue;
     const Suspicion suspicion = unexplained_.suspected(card.card, *found, holders_of_card(card.card, sightings), now);

@@ -210,6 +210,21 @@ TEST_F(SecondLine, OnAFullCardASliceKeepsMemoryBackFromItsOwnLimit) {
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{78}) << "a byte that its neighbour was promised";
 }
 
+/// Memory without a context on a card that is promised to the last byte: it would be missing in a slice. Beside memory
+/// that is promised to no slice the same amount is tolerated.
+TEST_F(SecondLine, OnAFullCardLessUnexplainedMemoryIsTolerated) {
+  start(77, 4, 10);
+  machine_.processes.holders[0] = {77};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::mib(200);
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_TRUE(machine_.processes.killed.empty());
+  ASSERT_FALSE(start(78, 136, 10).empty());
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_GE(events("breach-unexplained"), 1);
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+}
+
 /// What a slice keeps back at its start is what the rounds find without any excess, for all bounds.
 TEST_F(SecondLine, TheStartAndTheRoundsHaveOneRuleForWhatASliceKeepsBack) {
   agent_.reset();

@@ -32,7 +32,7 @@ std::optional<UnexplainedMemory::Finding> UnexplainedMemory::look(const CardMemo
   const Bytes unexplained = seen.used - seen.explained;
   one.baseline = std::min({one.baseline, unexplained, bounds_.most_baseline});
   const Bytes beyond = unexplained - one.baseline;
-  if (beyond <= bounds_.tolerance) {
+  if (beyond <= std::clamp(seen.spare, bounds_.least_tolerance, bounds_.most_tolerance)) {
     one.since.reset();
     one.told.reset();
     one.level = Bytes();

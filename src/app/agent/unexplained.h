@@ -17,8 +17,11 @@
 namespace carve {
 
 struct UnexplainedBounds {
-  /// Per card: the memory that its driver may briefly hold beyond its lists.
-  Bytes tolerance = Bytes::mib(256);
+  /// The tolerance of a card: the memory that its driver may hold beyond its lists. It is taken from memory that the
+  /// card has promised to no slice, at most `most_tolerance`. On a full card it is `least_tolerance`, because the
+  /// figures of a driver are not exact.
+  Bytes most_tolerance = Bytes::mib(256);
+  Bytes least_tolerance = Bytes::mib(64);
   /// The memory that a driver keeps for itself is learnt as the minimum of all unexplained figures, up to this bound.
   Bytes most_baseline = Bytes::mib(768);
   /// Growth of the unexplained memory after which the holders of the device file are recorded again.
@@ -32,6 +35,7 @@ struct CardMemory {
   CardId card;
   Bytes used;       // by the driver
   Bytes explained;  // explained_on()
+  Bytes spare;      // promised to no slice, and not held by slices beyond their limits
 };
 
 /// The memory of one card that the driver's list and the ledger explain: the sum of what NVML lists outside slices and,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve {
 namespace {
 
@@ -38,7 +40,7 @@ TEST(Unexplained, TheDriversOwnMemoryIsLearntUpToABound) {
   Clock::Time now{std::chrono::seconds(10)};
   const auto look = [&](Bytes used) {
     now += milliseconds(500);
-    return memory.look({kCard, used, Bytes()}, now);
+    return memory.look({kCard, used, Bytes(), Bytes::gib(8)}, now);
   };
   EXPECT_FALSE(look(Bytes::mib(600)));
   EXPECT_FALSE(look(Bytes::mib(600)));
@@ -56,8 +58,26 @@ TEST(Unexplained, TheDriversOwnMemoryIsLearntUpToABound) {
   EXPECT_FALSE(again->report);
   EXPECT_TRUE(look(Bytes::mib(900))->report) << "once per second";
   UnexplainedMemory late;  // the memory was taken before the agent started
-  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now)->grew);
-  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes()}, now + milliseconds(500))->lasted);
+  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes(), Bytes::gib(8)}, now)->grew);
+  EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes(), Bytes::gib(8)}, now + milliseconds(500))->lasted);
+}
+
+/// What is tolerated was promised to no slice: for any spare memory, what the driver holds without an explanation fits on
+/// the card beside the promises, or it is a finding. The exception is the floor.
+TEST(Unexplained, TheToleranceIsTakenFromUnpromisedMemory) {
+  const UnexplainedBounds bounds;
+  for (std::uint64_t spare = 0; spare <= 400; spare += 8) {
+    UnexplainedMemory memory(bounds);
+    Clock::Time now{std::chrono::seconds(10)};
+    const auto found = [&](std::uint64_t mib) {
+      now += milliseconds(500);
+      return memory.look({kCard, Bytes::mib(mib), Bytes(), Bytes::mib(spare)}, now).has_value();
+    };
+    EXPECT_FALSE(found(0));
+    const std::uint64_t tolerated = std::clamp<std::uint64_t>(spare, 64, 256);
+    EXPECT_FALSE(found(tolerated)) << spare;
+    EXPECT_TRUE(found(tolerated + 1)) << spare;
+  }
 }
 
 TEST(Unexplained, BriefMemoryIsAttributedToAnEndingProcess) {
@@ -65,7 +85,7 @@ TEST(Unexplained, BriefMemoryIsAttributedToAnEndingProcess) {
   Clock::Time now{std::chrono::seconds(10)};
   for (int i = 0; i < 20; ++i) {
     now += milliseconds(250);
-    const auto found = memory.look({kCard, i % 2 == 0 ? Bytes() : Bytes::gib(3), Bytes()}, now);
+    const auto found = memory.look({kCard, i % 2 == 0 ? Bytes() : Bytes::gib(3), Bytes(), Bytes::gib(8)}, now);
     EXPECT_FALSE(found && found->lasted) << i;
   }
 }
@@ -76,7 +96,7 @@ TEST(Unexplained, EachGrowthAddsItsHoldersToTheSuspects) {
   Clock::Time now{std::chrono::seconds(10)};
   const auto look = [&](Bytes used, const std::string& slice) {
     now += milliseconds(250);
-    const auto found = memory.look({kCard, used, Bytes()}, now);
+    const auto found = memory.look({kCard, used, Bytes(), Bytes::gib(8)}, now);
     if (!found) return std::string("explained");
     CardHolder holder;
     holder.pid = 2;
@@ -91,11 +111,11 @@ TEST(Unexplained, EachGrowthAddsItsHoldersToTheSuspects) {
   EXPECT_EQ(look(Bytes::gib(2), "b"), "") << "it was there before it opened the file";
   UnexplainedMemory slow;
   now += milliseconds(250);
-  EXPECT_FALSE(slow.look({kCard, Bytes(), Bytes()}, now));
+  EXPECT_FALSE(slow.look({kCard, Bytes(), Bytes(), Bytes::gib(8)}, now));
   int grown = 0;
   for (int mib = 300; mib < 1000; mib += 20) {
     now += milliseconds(250);
-    grown += slow.look({kCard, Bytes::mib(static_cast<std::uint64_t>(mib)), Bytes()}, now)->grew ? 1 : 0;
+    grown += slow.look({kCard, Bytes::mib(static_cast<std::uint64_t>(mib)), Bytes(), Bytes::gib(8)}, now)->grew ? 1 : 0;
   }
   EXPECT_EQ(grown, 9) << "at 300 MiB and then at each 80 MiB";
 }
