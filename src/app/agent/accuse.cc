@@ -83,7 +83,8 @@ void SecondLine::look_for_unexplained(const std::vector<GpuUsage>& usage, const 
     if (!explained) continue;
     const Bytes spare = store_.read([&](const SliceStore::State& state) {
       const CardState* known = state.ledger.find(card.card);
-      return known != nullptr ? known->free_memory() : Bytes::max();
+      // On a card that one slice holds as a whole no neighbour loses memory.
+      return known != nullptr && !known->use.exclusive ? known->free_memory() : Bytes::max();
     });
     const auto found = unexplained_.look({card.card, card.used, *explained, spare}, now);
     // Between two reports suspects are searched only to end a slice.

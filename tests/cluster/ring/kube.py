@@ -102,6 +102,22 @@ class Kube:
             raise ApiError(method, path, answer.status, content_read)
         return content_read.decode(errors="replace") if raw else json.loads(content_read)
 
+    def wait_for_change(self, kind, version, seconds=240):
+        """Waits until an object of the kind is not as in a list of that resource version, for this time at most. Errors as
+        for request()."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=seconds + 30)
+        path = self.path(kind, namespace=None, watch="true", resourceVersion=version, timeoutSeconds=seconds)
+        try:
+            connection.request("GET", path, headers={"Authorization": "Bearer " + self.token} if self.token else {})
+            answer = connection.getresponse()
+            if answer.status >= 300:
+                raise ApiError("GET", path, answer.status, answer.read())
+            answer.readline()
+        except http.client.HTTPException as error:
+            raise OSError(f"GET {path}: {error}") from error
+        finally:
+            connection.close()
+
     @staticmethod
     def path(kind, name=None, namespace="default", sub=None, **query):
         base, plural, namespaced = RESOURCES[kind]

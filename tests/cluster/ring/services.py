@@ -145,10 +145,12 @@ def main():
     threading.Thread(target=serve_names, args=(proxy,), daemon=True).start()
     while True:
         try:
-            proxy.follow(kube.list("Service", None))
+            known = kube.request("GET", kube.path("Service", namespace=None))
+            proxy.follow(known["items"])
+            kube.wait_for_change("Service", known["metadata"]["resourceVersion"])
         except (OSError, ApiError) as error:
             print(f"services unchanged: {error}", flush=True)
-        time.sleep(0.3)
+            time.sleep(0.3)
 
 
 if __name__ == "__main__":
