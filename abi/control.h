@@ -88,10 +88,10 @@ struct ControlReply {
     ControlLate late[kMaxCardsPerSlice];
   };
   ControlCardState cards[kMaxCardsPerSlice];
-  std::int32_t pids[kAccountSlots];
+  std::int32_t pids[kAccountEntries];
 };
 static_assert(sizeof(ControlLate) * kMaxCardsPerSlice <= 168, "fits into the space of the text");
-static_assert(sizeof(ControlReply) == 256 + kMaxCardsPerSlice * sizeof(ControlCardState) + kAccountSlots * 4);
+static_assert(sizeof(ControlReply) == 256 + kMaxCardsPerSlice * sizeof(ControlCardState) + kAccountEntries * 4);
 
 /// Checks that every text ends within its field and that every number is within its range, and copies the request to
 /// `out`. Returns nullptr, or a text that names the first field that is wrong.

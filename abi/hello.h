@@ -21,7 +21,7 @@ enum class LibraryKind : std::uint32_t { kCuda = 1, kNvml = 2 };
 enum class WelcomeStatus : std::uint32_t {
   kOk = 0,
   kAbiUnsupported = 1,  // the version ranges do not overlap; `abi` is the arbiter's version
-  kNoFreeSlot = 2,      // the slice already has 1,024 library instances, or 1,016 and stock entries
+  kNoFreeEntry = 2,      // the slice already has 1,024 library instances, or 1,016 and stock entries
   kRevoked = 3,         // the slice was removed
   kMalformed = 4,       // not a Hello
   kForeign = 5,         // the caller is not in the slice's cgroup
@@ -50,8 +50,8 @@ struct Welcome {
   std::uint16_t card_count;
   WelcomeStatus status;
   std::int32_t host_pid;
-  std::uint32_t slot;       // the index of the account entry in every account page of this slice
-  std::uint32_t instance;   // the client stores it in AccountSlot::instance; never 0
+  std::uint32_t entry;       // the index of the account entry in every account page of this slice
+  std::uint32_t instance;   // the client stores it in AccountEntry::instance; never 0
   std::uint64_t reserved;
 };
 static_assert(sizeof(Welcome) == 32);

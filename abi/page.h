@@ -24,16 +24,16 @@ inline constexpr std::uint16_t kPageAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;   
 inline constexpr std::uint16_t kClientAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;   // the oldest client that it serves
 
 inline constexpr std::size_t kGrantPageBytes = 4096;
-inline constexpr std::size_t kAccountSlots = 1024;
-inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountSlots * 64;
+inline constexpr std::size_t kAccountEntries = 1024;
+inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountEntries * 64;
 
 // Each library maps one page without access beyond the end of the slice's first account page. The offset identifies the
 // library's account entry. A forked child inherits this mapping together with the driver's descriptors, which keep the
 // parent's memory allocated after the parent's death. So the account entry of a dead process counts as long as the
 // kernel shows its mapping in any process.
 inline constexpr std::size_t kLifelineBytes = 4096;
-constexpr std::size_t lifeline_offset(std::size_t slot) {
-  return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + slot * kLifelineBytes;
+constexpr std::size_t lifeline_offset(std::size_t entry) {
+  return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + entry * kLifelineBytes;
 }
 
 // The stock: memory that a thread has announced and does not use now. A process with threads that allocate at the same
@@ -109,7 +109,7 @@ struct GrantPage {
   Cell<std::uint64_t> heartbeat_ns;    // time of the arbiter's last heartbeat
   Cell<std::uint32_t> rate_ppm;        // the last granted rate, in millionths of the card: the rate of the
                                        // local bucket when the arbiter is silent
-  Cell<std::uint32_t> high_slot;       // highest account entry assigned + 1: bounds every sum over the account page
+  Cell<std::uint32_t> high_entry;       // highest account entry assigned + 1: bounds every sum over the account page
   std::uint8_t reserved4[32];
 
   std::uint8_t padding[kGrantPageBytes - 256];
@@ -121,7 +121,7 @@ static_assert(offsetof(GrantPage, lease) == 192);
 
 /// The account entry of one library instance in one process. The tenant can write false values in all of it: the
 /// arbiter reads each word once, clamps it, and checks the sum against NVML's figures.
-struct AccountSlot {
+struct AccountEntry {
   Cell<std::uint64_t> used_bytes;      // announced explicit allocations and contexts of this process
   Cell<std::uint64_t> busy_ns;         // GPU time that this process measured for itself; only grows
   Cell<std::uint64_t> inflight_ns;     // estimated GPU time in flight now
@@ -135,7 +135,7 @@ struct AccountSlot {
   Cell<std::uint64_t> context_bytes;   // the part of used_bytes that contexts take
   Cell<std::uint64_t> host_pid;        // the PID of the process: shown in the slice's process lists
 };
-static_assert(sizeof(AccountSlot) == 64);
+static_assert(sizeof(AccountEntry) == 64);
 
 /// Written by the slice's processes; a memfd sealed against shrinking, growing and more seals.
 struct AccountPage {
@@ -144,12 +144,12 @@ struct AccountPage {
   std::uint16_t reserved0;
   std::uint8_t reserved1[56];
   Cell<std::uint32_t> doorbell;        // client → arbiter futex word: incremented, with a wake, on a want or busy edge
-  Cell<std::uint32_t> high_slot;       // a copy of the grant page's word; only older arbiters read it
+  Cell<std::uint32_t> high_entry;       // a copy of the grant page's word; only older arbiters read it
   Cell<std::uint32_t> stock_wanted;    // not 0: a process asks the arbiter for stock entries
   std::uint8_t padding[4096 - 76];
-  AccountSlot slots[kAccountSlots];
+  AccountEntry entries[kAccountEntries];
 };
 static_assert(sizeof(AccountPage) == kAccountPageBytes);
-static_assert(offsetof(AccountPage, slots) == 4096);
+static_assert(offsetof(AccountPage, entries) == 4096);
 
 }  // namespace carve::abi

@@ -78,17 +78,17 @@ CardLoop::~CardLoop() {
   thread_.join();
 }
 
-void empty(abi::AccountSlot& slot) {
-  slot.used_bytes.store_relaxed(0);
-  slot.context_bytes.store_relaxed(0);
-  slot.inflight_ns.store_relaxed(0);
-  slot.busy_ns.store_relaxed(0);
-  slot.anchor_ns.store_relaxed(0);
-  slot.want.store_relaxed(0);
-  slot.busy.store_relaxed(0);
-  slot.max_op_us.store_relaxed(0);
-  slot.host_pid.store_release(0);
-  slot.instance.store_release(0);  // last: from now on a process of the slice may take the stock entry
+void empty(abi::AccountEntry& entry) {
+  entry.used_bytes.store_relaxed(0);
+  entry.context_bytes.store_relaxed(0);
+  entry.inflight_ns.store_relaxed(0);
+  entry.busy_ns.store_relaxed(0);
+  entry.anchor_ns.store_relaxed(0);
+  entry.want.store_relaxed(0);
+  entry.busy.store_relaxed(0);
+  entry.max_op_us.store_relaxed(0);
+  entry.host_pid.store_release(0);
+  entry.instance.store_release(0);  // last: from now on a process of the slice may take the stock entry
 }
 
 Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms) {
@@ -100,7 +100,7 @@ Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, cons
   }
   trace_.added(slice, terms);
   Place place{grant, account, 0, 0, grant->lease.load_relaxed() >> kModeBits, 0};
-  place.settled_busy_ns = lease::observe(*account, grant->high_slot.load_relaxed(), 0, now_ns()).busy_ns;
+  place.settled_busy_ns = lease::observe(*account, grant->high_entry.load_relaxed(), 0, now_ns()).busy_ns;
   places_[static_cast<std::size_t>(slice)] = place;
   kick();
   return slice;
@@ -129,11 +129,11 @@ void CardLoop::set_terms(int slice, const lease::Terms& terms) {
   kick();
 }
 
-void CardLoop::empty_slot(int slice, std::uint32_t slot) {
+void CardLoop::empty_entry(int slice, std::uint32_t entry) {
   {
     const MutexLock lock(mutex_);  // no step counts the time twice or not at all
     Place& place = places_[static_cast<std::size_t>(slice)];
-    abi::AccountSlot& emptied = place.account->slots[slot];
+    abi::AccountEntry& emptied = place.account->entries[entry];
     place.retired_busy_ns += emptied.busy_ns.load_relaxed();
     empty(emptied);
   }
@@ -160,8 +160,8 @@ abi::ControlLate CardLoop::lease_time(int slice) {
 std::uint64_t CardLoop::busy_ns(int slice) {
   const MutexLock lock(mutex_);
   const Place& place = places_[static_cast<std::size_t>(slice)];
-  const std::uint32_t slots = place.grant->high_slot.load_relaxed();
-  return place.retired_busy_ns + lease::observe(*place.account, slots, 0, now_ns()).busy_ns;
+  const std::uint32_t entries = place.grant->high_entry.load_relaxed();
+  return place.retired_busy_ns + lease::observe(*place.account, entries, 0, now_ns()).busy_ns;
 }
 
 void CardLoop::kick() {
@@ -201,7 +201,7 @@ std::uint64_t CardLoop::step() {
   for (std::size_t i = 0; i < end; ++i) {
     const Place& place = places_[i];
     if (!place.account) continue;
-    seen_[i] = lease::observe(*place.account, place.grant->high_slot.load_relaxed(), last_, now);
+    seen_[i] = lease::observe(*place.account, place.grant->high_entry.load_relaxed(), last_, now);
     seen_[i].busy_ns += place.retired_busy_ns - place.settled_busy_ns;
     places_[i].lease_time.look(now, machine_.grant(static_cast<int>(i)), seen_[i]);
   }

@@ -22,7 +22,7 @@ namespace carve::arbiter {
 std::uint64_t now_ns();
 
 /// Clears an account entry, so that its content no longer counts.
-void empty(abi::AccountSlot& slot);
+void empty(abi::AccountEntry& entry);
 
 class CardLoop {
  public:
@@ -40,7 +40,7 @@ class CardLoop {
   void set_terms(int slice, const lease::Terms& terms);
   /// Empties the account entry of a process that has ended, or that starts with this entry. The time measured in the
   /// entry stays counted.
-  void empty_slot(int slice, std::uint32_t slot);
+  void empty_entry(int slice, std::uint32_t entry);
   [[nodiscard]] std::uint64_t charged_ns(int slice);
   /// Number of leases out of turn that the slice received. The counter saturates.
   [[nodiscard]] std::uint32_t rescues(int slice);

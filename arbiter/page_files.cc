@@ -222,10 +222,10 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
 }
 
 Result<std::string> PageFiles::lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
-                                        std::uint32_t slot) {
+                                        std::uint32_t entry) {
   CARVE_TRY(const auto all, mappings_of(pid, name, inode));
   for (const Mapping& mapping : all) {
-    if (mapping.offset == abi::lifeline_offset(slot)) return mapping.range;
+    if (mapping.offset == abi::lifeline_offset(entry)) return mapping.range;
   }
   return std::string();
 }
@@ -237,15 +237,15 @@ std::map<std::uint32_t, std::string> PageFiles::lifelines(const std::string& nam
     const auto all = mappings_of(std::atoi(process.c_str()), name, inode);
     for (const Mapping& mapping : all.value_or(std::vector<Mapping>())) {
       if (mapping.offset < abi::lifeline_offset(0)) continue;
-      const std::uint64_t slot = (mapping.offset - abi::lifeline_offset(0)) / abi::kLifelineBytes;
-      if (slot < abi::kAccountSlots) places.emplace(static_cast<std::uint32_t>(slot), mapping.range);
+      const std::uint64_t entry = (mapping.offset - abi::lifeline_offset(0)) / abi::kLifelineBytes;
+      if (entry < abi::kAccountEntries) places.emplace(static_cast<std::uint32_t>(entry), mapping.range);
     }
   }
   return places;
 }
 
 Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, const std::string& name,
-                                                   std::uint64_t inode, std::uint32_t slot) {
+                                                   std::uint64_t inode, std::uint32_t entry) {
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
   if (!listing) return tl::unexpected(errno_error(errno, "open /proc"));
   std::vector<std::int32_t> found;
@@ -258,7 +258,7 @@ Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, con
     }
     // Another process of the slice may have its own lifeline at the same address.
     const std::int32_t pid = std::atoi(process.c_str());
-    if (lifeline(pid, name, inode, slot).value_or(place) == place) found.push_back(pid);
+    if (lifeline(pid, name, inode, entry).value_or(place) == place) found.push_back(pid);
   }
   return found;
 }

@@ -81,7 +81,7 @@ class PageFiles {
   /// /proc/<pid>/map_files spells it. Empty if it does not map it. Cost: reads the process's list of mappings.
   ///   errors  any: unknown now
   static Result<std::string> lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
-                                      std::uint32_t slot);
+                                      std::uint32_t entry);
   /// The same for every account entry, in all processes with readable mappings. Cost: reads the mappings of every
   /// process.
   static std::map<std::uint32_t, std::string> lifelines(const std::string& name, std::uint64_t inode);
@@ -89,7 +89,7 @@ class PageFiles {
   /// unknown now. Cost: one check of each process of the machine.
   ///   errors  any: no process can be checked now
   static Result<std::vector<std::int32_t>> heirs(const std::string& place, const std::string& name,
-                                                 std::uint64_t inode, std::uint32_t slot);
+                                                 std::uint64_t inode, std::uint32_t entry);
 
  private:
   std::string folder_;

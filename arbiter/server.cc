@@ -113,23 +113,23 @@ void Server::poll_once(int timeout_ms) {
   const std::size_t guests_end = polled.size();
   struct Owner {
     Slice* slice;
-    std::int64_t slot;  // −1: the listener
+    std::int64_t entry;  // −1: the listener
   };
   std::vector<Owner> owners;
   for (const auto& [id, slice] : slices_) {
     polled.push_back({slice->closer().full() ? -1 : slice->listener(), POLLIN, 0});
     owners.push_back({slice.get(), -1});
-    for (const auto& [slot, member] : slice->members()) {
+    for (const auto& [entry, member] : slice->members()) {
       // A member that was taken over may have no descriptor. poll() refuses more entries than the number of files that
       // the process may open, and entries without a descriptor count too.
       if (member.pidfd) {
         polled.push_back({member.pidfd.get(), POLLIN, 0});
-        owners.push_back({slice.get(), slot});
+        owners.push_back({slice.get(), entry});
       }
       for (const auto& heir : member.heirs) {
         if (!heir.pidfd) continue;
         polled.push_back({heir.pidfd.get(), POLLIN, 0});
-        owners.push_back({slice.get(), slot});
+        owners.push_back({slice.get(), entry});
       }
     }
   }
@@ -137,11 +137,11 @@ void Server::poll_once(int timeout_ms) {
   // Deaths first: an account entry must not count after the end of its process.
   for (std::size_t i = guests_end; i < polled.size(); ++i) {
     const Owner& owner = owners[i - guests_end];
-    if (polled[i].revents != 0 && owner.slot >= 0) owner.slice->process_died(static_cast<std::uint32_t>(owner.slot));
+    if (polled[i].revents != 0 && owner.entry >= 0) owner.slice->process_died(static_cast<std::uint32_t>(owner.entry));
   }
   for (std::size_t i = guests_end; i < polled.size(); ++i) {
     const Owner& owner = owners[i - guests_end];
-    if (polled[i].revents != 0 && owner.slot < 0) accept_guest(*owner.slice);
+    if (polled[i].revents != 0 && owner.entry < 0) accept_guest(*owner.slice);
   }
   const std::uint64_t now = now_ns();
   for (std::size_t i = agents_end; i < guests_end; ++i) {
@@ -332,9 +332,9 @@ void Server::greet(Guest& guest) {
     if (descriptors && hello.kind == abi::LibraryKind::kCuda) {
       if (welcome.abi < abi::kStockAbi) slice.forbid_stock();
       Fd pidfd = pidfd_of(guest.socket.get(), peer.pid);
-      const int slot = pidfd ? slice.take_slot(peer.pid, std::move(pidfd)) : -1;
-      welcome.status = slot < 0 ? abi::WelcomeStatus::kNoFreeSlot : abi::WelcomeStatus::kOk;
-      welcome.slot = slot < 0 ? 0 : static_cast<std::uint32_t>(slot);
+      const int entry = pidfd ? slice.take_entry(peer.pid, std::move(pidfd)) : -1;
+      welcome.status = entry < 0 ? abi::WelcomeStatus::kNoFreeEntry : abi::WelcomeStatus::kOk;
+      welcome.entry = entry < 0 ? 0 : static_cast<std::uint32_t>(entry);
       welcome.instance = ++instances_ == 0 ? ++instances_ : instances_;
     }
     if (!descriptors) {

@@ -138,11 +138,11 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
 // descriptors or memory left), the process keeps its entry and is checked again later.
 void Slice::take_members_over() {
   std::optional<std::map<std::uint32_t, std::string>> inherited;  // read once, when it is needed
-  for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
+  for (std::uint32_t i = 0; i < abi::kAccountEntries; ++i) {
     if (in_stock(i)) continue;
-    const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
-    const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
-    if (pid == 0 && slot.used_bytes.load_relaxed() == 0 && slot.instance.load_relaxed() == 0) continue;
+    const abi::AccountEntry& entry = cards_[0].account.page->entries[i];
+    const auto pid = static_cast<std::int32_t>(entry.host_pid.load_relaxed() & 0x7fffffff);
+    if (pid == 0 && entry.used_bytes.load_relaxed() == 0 && entry.instance.load_relaxed() == 0) continue;
     Fd pidfd = pin(pid);
     const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
@@ -154,7 +154,7 @@ void Slice::take_members_over() {
     Member dead{Fd(), pid, Image(), (*inherited)[i], {}, 0, true};
     if (!dead.lifeline.empty()) find_heirs(i, dead);
     if (dead.heirs.empty()) {
-      empty_slot(i);  // the upper bound of all sums is known only after the last one
+      empty_entry(i);  // the upper bound of all sums is known only after the last one
     } else {
       members_[i] = std::move(dead);
     }
@@ -202,59 +202,60 @@ void Slice::free_replaced(std::int32_t pid) {
   for (const std::uint32_t held : replaced) process_died(held);
 }
 
-int Slice::take_slot(std::int32_t pid, Fd pidfd) {
-  std::uint32_t slot = 0;
-  while (members_.contains(slot) || in_stock(slot)) ++slot;
-  if (slot >= abi::kAccountSlots) return -1;
-  empty_slot(slot);
-  members_[slot] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
-  for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
+int Slice::take_entry(std::int32_t pid, Fd pidfd) {
+  std::uint32_t entry = 0;
+  while (members_.contains(entry) || in_stock(entry)) ++entry;
+  if (entry >= abi::kAccountEntries) return -1;
+  empty_entry(entry);
+  members_[entry] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
+  for (Card& card : cards_) card.account.page->entries[entry].host_pid.store_release(static_cast<std::uint64_t>(pid));
   refresh_headers();
-  return static_cast<int>(slot);
+  return static_cast<int>(entry);
 }
 
-void Slice::process_died(std::uint32_t slot) {
-  const auto found = members_.find(slot);
+void Slice::process_died(std::uint32_t entry) {
+  const auto found = members_.find(entry);
   if (found == members_.end()) return;  // reported twice in one round
   Member& member = found->second;
   member.dead = true;
   member.pidfd.reset();
   member.heirs.clear();
-  if (!member.lifeline.empty()) find_heirs(slot, member);
-  if (member.heirs.empty()) free_slot(slot);
+  if (!member.lifeline.empty()) find_heirs(entry, member);
+  if (member.heirs.empty()) free_entry(entry);
 }
 
-void Slice::find_heirs(std::uint32_t slot, Member& member) {
+void Slice::find_heirs(std::uint32_t entry, Member& member) {
   const std::uint64_t inode = cards_[0].account.inode;
-  const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, slot);
+  const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, entry);
   if (!heirs) member.heirs.emplace_back();  // the heirs cannot be read now: the entry counts, and is checked again
   for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
     Fd pidfd = pin(heir);
     // A pinned PID cannot be reused: the process is the heir if it still maps the lifeline.
-    if (!pidfd || PageFiles::lifeline(heir, cards_[0].name, inode, slot).value_or(member.lifeline) == member.lifeline) {
+    const auto its = PageFiles::lifeline(heir, cards_[0].name, inode, entry);
+    if (!pidfd || its.value_or(member.lifeline) == member.lifeline) {
       member.heirs.push_back({std::move(pidfd), Image::of(heir)});
     }
   }
 }
 
-void Slice::free_slot(std::uint32_t slot) {
-  members_.erase(slot);
-  empty_slot(slot);
+void Slice::free_entry(std::uint32_t entry) {
+  members_.erase(entry);
+  empty_entry(entry);
   refresh_headers();
 }
 
 // Also empties the stock entries of its threads. They count as long as the process's own entry, and after the death of
 // the process as long as its heirs hold the memory.
-void Slice::empty_slot(std::uint32_t slot) {
+void Slice::empty_entry(std::uint32_t entry) {
   for (Card& card : cards_) {
-    card.loop->empty_slot(card.number, slot);
+    card.loop->empty_entry(card.number, entry);
     for (std::uint32_t i = stock_first_; i < stock_first_ + stock_count_; ++i) {
-      if (card.account.page->slots[i].instance.load_acquire() == slot + 1) card.loop->empty_slot(card.number, i);
+      if (card.account.page->entries[i].instance.load_acquire() == entry + 1) card.loop->empty_entry(card.number, i);
     }
   }
 }
 
-bool Slice::in_stock(std::uint32_t slot) const { return slot >= stock_first_ && slot < stock_first_ + stock_count_; }
+bool Slice::in_stock(std::uint32_t entry) const { return entry >= stock_first_ && entry < stock_first_ + stock_count_; }
 
 void Slice::forbid_stock() {
   for (Card& card : cards_) {
@@ -269,7 +270,7 @@ void Slice::take_stock_over() {
   for (const Card& card : cards_) {
     const std::uint32_t first = card.grant->stock_first.load_relaxed();
     const std::uint32_t count = card.grant->stock_count.load_relaxed();
-    if (count == 0 || count > abi::kStockEntries || first > abi::kAccountSlots - count) continue;
+    if (count == 0 || count > abi::kStockEntries || first > abi::kAccountEntries - count) continue;
     stock_first_ = first;
     stock_count_ = count;
   }
@@ -294,10 +295,10 @@ void Slice::look_at_stock() {
   for (auto next = members_.begin(); next != members_.end() && next->first < first + abi::kStockEntries; ++next) {
     first = next->first + 1;
   }
-  if (first > abi::kAccountSlots - abi::kStockEntries) return;
+  if (first > abi::kAccountEntries - abi::kStockEntries) return;
   stock_first_ = first;
   stock_count_ = abi::kStockEntries;
-  for (std::uint32_t i = first; i < first + stock_count_; ++i) empty_slot(i);
+  for (std::uint32_t i = first; i < first + stock_count_; ++i) empty_entry(i);
   refresh_headers();  // before a process can announce anything there: every sum must include it
   for (Card& card : cards_) {
     card.grant->stock_first.store_relaxed(first);
@@ -340,8 +341,8 @@ void Slice::refresh_headers() {
   const std::uint32_t end = std::max(members_.empty() ? 0 : members_.rbegin()->first + 1, stock_first_ + stock_count_);
   for (Card& card : cards_) {
     write_header(*card.account.page);
-    card.account.page->high_slot.store_seq_cst(end);
-    card.grant->high_slot.store_seq_cst(end);
+    card.account.page->high_entry.store_seq_cst(end);
+    card.grant->high_entry.store_seq_cst(end);
   }
 }
 
@@ -365,22 +366,22 @@ void Slice::describe(abi::ControlReply* out) {
   for (std::size_t i = 0; i < cards_.size(); ++i) {
     abi::ControlCardState& state = out->cards[i];
     std::memcpy(state.uuid, cards_[i].uuid.c_str(), std::min(cards_[i].uuid.size() + 1, sizeof state.uuid - 1));
-    for (const auto& [slot, member] : members_) {
-      const abi::AccountSlot& s = cards_[i].account.page->slots[slot];
+    for (const auto& [entry, member] : members_) {
+      const abi::AccountEntry& s = cards_[i].account.page->entries[entry];
       const std::uint64_t contexts = s.context_bytes.load_relaxed();
       state.announced_bytes += s.used_bytes.load_relaxed();
       const std::uint64_t each = cards_[i].grant->context_bytes;
       state.contexts += each == 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(contexts / each, 1024));
     }
-    for (std::uint32_t slot = stock_first_; slot < stock_first_ + stock_count_; ++slot) {
-      state.announced_bytes += abi::stock_in_use(cards_[i].account.page->slots[slot].used_bytes.load_relaxed());
+    for (std::uint32_t entry = stock_first_; entry < stock_first_ + stock_count_; ++entry) {
+      state.announced_bytes += abi::stock_in_use(cards_[i].account.page->entries[entry].used_bytes.load_relaxed());
     }
     state.busy_ns = cards_[i].loop->busy_ns(cards_[i].number);
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
     state.rescues = cards_[i].loop->rescues(cards_[i].number);
     out->late[i] = cards_[i].loop->lease_time(cards_[i].number);
   }
-  for (const auto& [slot, member] : members_) {
+  for (const auto& [entry, member] : members_) {
     if (!member.dead) out->pids[out->pid_count++] = member.pid;
   }
 }

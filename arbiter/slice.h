@@ -59,10 +59,10 @@ class Slice {
   void free_replaced(std::int32_t pid);
   /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
   /// all 1,024 are taken (stock entries are among them).
-  int take_slot(std::int32_t pid, Fd pidfd);
+  int take_entry(std::int32_t pid, Fd pidfd);
   /// The program of this account entry, or one of its heirs, has ended. Heirs are forked children that have the
   /// driver's descriptors, which keep its memory allocated. Without heirs only the time that it used still counts.
-  void process_died(std::uint32_t slot);
+  void process_died(std::uint32_t entry);
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
 
@@ -110,15 +110,15 @@ class Slice {
       : files_(files), id_(std::move(id)), closer_(std::move(closer)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
-  void find_heirs(std::uint32_t slot, Member& dead);
+  void find_heirs(std::uint32_t entry, Member& dead);
   void look_for_exec();
   void look_at_stock();
   /// Finds the stock entries of a slice that an earlier arbiter created.
   void take_stock_over();
-  [[nodiscard]] bool in_stock(std::uint32_t slot) const;
-  void free_slot(std::uint32_t slot);
+  [[nodiscard]] bool in_stock(std::uint32_t entry) const;
+  void free_entry(std::uint32_t entry);
   void take_members_over();
-  void empty_slot(std::uint32_t slot);
+  void empty_entry(std::uint32_t entry);
   void refresh_headers();
 
   PageFiles& files_;

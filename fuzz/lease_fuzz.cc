@@ -19,7 +19,7 @@ namespace abi = carve::abi;
 namespace lease = carve::lease;
 
 constexpr int kMostSlices = 4;
-constexpr std::uint32_t kSlots = 8;  // account entries that the script writes to
+constexpr std::uint32_t kEntries = 8;  // account entries that the script writes to
 constexpr std::uint32_t kStock = 4;  // the entries from here on are stock entries
 constexpr std::uint64_t kLimit = 1 << 20;
 
@@ -62,12 +62,12 @@ class Card {
       Slice& slice = slices_[i];
       slice.number = arbiter_.add(terms(script));
       slice.grant.memory_limit.raw = kLimit;
-      slice.grant.high_slot.raw = kSlots;
-      slice.account.high_slot.raw = kSlots;
+      slice.grant.high_entry.raw = kEntries;
+      slice.account.high_entry.raw = kEntries;
       slice.grant.stock_first.raw = kStock;
-      slice.grant.stock_count.raw = kSlots - kStock;
+      slice.grant.stock_count.raw = kEntries - kStock;
       slice.grant.heartbeat_ns.raw = now_;
-      slice.gate.attach(&slice.grant, &slice.account, &slice.account.slots[0]);
+      slice.gate.attach(&slice.grant, &slice.account, &slice.account.entries[0]);
     }
   }
 
@@ -80,7 +80,7 @@ class Card {
       case 2: return arbiter_.set_terms(slice.number, terms(script));
       case 3: return reserve(slice, script.take<std::uint32_t>());
       case 4: return launch(slice, script.take<std::uint8_t>());
-      case 5: slice.account.high_slot.raw = script.take<std::uint32_t>(); return;
+      case 5: slice.account.high_entry.raw = script.take<std::uint32_t>(); return;
       case 6: return collect(slice);
       default: return step(script.take<std::uint32_t>());
     }
@@ -96,16 +96,16 @@ class Card {
   }
 
   static void scribble(Slice& slice, Script& script) {
-    const std::size_t at = script.take<std::uint8_t>() % (kSlots * sizeof(abi::AccountSlot) / 4);
+    const std::size_t at = script.take<std::uint8_t>() % (kEntries * sizeof(abi::AccountEntry) / 4);
     const auto value = script.take<std::uint32_t>();
-    std::memcpy(reinterpret_cast<std::uint8_t*>(slice.account.slots) + at * 4, &value, sizeof value);
+    std::memcpy(reinterpret_cast<std::uint8_t*>(slice.account.entries) + at * 4, &value, sizeof value);
   }
 
   // The sum of the announced bytes of all account entries, in more than 64 bits, so that it cannot overflow.
   static unsigned __int128 announced(const Slice& slice) {
     unsigned __int128 sum = 0;
-    for (std::uint32_t i = 0; i < kSlots; ++i) {
-      const std::uint64_t word = slice.account.slots[i].used_bytes.raw;
+    for (std::uint32_t i = 0; i < kEntries; ++i) {
+      const std::uint64_t word = slice.account.entries[i].used_bytes.raw;
       sum += i < kStock ? word : abi::stock_charged(word);
     }
     return sum;
@@ -113,7 +113,7 @@ class Card {
 
   static void collect(Slice& slice) {
     const auto before = announced(slice);
-    lease::MemoryAccount account(slice.grant, slice.account, slice.account.slots[1]);
+    lease::MemoryAccount account(slice.grant, slice.account, slice.account.entries[1]);
     const std::uint64_t used = account.used();
     account.collect_stock();
     check(announced(slice) <= before);
@@ -123,11 +123,11 @@ class Card {
 
   static void reserve(Slice& slice, std::uint64_t bytes) {
     const auto before = announced(slice);
-    const std::uint64_t own = slice.account.slots[1].used_bytes.raw;
-    lease::MemoryAccount account(slice.grant, slice.account, slice.account.slots[1]);
+    const std::uint64_t own = slice.account.entries[1].used_bytes.raw;
+    lease::MemoryAccount account(slice.grant, slice.account, slice.account.entries[1]);
     const bool granted = account.reserve(bytes);
     check(granted == (before + bytes <= kLimit));
-    check(slice.account.slots[1].used_bytes.raw == (granted ? own + bytes : own));
+    check(slice.account.entries[1].used_bytes.raw == (granted ? own + bytes : own));
   }
 
   void launch(Slice& slice, std::uint8_t key) {
@@ -147,7 +147,7 @@ class Card {
     now_ += passed;
     lease::Observation seen[kMostSlices];
     for (int i = 0; i < count_; ++i) {
-      seen[i] = lease::observe(slices_[i].account, kSlots, last_, now_);
+      seen[i] = lease::observe(slices_[i].account, kEntries, last_, now_);
       check(seen[i].inflight_ns <= lease::kMostInflightNs);
     }
     arbiter_.step(now_, seen);

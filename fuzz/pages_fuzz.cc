@@ -71,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     scribble(*world, input);
     for (int i = 0; i < kSlices; ++i) {
       lease::Observation& seen = world->seen[i];
-      seen = lease::observe(world->pages[i], abi::kAccountSlots, last, now);
+      seen = lease::observe(world->pages[i], abi::kAccountEntries, last, now);
       check(seen.inflight_ns <= lease::kMostInflightNs);
       check(seen.edge_ns == 0 || (seen.edge_ns >= last && seen.edge_ns <= now));
       check(seen.busy || seen.inflight_ns == 0);

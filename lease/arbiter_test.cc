@@ -804,10 +804,10 @@ TEST(Arbiter, OfTwoStuckSlicesTheHigherClassIsRescuedFirst) {
 
 TEST(Observe, ProcessesOfASliceAreCombined) {
   auto page = std::make_unique<abi::AccountPage>();
-  const auto says = [&](std::uint32_t slot, std::uint64_t inflight, std::uint64_t anchor) {
-    page->slots[slot].inflight_ns.raw = inflight;
-    page->slots[slot].anchor_ns.raw = anchor;
-    page->slots[slot].busy.raw = inflight != 0 ? 1 : 0;
+  const auto says = [&](std::uint32_t entry, std::uint64_t inflight, std::uint64_t anchor) {
+    page->entries[entry].inflight_ns.raw = inflight;
+    page->entries[entry].anchor_ns.raw = anchor;
+    page->entries[entry].busy.raw = inflight != 0 ? 1 : 0;
   };
   says(0, 5 * kMs, 101 * kMs);
   says(1, 3 * kMs, 102 * kMs);
@@ -833,7 +833,7 @@ TEST(Observe, EveryWordOfThePageIsClamped) {
   auto* words = reinterpret_cast<std::uint64_t*>(page.get());
   for (int round = 0; round < 50; ++round) {
     for (std::size_t i = 0; i < sizeof *page / 8; ++i) words[i] = random();
-    const Observation seen = observe(*page, abi::kAccountSlots, 100, 200);
+    const Observation seen = observe(*page, abi::kAccountEntries, 100, 200);
     EXPECT_LE(seen.inflight_ns, kMostInflightNs);
     EXPECT_TRUE(seen.edge_ns == 0 || (seen.edge_ns >= 100 && seen.edge_ns <= 200));
   }
@@ -841,10 +841,10 @@ TEST(Observe, EveryWordOfThePageIsClamped) {
 
 TEST(Observe, TheEntryCountIsNotTakenFromTheTenant) {
   auto page = std::make_unique<abi::AccountPage>();
-  page->slots[1].want.raw = 1;
-  page->slots[2].busy.raw = 1;
+  page->entries[1].want.raw = 1;
+  page->entries[2].busy.raw = 1;
   for (const std::uint32_t said : {0U, 1U, 1024U, ~0U}) {
-    page->high_slot.raw = said;
+    page->high_entry.raw = said;
     const Observation seen = observe(*page, 2, 100, 200);
     EXPECT_TRUE(seen.want) << "with a bound of " << said;
     EXPECT_FALSE(seen.busy) << "an unassigned entry, with a bound of " << said;

@@ -58,7 +58,7 @@ void Gate::open_segment(Lane& lane, std::uint64_t stream, Passage* passage) {
 Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now) {
   if (now > grant_->heartbeat_ns.load_relaxed() + abi::kHeartbeatMissedNs) {
     if (!local_bucket_allows(estimate, now)) return Verdict::kWaitCompletion;
-    slot_->inflight_ns.fetch_add(estimate - lane.credit_ns);
+    entry_->inflight_ns.fetch_add(estimate - lane.credit_ns);
     lane.credit_ns = estimate;
     return Verdict::kGo;
   }
@@ -67,7 +67,7 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
       mode_of(word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
   const std::uint64_t wanted = max_of(chunk, estimate);
   const std::uint64_t more = wanted - lane.credit_ns;
-  const std::uint64_t before = slot_->inflight_ns.fetch_add(more);
+  const std::uint64_t before = entry_->inflight_ns.fetch_add(more);
   // The lane's credit that no launch has used is not in flight.
   const std::uint64_t own = before > lane.credit_ns ? before - lane.credit_ns : 0;
   Fit fit = fits(own, word, now);
@@ -84,9 +84,9 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
       finish(wanted - estimate, now);
       lane.credit_ns = estimate;
     }
-    if (before == 0 || fit == Fit::kLate || slot_->busy.load_relaxed() == 0) {
-      slot_->anchor_ns.store_relaxed(now);
-      slot_->busy.store_release(1);
+    if (before == 0 || fit == Fit::kLate || entry_->busy.load_relaxed() == 0) {
+      entry_->anchor_ns.store_relaxed(now);
+      entry_->busy.store_release(1);
     }
     return Verdict::kGo;
   }
@@ -97,11 +97,11 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
 // The credit belongs to the slice, and all its processes share it. Each process announces first and then sums, so at
 // least one of two simultaneous processes sees the other.
 Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
-  InFlight all{own_ns, slot_->anchor_ns.load_relaxed(), 0, 1};
-  const std::uint32_t slots = slots_in_use();
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    const abi::AccountSlot& other = account_->slots[i];
-    if (&other == slot_) continue;
+  InFlight all{own_ns, entry_->anchor_ns.load_relaxed(), 0, 1};
+  const std::uint32_t entries = entries_in_use();
+  for (std::uint32_t i = 0; i < entries; ++i) {
+    const abi::AccountEntry& other = account_->entries[i];
+    if (&other == entry_) continue;
     const std::uint64_t ns = other.inflight_ns.load_seq_cst();
     all.longest_ns = max_of(all.longest_ns, other.max_op_us.load_relaxed() * kNsPerUs);
     if (ns == 0) continue;
@@ -117,19 +117,19 @@ Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
 // When processes announce at the same time and then see each other, one of them must go on: the first one in an order
 // that begins with a different account entry at every grant.
 bool Gate::goes_first(std::uint32_t word) const {
-  const std::uint32_t slots = slots_in_use();
-  if (slots < 2) return false;
-  const auto own = static_cast<std::uint32_t>(slot_ - account_->slots);
-  const std::uint32_t first = (word >> kModeBits) % slots;
-  for (std::uint32_t at = first; at != own; at = at + 1 == slots ? 0 : at + 1) {
-    if (own >= slots || account_->slots[at].inflight_ns.load_relaxed() != 0) return false;
+  const std::uint32_t entries = entries_in_use();
+  if (entries < 2) return false;
+  const auto own = static_cast<std::uint32_t>(entry_ - account_->entries);
+  const std::uint32_t first = (word >> kModeBits) % entries;
+  for (std::uint32_t at = first; at != own; at = at + 1 == entries ? 0 : at + 1) {
+    if (own >= entries || account_->entries[at].inflight_ns.load_relaxed() != 0) return false;
   }
   return true;
 }
 
-std::uint32_t Gate::slots_in_use() const {
-  const std::uint32_t slots = grant_->high_slot.load_relaxed();
-  return slots < abi::kAccountSlots ? slots : static_cast<std::uint32_t>(abi::kAccountSlots);
+std::uint32_t Gate::entries_in_use() const {
+  const std::uint32_t entries = grant_->high_entry.load_relaxed();
+  return entries < abi::kAccountEntries ? entries : static_cast<std::uint32_t>(abi::kAccountEntries);
 }
 
 Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now) {
@@ -144,7 +144,7 @@ Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now
   if (mode == abi::LeaseMode::kSolo) {
     credit /= before.processes;
     before.ns = own_ns;
-    before.anchor_ns = slot_->anchor_ns.load_relaxed();
+    before.anchor_ns = entry_->anchor_ns.load_relaxed();
   }
   // The time since the last observed progress of the card counts as work done, up to the next marker. If the next
   // marker is overdue, the estimate was too short, and the work is expected to take as long again as it is overdue.
@@ -201,12 +201,12 @@ Passage Gate::wait(Passage passage, Verdict verdict, std::uint32_t word) const {
 
 bool Gate::starts_waiting() {
   if (__atomic_fetch_add(&waiting_, 1, __ATOMIC_ACQ_REL) != 0) return false;
-  slot_->want.store_release(1);
+  entry_->want.store_release(1);
   return true;
 }
 
 void Gate::left_waiting() {
-  if (__atomic_sub_fetch(&waiting_, 1, __ATOMIC_ACQ_REL) == 0) slot_->want.store_release(0);
+  if (__atomic_sub_fetch(&waiting_, 1, __ATOMIC_ACQ_REL) == 0) entry_->want.store_release(0);
 }
 
 bool Gate::leave(Lane& lane, const Passage& passage, Segment* out) {
@@ -246,16 +246,16 @@ bool Gate::completed(const Segment& segment, std::uint64_t begin_ns, std::uint64
   if (end_ns > begin_ns) {
     learn(segment, end_ns - begin_ns);
     busy_total_ns_ += covered_.add(begin_ns, end_ns);  // segments of several streams overlap on the card
-    slot_->busy_ns.store_release(busy_total_ns_);
+    entry_->busy_ns.store_release(busy_total_ns_);
   }
-  slot_->anchor_ns.store_relaxed(now);
+  entry_->anchor_ns.store_relaxed(now);
   const std::uint64_t longest = __atomic_load_n(&longest_ns_, __ATOMIC_RELAXED);
   __atomic_store_n(&longest_ns_, longest - longest / 4, __ATOMIC_RELAXED);
   return finish(segment.estimate_ns, now);
 }
 
 bool Gate::ended(const Segment& segment, std::uint64_t now) {
-  const std::uint64_t anchor = slot_->anchor_ns.load_relaxed();
+  const std::uint64_t anchor = entry_->anchor_ns.load_relaxed();
   Segment unknown = segment;
   unknown.distinct = 0;  // nothing is learnt from it
   return completed(unknown, min_of(anchor, now), now, now);
@@ -275,15 +275,15 @@ bool Gate::abandoned(const Segment& segment, std::uint64_t expected_ns, std::uin
 }
 
 std::uint64_t Gate::expected_end_ns(std::uint64_t now) const {
-  return max_of(now, slot_->anchor_ns.load_relaxed() + slot_->inflight_ns.load_relaxed());
+  return max_of(now, entry_->anchor_ns.load_relaxed() + entry_->inflight_ns.load_relaxed());
 }
 
 bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
-  if (slot_->inflight_ns.fetch_sub(estimate_ns) > estimate_ns) return false;
-  slot_->anchor_ns.store_relaxed(now);
-  slot_->busy.store_seq_cst(0);
+  if (entry_->inflight_ns.fetch_sub(estimate_ns) > estimate_ns) return false;
+  entry_->anchor_ns.store_relaxed(now);
+  entry_->busy.store_seq_cst(0);
   // A thread that launched in between saw `busy` still set and did not set it, so this thread does.
-  if (slot_->inflight_ns.load_seq_cst() != 0) slot_->busy.store_seq_cst(1);
+  if (entry_->inflight_ns.load_seq_cst() != 0) entry_->busy.store_seq_cst(1);
   return mode_of(grant_->lease.load_relaxed()) != abi::LeaseMode::kSolo;
 }
 
@@ -313,8 +313,8 @@ void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
       costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(costs_.estimate_ns(key)) * ratio));
     }
     const std::uint64_t longest_us = costs_.estimate_ns(key) / kNsPerUs;
-    if (longest_us > slot_->max_op_us.load_relaxed()) {
-      slot_->max_op_us.store_relaxed(static_cast<std::uint32_t>(min_of(longest_us, ~std::uint32_t{0})));
+    if (longest_us > entry_->max_op_us.load_relaxed()) {
+      entry_->max_op_us.store_relaxed(static_cast<std::uint32_t>(min_of(longest_us, ~std::uint32_t{0})));
     }
   }
 }

@@ -74,13 +74,13 @@ struct GateTuning {
 
 class Gate {
  public:
-  void attach(const abi::GrantPage* grant, abi::AccountPage* account, abi::AccountSlot* slot,
+  void attach(const abi::GrantPage* grant, abi::AccountPage* account, abi::AccountEntry* entry,
               const GateTuning& tuning = {}) {
     grant_ = grant;
     account_ = account;
-    slot_ = slot;
+    entry_ = entry;
     tuning_ = tuning;
-    busy_total_ns_ = slot->busy_ns.load_relaxed();  // the word never decreases, also under a new process
+    busy_total_ns_ = entry->busy_ns.load_relaxed();  // the word never decreases, also under a new process
   }
 
   /// Decides whether one piece of work may go now. `clock()` returns now in the page's clock; only the slow path calls
@@ -157,7 +157,7 @@ class Gate {
   bool abandoned(const Segment& segment, std::uint64_t expected_ns, std::uint64_t now);
 
   [[nodiscard]] CostTable& costs() { return costs_; }
-  [[nodiscard]] bool anything_in_flight() const { return slot_->inflight_ns.load_relaxed() != 0; }
+  [[nodiscard]] bool anything_in_flight() const { return entry_->inflight_ns.load_relaxed() != 0; }
   /// True while the arbiter is silent and the local bucket decides.
   [[nodiscard]] bool on_its_own() const { return __atomic_load_n(&on_its_own_, __ATOMIC_RELAXED); }
 
@@ -176,7 +176,7 @@ class Gate {
   [[nodiscard]] Fit fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now);
   [[nodiscard]] InFlight in_flight(std::uint64_t own_ns) const;
   [[nodiscard]] bool goes_first(std::uint32_t word) const;
-  [[nodiscard]] std::uint32_t slots_in_use() const;
+  [[nodiscard]] std::uint32_t entries_in_use() const;
   bool local_bucket_allows(std::uint64_t estimate, std::uint64_t now);
   [[nodiscard]] Passage wait(Passage passage, Verdict verdict, std::uint32_t word) const;
   void open_segment(Lane& lane, std::uint64_t stream, Passage* passage);
@@ -185,7 +185,7 @@ class Gate {
 
   const abi::GrantPage* grant_ = nullptr;
   abi::AccountPage* account_ = nullptr;
-  abi::AccountSlot* slot_ = nullptr;
+  abi::AccountEntry* entry_ = nullptr;
   GateTuning tuning_;
   CostTable costs_;
   std::uint32_t waiting_ = 0;         // number of threads that wait for a grant

@@ -18,34 +18,34 @@ struct Ended {
   bool notified = false;
 
   Ended(std::uint64_t in_flight, abi::LeaseMode mode) {
-    gate.attach(grant.get(), account.get(), &slot());
+    gate.attach(grant.get(), account.get(), &entry());
     grant->lease.raw = static_cast<std::uint32_t>(mode);
-    slot().inflight_ns.raw = in_flight;
-    slot().busy.raw = 1;
-    slot().anchor_ns.raw = 50 * kMs;
+    entry().inflight_ns.raw = in_flight;
+    entry().busy.raw = 1;
+    entry().anchor_ns.raw = 50 * kMs;
     Segment segment;
     segment.estimate_ns = kMs;
     notified = gate.completed(segment, 10 * kMs, 12 * kMs, 70 * kMs);
   }
-  abi::AccountSlot& slot() { return account->slots[0]; }
+  abi::AccountEntry& entry() { return account->entries[0]; }
 };
 
 TEST(GateCompletion, TheNextWorkBeginsWhereThePreviousEnded) {
   Ended ended(3 * kMs, abi::LeaseMode::kLease);
   EXPECT_FALSE(ended.notified) << "more is in flight";
-  EXPECT_EQ(ended.slot().anchor_ns.raw, 70 * kMs);
-  EXPECT_EQ(ended.slot().inflight_ns.raw, 2 * kMs);
-  EXPECT_EQ(ended.slot().busy.raw, 1U);
-  EXPECT_EQ(ended.slot().busy_ns.raw, 2 * kMs) << "the time that it ran on the card";
+  EXPECT_EQ(ended.entry().anchor_ns.raw, 70 * kMs);
+  EXPECT_EQ(ended.entry().inflight_ns.raw, 2 * kMs);
+  EXPECT_EQ(ended.entry().busy.raw, 1U);
+  EXPECT_EQ(ended.entry().busy_ns.raw, 2 * kMs) << "the time that it ran on the card";
 }
 
 TEST(GateCompletion, TheLastCompletionNotifiesTheArbiterUnlessTheSliceIsAlone) {
   for (const auto mode : {abi::LeaseMode::kLease, abi::LeaseMode::kBlocked, abi::LeaseMode::kSolo}) {
     Ended ended(kMs, mode);
     EXPECT_EQ(ended.notified, mode != abi::LeaseMode::kSolo);
-    EXPECT_EQ(ended.slot().inflight_ns.raw, 0U);
-    EXPECT_EQ(ended.slot().busy.raw, 0U);
-    EXPECT_EQ(ended.slot().anchor_ns.raw, 70 * kMs);
+    EXPECT_EQ(ended.entry().inflight_ns.raw, 0U);
+    EXPECT_EQ(ended.entry().busy.raw, 0U);
+    EXPECT_EQ(ended.entry().anchor_ns.raw, 70 * kMs);
   }
 }
 
@@ -53,7 +53,7 @@ TEST(GateCompletion, AStaleSegmentIsClosedOnce) {
   auto grant = std::make_unique<abi::GrantPage>();
   auto account = std::make_unique<abi::AccountPage>();
   Gate gate;
-  gate.attach(grant.get(), account.get(), &account->slots[0]);
+  gate.attach(grant.get(), account.get(), &account->entries[0]);
   Lane lane;
   Segment out;
   EXPECT_FALSE(gate.close_stale(lane, kMs, &out)) << "nothing is open";

@@ -28,11 +28,11 @@ struct World {
   std::uint64_t now = 1'000 * kMs;
 
   World() {
-    gate.attach(grant.get(), account.get(), &slot());
+    gate.attach(grant.get(), account.get(), &entry());
     grant->rate_ppm.raw = 300'000;
     beat();
   }
-  abi::AccountSlot& slot() { return account->slots[0]; }
+  abi::AccountEntry& entry() { return account->entries[0]; }
   void beat() { grant->heartbeat_ns.raw = now; }
   void allow(abi::LeaseMode mode, std::uint64_t end, std::uint32_t credit_us) {
     grant->end_ns.raw = end;
@@ -48,14 +48,14 @@ TEST(Gate, NothingPassesWithoutALease) {
   World w;
   w.allow(abi::LeaseMode::kBlocked, 0, 0);
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant);
-  EXPECT_EQ(w.slot().inflight_ns.raw, 0U) << "work that was not launched is not in flight";
+  EXPECT_EQ(w.entry().inflight_ns.raw, 0U) << "work that was not launched is not in flight";
   EXPECT_TRUE(w.gate.starts_waiting());
-  EXPECT_EQ(w.slot().want.raw, 1U);
+  EXPECT_EQ(w.entry().want.raw, 1U);
   EXPECT_FALSE(w.gate.starts_waiting()) << "one notification is enough";
   w.gate.left_waiting();
-  EXPECT_EQ(w.slot().want.raw, 1U);
+  EXPECT_EQ(w.entry().want.raw, 1U);
   w.gate.left_waiting();
-  EXPECT_EQ(w.slot().want.raw, 0U);
+  EXPECT_EQ(w.entry().want.raw, 0U);
 }
 
 TEST(Gate, ARevokedSliceIsRefused) {
@@ -96,7 +96,7 @@ TEST(Gate, CompletionsMakeRoomAndAreMeasured) {
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
   w.now += 2 * kMs;
   w.gate.completed(segment, 0, 2 * kMs, w.now);
-  EXPECT_EQ(w.slot().busy_ns.raw, 2 * kMs);
+  EXPECT_EQ(w.entry().busy_ns.raw, 2 * kMs);
   EXPECT_GT(w.gate.costs().estimate_ns(kKey), kMs) << "it took twice as long as estimated";
   EXPECT_EQ(w.enter().verdict, Verdict::kGo);
 }
@@ -105,22 +105,22 @@ TEST(Gate, TheLastCompletionClearsBusyAndNotifiesTheArbiter) {
   World w;
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   const Passage passage = w.enter();
-  EXPECT_EQ(w.slot().busy.raw, 1U);
+  EXPECT_EQ(w.entry().busy.raw, 1U);
   Segment segment;
   ASSERT_TRUE(w.gate.leave(w.lane, passage, &segment));
   EXPECT_TRUE(w.gate.completed(segment, 0, kMs, w.now + kMs));
-  EXPECT_EQ(w.slot().busy.raw, 0U);
-  EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.entry().busy.raw, 0U);
+  EXPECT_EQ(w.entry().inflight_ns.raw, 0U);
 }
 
 TEST(Gate, OverlappingStreamsAreCountedOnce) {
   World w;
   Segment segment;
-  w.slot().inflight_ns.raw = 10 * kMs;
+  w.entry().inflight_ns.raw = 10 * kMs;
   w.gate.completed(segment, 10 * kMs, 30 * kMs, w.now);
   w.gate.completed(segment, 20 * kMs, 40 * kMs, w.now);
   w.gate.completed(segment, 25 * kMs, 35 * kMs, w.now);
-  EXPECT_EQ(w.slot().busy_ns.raw, 30 * kMs);
+  EXPECT_EQ(w.entry().busy_ns.raw, 30 * kMs);
 }
 
 // A short copy that ends during a long kernel on another stream must not hide the kernel's time before the copy.
@@ -131,7 +131,7 @@ TEST(Gate, ASegmentWithinAnotherHidesNothing) {
     w.gate.completed(segment, i * kMs + 950'000, i * kMs + 960'000, w.now);
     w.gate.completed(segment, i * kMs, i * kMs + 999'000, w.now);
   }
-  EXPECT_EQ(w.slot().busy_ns.raw, 1000 * 999'000ULL);
+  EXPECT_EQ(w.entry().busy_ns.raw, 1000 * 999'000ULL);
 }
 
 TEST(Gate, UnmeasuredWorkIsNotFree) {
@@ -146,7 +146,7 @@ TEST(Gate, UnmeasuredWorkIsNotFree) {
     w.now += kMs;
     w.gate.abandoned(segment, segment.estimate_ns, w.now);
   }
-  EXPECT_GE(w.slot().busy_ns.raw, 990 * kMs);
+  EXPECT_GE(w.entry().busy_ns.raw, 990 * kMs);
 }
 
 TEST(Gate, AnotherStreamClosesTheSegment) {
@@ -171,9 +171,9 @@ TEST(Gate, TheHelperClosesASegmentLeftOpen) {
   EXPECT_FALSE(w.gate.close_stale(w.lane, w.now, &segment)) << "work was added since the last check";
   ASSERT_TRUE(w.gate.close_stale(w.lane, w.now, &segment));
   EXPECT_EQ(segment.estimate_ns, 1000U);
-  EXPECT_EQ(w.slot().inflight_ns.raw, 1000U) << "unused credit is not in flight";
+  EXPECT_EQ(w.entry().inflight_ns.raw, 1000U) << "unused credit is not in flight";
   w.gate.completed(segment, 0, 1000, w.now);
-  EXPECT_EQ(w.slot().busy.raw, 0U);
+  EXPECT_EQ(w.entry().busy.raw, 0U);
 }
 
 TEST(Gate, ARefusedLaunchGivesItsCreditBack) {
@@ -183,8 +183,8 @@ TEST(Gate, ARefusedLaunchGivesItsCreditBack) {
   const Passage passage = w.enter();
   w.gate.withdraw(w.lane, passage);
   w.gate.give_credit_back(w.lane, w.now);
-  EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
-  EXPECT_EQ(w.slot().busy.raw, 0U);
+  EXPECT_EQ(w.entry().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.entry().busy.raw, 0U);
 }
 
 TEST(Gate, AWaitVerdictSaysWhatToWaitForAndHowLong) {
@@ -218,7 +218,7 @@ TEST(Gate, UnusedCreditIsNotInFlight) {
   EXPECT_EQ(w.lane.credit_ns, kMs * 9 / 10);
   EXPECT_EQ(w.enter(kKey + 1).verdict, Verdict::kGo)
       << "0.1 ms of the reserved 1 ms is in flight and allowed";
-  EXPECT_EQ(w.slot().inflight_ns.raw, kMs * 11 / 10);
+  EXPECT_EQ(w.entry().inflight_ns.raw, kMs * 11 / 10);
 }
 
 TEST(Gate, CreditAndMarkersAreLargerWhenAlone) {
@@ -233,7 +233,7 @@ TEST(Gate, CreditAndMarkersAreLargerWhenAlone) {
       const Passage passage = w.enter();
       ASSERT_EQ(passage.verdict, Verdict::kGo);
       EXPECT_EQ(passage.begin_marker, launches == 0);
-      EXPECT_EQ(w.slot().inflight_ns.raw, chunk) << "reserved for the following work too";
+      EXPECT_EQ(w.entry().inflight_ns.raw, chunk) << "reserved for the following work too";
       Segment segment;
       closed = w.gate.leave(w.lane, passage, &segment);
     }
@@ -258,7 +258,7 @@ void measure(World& w, const std::vector<std::pair<std::uint64_t, int>>& kinds, 
   (void)w.gate.close_stale(w.lane, w.now, &segment);
   ASSERT_TRUE(w.gate.close_stale(w.lane, w.now, &segment));
   w.now += took;
-  const std::uint64_t begin = w.slot().busy_ns.raw * 3 + kMs;  // after all earlier segments
+  const std::uint64_t begin = w.entry().busy_ns.raw * 3 + kMs;  // after all earlier segments
   w.gate.completed(segment, begin, begin + took, w.now);
 }
 
@@ -269,7 +269,7 @@ TEST(Gate, UnknownWorkGetsTheTimeThatKnownWorkLeaves) {
   EXPECT_EQ(w.gate.costs().estimate_ns(2), kMs) << "3 ms are left of 5, for three launches";
   EXPECT_EQ(w.gate.costs().estimate_ns(3), kMs);
   EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs) << "its part is unknown";
-  EXPECT_EQ(w.slot().max_op_us.raw, 1'000U);
+  EXPECT_EQ(w.entry().max_op_us.raw, 1'000U);
   measure(w, {{1, 8}, {4, 1}}, 4 * kMs);
   EXPECT_EQ(w.gate.costs().estimate_ns(4), kMs / 2) << "an eighth of the total if nothing is left";
 }
@@ -281,7 +281,7 @@ TEST(Gate, KnownWorkLearnsInProportion) {
   measure(w, {{1, 1}, {2, 1}}, 6 * kMs);
   EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs * 5 / 4) << "twice as long as estimated, weighted by a quarter";
   EXPECT_EQ(w.gate.costs().estimate_ns(2), kMs * 5 / 2);
-  EXPECT_EQ(w.slot().max_op_us.raw, 2'500U);
+  EXPECT_EQ(w.entry().max_op_us.raw, 2'500U);
 }
 
 // Many segments are in flight when the first one shows that the estimate is wrong. Each corrects it once.
@@ -330,15 +330,15 @@ TEST(Gate, UnmeasuredWorkCountsItsExpectedTimeUpToTheElapsedTime) {
     const Passage passage = w.enter();
     w.lane.segment_target_ns = 1;
     EXPECT_TRUE(w.gate.leave(w.lane, passage, &segment));
-    const std::uint64_t before = w.slot().busy_ns.raw;
+    const std::uint64_t before = w.entry().busy_ns.raw;
     w.now += passed;
-    w.slot().anchor_ns.raw = w.now - passed;
+    w.entry().anchor_ns.raw = w.now - passed;
     w.gate.abandoned(segment, segment.estimate_ns, w.now);
-    return w.slot().busy_ns.raw - before;
+    return w.entry().busy_ns.raw - before;
   };
   EXPECT_EQ(abandon_after(3 * kMs), kMs);
   EXPECT_EQ(abandon_after(kMs / 4), kMs / 4);
-  EXPECT_EQ(w.slot().anchor_ns.raw, w.now);
+  EXPECT_EQ(w.entry().anchor_ns.raw, w.now);
 }
 
 TEST(Gate, TheFastPathMatchesTheSlowPath) {
@@ -434,10 +434,10 @@ TEST(Gate, WithASilentArbiterTheLastRateApplies) {
 
 /// Gives another process of the slice, in account entry 1, work in flight.
 void other_has_in_flight(World& w, std::uint64_t ns, std::uint64_t since) {
-  w.grant->high_slot.raw = 2;
-  w.account->slots[1].inflight_ns.raw = ns;
-  w.account->slots[1].anchor_ns.raw = since;
-  w.account->slots[1].busy.raw = ns != 0 ? 1 : 0;
+  w.grant->high_entry.raw = 2;
+  w.account->entries[1].inflight_ns.raw = ns;
+  w.account->entries[1].anchor_ns.raw = since;
+  w.account->entries[1].busy.raw = ns != 0 ? 1 : 0;
 }
 
 TEST(Gate, TheCreditIsSharedByAllProcessesOfTheSlice) {
@@ -447,7 +447,7 @@ TEST(Gate, TheCreditIsSharedByAllProcessesOfTheSlice) {
   other_has_in_flight(w, 4 * kMs, w.now);
   EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms are before it, and allowed";
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
-  EXPECT_EQ(w.slot().inflight_ns.raw, kMs) << "work that was not launched is not in flight";
+  EXPECT_EQ(w.entry().inflight_ns.raw, kMs) << "work that was not launched is not in flight";
   other_has_in_flight(w, 0, w.now);
   EXPECT_EQ(w.enter().verdict, Verdict::kGo);
   World full;
@@ -483,9 +483,9 @@ TEST(Gate, BehindLateWorkOneLaunchGoesAtATime) {
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
   other_has_in_flight(w, kMs, w.now - 60 * kMs);
   ASSERT_EQ(w.enter().verdict, Verdict::kGo);
-  EXPECT_EQ(w.slot().inflight_ns.raw, kMs / 50) << "no credit beyond this launch";
+  EXPECT_EQ(w.entry().inflight_ns.raw, kMs / 50) << "no credit beyond this launch";
   EXPECT_EQ(w.lane.credit_ns, 0U);
-  EXPECT_EQ(w.slot().anchor_ns.raw, w.now) << "the next launch waits as long again";
+  EXPECT_EQ(w.entry().anchor_ns.raw, w.now) << "the next launch waits as long again";
   w.now += 10 * kMs;
   w.beat();
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
@@ -508,7 +508,7 @@ TEST(Gate, UnknownWorkIsExpectedToTakeWhatAnotherProcessMeasured) {
     World w;
     w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
     other_has_in_flight(w, 0, w.now);
-    w.account->slots[1].max_op_us.raw = longest_us;
+    w.account->entries[1].max_op_us.raw = longest_us;
     static_cast<void>(w.enter());
     return w.gate.costs().estimate_ns(kKey + 1);
   };
@@ -521,9 +521,9 @@ TEST(Gate, UnknownWorkIsExpectedToTakeWhatAnotherProcessMeasured) {
 TEST(Gate, ReadsNoMoreEntriesThanAPageHas) {
   World w;
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
-  w.grant->high_slot.raw = ~0U;
-  w.account->slots[abi::kAccountSlots - 1].inflight_ns.raw = 5 * kMs;
-  w.account->slots[abi::kAccountSlots - 1].anchor_ns.raw = w.now;
+  w.grant->high_entry.raw = ~0U;
+  w.account->entries[abi::kAccountEntries - 1].inflight_ns.raw = 5 * kMs;
+  w.account->entries[abi::kAccountEntries - 1].anchor_ns.raw = w.now;
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
 }
 
@@ -544,13 +544,13 @@ TEST(Gate, WhenAloneEachProcessHasItsPartOfTheCredit) {
 
 TEST(Gate, WorkOfTheProcessInTheFirstEntryCounts) {
   World w;
-  w.gate.attach(w.grant.get(), w.account.get(), &w.account->slots[1]);
-  w.grant->high_slot.raw = 2;
+  w.gate.attach(w.grant.get(), w.account.get(), &w.account->entries[1]);
+  w.grant->high_entry.raw = 2;
   w.gate.costs().learn(kKey, kMs);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
-  w.account->slots[0].inflight_ns.raw = 20 * kMs;
-  w.account->slots[0].anchor_ns.raw = w.now;
-  w.account->slots[0].busy.raw = 1;
+  w.account->entries[0].inflight_ns.raw = 20 * kMs;
+  w.account->entries[0].anchor_ns.raw = w.now;
+  w.account->entries[0].busy.raw = 1;
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
 }
 
@@ -562,17 +562,17 @@ TEST(Gate, OneOfManySimultaneousLaunchesGoes) {
   std::vector<std::unique_ptr<Gate>> gates;
   const std::uint64_t now = 1'000 * kMs;
   grant->heartbeat_ns.raw = now;
-  grant->high_slot.raw = kProcesses;
+  grant->high_entry.raw = kProcesses;
   for (std::uint32_t i = 0; i < kProcesses; ++i) {
     gates.push_back(std::make_unique<Gate>());
-    gates.back()->attach(grant.get(), account.get(), &account->slots[i]);
+    gates.back()->attach(grant.get(), account.get(), &account->entries[i]);
     gates.back()->costs().learn(kKey, 20 * kMs);
   }
   grant->end_ns.raw = now + 1'000 * kMs;
   grant->credit_us.raw = 4'000;
   for (std::uint32_t round = 1; round <= 50; ++round) {
     grant->lease.raw = static_cast<std::uint32_t>(abi::LeaseMode::kLease) | round << 2;
-    for (auto& slot : account->slots) slot.inflight_ns.raw = 0;
+    for (auto& entry : account->entries) entry.inflight_ns.raw = 0;
     std::atomic<std::uint32_t> ready{0}, went{0};
     std::vector<std::thread> threads;
     for (std::uint32_t i = 0; i < kProcesses; ++i) {
@@ -597,8 +597,8 @@ TEST(Gate, AnEndWithoutABeginCountsFromTheLastProgress) {
   ASSERT_TRUE(w.gate.leave(w.lane, w.enter(), &segment));
   w.now += 5 * kMs;
   EXPECT_TRUE(w.gate.ended(segment, w.now));
-  EXPECT_EQ(w.slot().busy_ns.raw, 5 * kMs);
-  EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.entry().busy_ns.raw, 5 * kMs);
+  EXPECT_EQ(w.entry().inflight_ns.raw, 0U);
   EXPECT_EQ(w.gate.costs().estimate_ns(kKey), kMs) << "no estimate changes";
 }
 
@@ -615,8 +615,8 @@ TEST(Gate, UnknownWorkWithoutAnEndIsExpectedToTakeLong) {
   EXPECT_EQ(w.gate.longest_expected_ns(segment), CostTable::kColdestNs);
   segment.estimate_ns = 30 * kMs;
   EXPECT_EQ(w.gate.longest_expected_ns(segment), 30 * kMs);
-  w.slot().anchor_ns.raw = w.now - 2 * kMs;
-  w.slot().inflight_ns.raw = 5 * kMs;
+  w.entry().anchor_ns.raw = w.now - 2 * kMs;
+  w.entry().inflight_ns.raw = 5 * kMs;
   EXPECT_EQ(w.gate.expected_end_ns(w.now), w.now + 3 * kMs);
   EXPECT_EQ(w.gate.expected_end_ns(w.now + 10 * kMs), w.now + 10 * kMs);
 }
@@ -701,8 +701,8 @@ TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
-  EXPECT_EQ(w.slot().busy.raw, 0U);
+  EXPECT_EQ(w.entry().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.entry().busy.raw, 0U);
 }
 
 /// Both pages in concurrent use: one thread acts as the arbiter, and processes (each with an account entry and a gate)
@@ -715,10 +715,10 @@ class Both {
   Both() {
     grant->rate_ppm.raw = 300'000;
     grant->memory_limit.raw = kLargestLimit;
-    grant->high_slot.raw = kProcesses;
+    grant->high_entry.raw = kProcesses;
     grant->heartbeat_ns.raw = clock;
     for (std::uint32_t i = 0; i < kProcesses; ++i) {
-      gates[i].attach(grant.get(), account.get(), &account->slots[i]);
+      gates[i].attach(grant.get(), account.get(), &account->entries[i]);
       gates[i].costs().learn(kKey, kMs / 10);
     }
   }
@@ -752,7 +752,7 @@ class Both {
     Lane lane;
     Segment segment;
     for (bool waits = false, refused = false; !refused;) {
-      allocate(account->slots[process]);
+      allocate(account->entries[process]);
       const Passage p = gate.enter(lane, kKey, stream, [&] { return clock.load(); });
       refused = p.verdict == Verdict::kRefuse;
       const bool waited = waits;
@@ -784,9 +784,9 @@ class Both {
     gates[process].abandoned(segment, segment.estimate_ns, clock);
   }
 
-  void allocate(abi::AccountSlot& slot) {
+  void allocate(abi::AccountEntry& entry) {
     constexpr std::uint64_t kBytes = 40 << 20;
-    MemoryAccount memory(*grant, *account, slot);
+    MemoryAccount memory(*grant, *account, entry);
     if (!memory.reserve(kBytes)) {
       ++refusals;
       return;
@@ -818,10 +818,10 @@ TEST(Gate, AnArbiterAndItsClientsOnTheSamePages) {
   EXPECT_GT(both.most_granted, 0U);
   EXPECT_LE(both.most_granted, Both::kLargestLimit);
   for (std::uint32_t i = 0; i < Both::kProcesses; ++i) {
-    EXPECT_EQ(both.account->slots[i].inflight_ns.raw, 0U) << i;
-    EXPECT_EQ(both.account->slots[i].busy.raw, 0U) << i;
-    EXPECT_EQ(both.account->slots[i].want.raw, 0U) << i;
-    EXPECT_EQ(both.account->slots[i].used_bytes.raw, 0U) << i;
+    EXPECT_EQ(both.account->entries[i].inflight_ns.raw, 0U) << i;
+    EXPECT_EQ(both.account->entries[i].busy.raw, 0U) << i;
+    EXPECT_EQ(both.account->entries[i].want.raw, 0U) << i;
+    EXPECT_EQ(both.account->entries[i].used_bytes.raw, 0U) << i;
   }
 }
 

@@ -19,7 +19,7 @@ namespace carve::lease {
 
 class MemoryAccount {
  public:
-  MemoryAccount(const abi::GrantPage& grant, abi::AccountPage& account, abi::AccountSlot& own)
+  MemoryAccount(const abi::GrantPage& grant, abi::AccountPage& account, abi::AccountEntry& own)
       : grant_(&grant), account_(&account), own_(&own) {}
 
   /// The bytes that the limit counts: of all processes of the slice, with the stock, plus the driver's overhead. Cost:
@@ -52,7 +52,7 @@ class MemoryAccount {
   static void collect_stock(const abi::GrantPage& grant, abi::AccountPage& account) {
     const Block block = stock_of(grant);
     for (std::uint32_t i = block.first; i < block.end; ++i) {
-      abi::Cell<std::uint64_t>& word = account.slots[i].used_bytes;
+      abi::Cell<std::uint64_t>& word = account.entries[i].used_bytes;
       for (int attempt = 0; attempt < kAttempts; ++attempt) {
         const std::uint64_t seen = word.load_seq_cst();
         const std::uint64_t stock = abi::stock_granules(seen);
@@ -72,20 +72,20 @@ class MemoryAccount {
   static Sums add_up_entries(const abi::GrantPage& grant, const abi::AccountPage& account, std::uint32_t at_least) {
     // This is the arbiter's word, in the page that tenants cannot write: a stray store must not hide an account entry
     // from the sum.
-    std::uint32_t slots = grant.high_slot.load_seq_cst();
-    if (slots < at_least) slots = at_least;
-    if (slots > abi::kAccountSlots) slots = abi::kAccountSlots;
+    std::uint32_t entries = grant.high_entry.load_seq_cst();
+    if (entries < at_least) entries = at_least;
+    if (entries > abi::kAccountEntries) entries = abi::kAccountEntries;
     const Block block = stock_of(grant);
     if (block.first == block.end) {
-      const std::uint64_t plain = add_up_plain(account, 0, slots, 0);
+      const std::uint64_t plain = add_up_plain(account, 0, entries, 0);
       return {plain, plain};
     }
-    std::uint64_t plain = add_up_plain(account, 0, slots < block.first ? slots : block.first, 0);
-    plain = add_up_plain(account, block.end, slots, plain);
+    std::uint64_t plain = add_up_plain(account, 0, entries < block.first ? entries : block.first, 0);
+    plain = add_up_plain(account, block.end, entries, plain);
     std::uint64_t charged = 0;  // granules: the sum of a block cannot wrap around
     std::uint64_t stock = 0;
     for (std::uint32_t i = block.first; i < block.end; ++i) {
-      const std::uint64_t word = account.slots[i].used_bytes.load_seq_cst();
+      const std::uint64_t word = account.entries[i].used_bytes.load_seq_cst();
       charged += word / abi::kStockGranule;
       stock += abi::stock_granules(word);
     }
@@ -103,13 +103,13 @@ class MemoryAccount {
     const std::uint32_t count = grant.stock_count.load_acquire();
     if (count == 0) return {0, 0};
     const std::uint32_t first = grant.stock_first.load_relaxed();
-    if (count > abi::kStockEntries || first > abi::kAccountSlots - count) return {0, 0};
+    if (count > abi::kStockEntries || first > abi::kAccountEntries - count) return {0, 0};
     return {first, first + count};
   }
-  [[nodiscard]] std::uint32_t own_end() const { return static_cast<std::uint32_t>(own_ - account_->slots) + 1; }
+  [[nodiscard]] std::uint32_t own_end() const { return static_cast<std::uint32_t>(own_ - account_->entries) + 1; }
   static std::uint64_t add_up_plain(const abi::AccountPage& account, std::uint32_t first, std::uint32_t end,
                                     std::uint64_t sum) {
-    for (std::uint32_t i = first; i < end; ++i) sum = add_up(sum, account.slots[i].used_bytes.load_seq_cst());
+    for (std::uint32_t i = first; i < end; ++i) sum = add_up(sum, account.entries[i].used_bytes.load_seq_cst());
     return sum;
   }
   // Both saturate at the largest number: random values must not wrap around to "empty".
@@ -120,7 +120,7 @@ class MemoryAccount {
 
   const abi::GrantPage* grant_;
   abi::AccountPage* account_;
-  abi::AccountSlot* own_;
+  abi::AccountEntry* own_;
 };
 
 }  // namespace carve::lease

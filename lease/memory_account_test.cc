@@ -17,11 +17,11 @@ constexpr std::uint64_t kGiB = 1ULL << 30;
 struct Pages {
   std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
   std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
-  explicit Pages(std::uint64_t limit, std::uint32_t slots = 1) {
+  explicit Pages(std::uint64_t limit, std::uint32_t entries = 1) {
     grant->memory_limit.raw = limit;
-    grant->high_slot.raw = slots;
+    grant->high_entry.raw = entries;
   }
-  MemoryAccount of(std::uint32_t slot) { return {*grant, *account, account->slots[slot]}; }
+  MemoryAccount of(std::uint32_t entry) { return {*grant, *account, account->entries[entry]}; }
 };
 
 TEST(MemoryAccount, TheExactRemainderFitsAndOneByteMoreDoesNot) {
@@ -53,9 +53,9 @@ TEST(MemoryAccount, ARequestNearTheIntegerLimitDoesNotWrapAround) {
 
 TEST(MemoryAccount, OnlyAssignedEntriesCount) {
   Pages pages(kGiB, 3);
-  for (const std::uint32_t slot : {0U, 1U, 2U, 3U, 1023U}) pages.account->slots[slot].used_bytes.raw = 1;
+  for (const std::uint32_t entry : {0U, 1U, 2U, 3U, 1023U}) pages.account->entries[entry].used_bytes.raw = 1;
   EXPECT_EQ(pages.of(0).used(), 3U);
-  EXPECT_EQ(pages.of(3).used(), 4U) << "the own entry counts, regardless of high_slot";
+  EXPECT_EQ(pages.of(3).used(), 4U) << "the own entry counts, regardless of high_entry";
   struct {
     abi::AccountPage page;
     std::uint64_t behind[8];
@@ -63,32 +63,32 @@ TEST(MemoryAccount, OnlyAssignedEntriesCount) {
   static_assert(sizeof memory == sizeof(abi::AccountPage) + 64);
   std::memset(&memory, 0, sizeof memory);
   memory.behind[0] = memory.behind[1] = memory.behind[2] = kGiB;
-  for (const std::uint32_t slots : {1024U, 1025U, ~0U}) {
-    pages.grant->high_slot.raw = slots;
-    EXPECT_EQ(MemoryAccount(*pages.grant, memory.page, memory.page.slots[1023]).used(), 0U)
+  for (const std::uint32_t entries : {1024U, 1025U, ~0U}) {
+    pages.grant->high_entry.raw = entries;
+    EXPECT_EQ(MemoryAccount(*pages.grant, memory.page, memory.page.entries[1023]).used(), 0U)
         << "the bytes behind the page";
   }
 }
 
-TEST(MemoryAccount, NoiseInAnotherSlotRefusesRatherThanGrants) {
+TEST(MemoryAccount, NoiseInAnotherEntryRefusesRatherThanGrants) {
   Pages pages(kGiB, 1);
-  pages.grant->high_slot.raw = 0xffffffff;
-  pages.account->slots[7].used_bytes.raw = ~std::uint64_t{0} - 5;
+  pages.grant->high_entry.raw = 0xffffffff;
+  pages.account->entries[7].used_bytes.raw = ~std::uint64_t{0} - 5;
   EXPECT_FALSE(pages.of(0).reserve(6));
   EXPECT_FALSE(pages.of(0).reserve(1));
 }
 
 TEST(MemoryAccount, NoiseAndOverheadTogetherDoNotWrapAround) {
   Pages pages(kGiB, 3);
-  pages.account->slots[1].used_bytes.raw = ~std::uint64_t{0};
-  pages.account->slots[2].used_bytes.raw = 5;
+  pages.account->entries[1].used_bytes.raw = ~std::uint64_t{0};
+  pages.account->entries[2].used_bytes.raw = 5;
   pages.grant->overhead_bytes.raw = 4096;
   EXPECT_FALSE(pages.of(0).reserve(4096));
 }
 
 TEST(MemoryAccount, TheAccountPagesHeaderHidesNoEntry) {
   Pages pages(kGiB, 1);
-  pages.account->high_slot.raw = 0;
+  pages.account->high_entry.raw = 0;
   ASSERT_TRUE(pages.of(0).reserve(kGiB));
   EXPECT_FALSE(pages.of(0).reserve(1));
 }

@@ -21,7 +21,7 @@ class MemoryStock {
   /// Takes `granules` from the stock. False when the stock has fewer, when the entry does not show what this process
   /// announced, or when the slice got less memory since `reserved` (`epoch`: GrantPage::stock_epoch now). Under the
   /// owner's lock, as all operations except `missing`.
-  [[nodiscard]] bool take(abi::AccountSlot& entry, std::uint64_t granules, std::uint32_t epoch) {
+  [[nodiscard]] bool take(abi::AccountEntry& entry, std::uint64_t granules, std::uint32_t epoch) {
     if (epoch != epoch_) return false;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       const std::uint64_t seen = entry.used_bytes.load_relaxed();
@@ -47,7 +47,7 @@ class MemoryStock {
   void disown(std::uint64_t granules) { set_held(held_ - granules); }
   /// Gives back `granules` after the driver has freed them: to the stock if `keep` is true and there is room for them,
   /// otherwise out of the announcement.
-  void give(abi::AccountSlot& entry, std::uint64_t granules, bool keep) {
+  void give(abi::AccountEntry& entry, std::uint64_t granules, bool keep) {
     const std::uint64_t held = held_;
     set_held(held - granules);  // first: the entry never shows less than `held_`
     for (int attempt = 0; attempt < kAttempts && keep; ++attempt) {
@@ -64,7 +64,7 @@ class MemoryStock {
   }
   /// The bytes that this process holds through the entry and that the entry does not show, because another process
   /// overwrote it. Any thread may call it.
-  [[nodiscard]] std::uint64_t missing(const abi::AccountSlot& entry) const {
+  [[nodiscard]] std::uint64_t missing(const abi::AccountEntry& entry) const {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       const std::uint64_t held = __atomic_load_n(&held_, __ATOMIC_ACQUIRE);
       const std::uint64_t charged = abi::stock_charged(entry.used_bytes.load_acquire());

@@ -37,12 +37,12 @@ struct Slice {
 
   explicit Slice(std::uint64_t granules, std::uint64_t bytes = 0) {
     grant->memory_limit.raw = granules * kGranule + bytes;
-    grant->high_slot.raw = kFirst + abi::kStockEntries;
+    grant->high_entry.raw = kFirst + abi::kStockEntries;
     grant->stock_first.raw = kFirst;
     grant->stock_count.raw = abi::kStockEntries;
   }
-  abi::AccountSlot& entry(std::uint32_t thread) const { return account->slots[kFirst + thread]; }
-  [[nodiscard]] MemoryAccount of(std::uint32_t slot) const { return {*grant, *account, account->slots[slot]}; }
+  abi::AccountEntry& entry(std::uint32_t thread) const { return account->entries[kFirst + thread]; }
+  [[nodiscard]] MemoryAccount of(std::uint32_t entry) const { return {*grant, *account, account->entries[entry]}; }
   [[nodiscard]] std::uint64_t charged() const { return of(0).charged(); }
   [[nodiscard]] std::uint64_t used() const { return of(0).used(); }
   [[nodiscard]] std::uint64_t stock_of(std::uint32_t thread) const {
@@ -56,10 +56,10 @@ struct Slice {
   }
   void free(std::uint32_t thread, std::uint64_t granules) { stocks[thread].give(entry(thread), granules, true); }
   /// As the library does for a request that does not fit at first.
-  bool insist(std::uint32_t slot, std::uint64_t bytes) {
-    if (of(slot).reserve(bytes)) return true;
-    of(slot).collect_stock();
-    return of(slot).reserve(bytes);
+  bool insist(std::uint32_t entry, std::uint64_t bytes) {
+    if (of(entry).reserve(bytes)) return true;
+    of(entry).collect_stock();
+    return of(entry).reserve(bytes);
   }
 };
 
@@ -171,7 +171,7 @@ TEST(MemoryStock, AForgedStockNeitherAddsToTheUseNorWrapsAround) {
 TEST(MemoryStock, ABlockOutsideThePageIsNotRead) {
   Slice slice(20);
   slice.entry(0).used_bytes.raw = kGranule + 1;
-  slice.grant->stock_first.raw = static_cast<std::uint32_t>(abi::kAccountSlots) - 1;
+  slice.grant->stock_first.raw = static_cast<std::uint32_t>(abi::kAccountEntries) - 1;
   EXPECT_EQ(slice.charged(), kGranule + 1);
   slice.grant->stock_first.raw = ~0U;
   EXPECT_EQ(slice.charged(), kGranule + 1);
@@ -183,10 +183,10 @@ TEST(MemoryStock, ABlockOutsideThePageIsNotRead) {
 TEST(MemoryStock, ProcessesAfterTheBlockCount) {
   Slice slice(20);
   const std::uint32_t after = kFirst + abi::kStockEntries;
-  slice.account->slots[after].used_bytes.raw = kGranule + 1;
-  slice.account->slots[1].used_bytes.raw = 2;
+  slice.account->entries[after].used_bytes.raw = kGranule + 1;
+  slice.account->entries[1].used_bytes.raw = 2;
   EXPECT_EQ(slice.used(), 2U) << "not assigned yet";
-  slice.grant->high_slot.raw = after + 1;
+  slice.grant->high_entry.raw = after + 1;
   EXPECT_EQ(slice.used(), kGranule + 3);
 }
 
@@ -281,7 +281,7 @@ TEST(MemoryStock, ACollectorMayDieAtEveryStore) {
       died = true;
     }
     at_store = nullptr;
-    slice.account->slots[1].used_bytes.raw = 0;  // the arbiter
+    slice.account->entries[1].used_bytes.raw = 0;  // the arbiter
     EXPECT_EQ(slice.used(), 6 * kGranule) << at;
     for (const std::uint32_t thread : {0U, 1U, 2U}) EXPECT_TRUE(slice.allocate(thread, 3)) << at;
     EXPECT_EQ(slice.used(), 15 * kGranule) << at;

@@ -12,8 +12,8 @@ inline constexpr std::uint64_t kMostInflightNs = 1'000'000'000;
 
 /// Returns the contents of a slice's account page at `now`, all its processes together. Each word is read once and
 /// clamped regardless of its value. `last` is the time of the previous step.
-///   slots  the number of assigned account entries, from the grant page, because the tenant writes the one in `page`
-///   cost   O(slots)
-Observation observe(const abi::AccountPage& page, std::uint32_t slots, std::uint64_t last, std::uint64_t now);
+///   entries  the number of assigned account entries, from the grant page, because the tenant writes the one in `page`
+///   cost   O(entries)
+Observation observe(const abi::AccountPage& page, std::uint32_t entries, std::uint64_t last, std::uint64_t now);
 
 }  // namespace carve::lease

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::uint64_t kLast = 1'000'000;
 constexpr std::uint64_t kNow = 2'000'000;
-constexpr std::uint32_t kSlots = abi::kAccountSlots;
+constexpr std::uint32_t kEntries = abi::kAccountEntries;
 
 struct Page {
   std::unique_ptr<abi::AccountPage> page = std::make_unique<abi::AccountPage>();
-  abi::AccountSlot& slot(std::uint32_t number) { return page->slots[number]; }
-  Observation seen(std::uint32_t slots = kSlots) { return observe(*page, slots, kLast, kNow); }
+  abi::AccountEntry& entry(std::uint32_t number) { return page->entries[number]; }
+  Observation seen(std::uint32_t entries = kEntries) { return observe(*page, entries, kLast, kNow); }
 };
 
 TEST(Observe, AnEmptyPageReportsNothing) {
@@ -28,16 +28,16 @@ TEST(Observe, AnEmptyPageReportsNothing) {
 
 TEST(Observe, TheProcessesOfASliceAreAddedUp) {
   Page page;
-  for (const std::uint32_t number : {0U, 3U, kSlots - 1}) {
-    page.slot(number).busy.raw = 1;
-    page.slot(number).busy_ns.raw = 100 + number;
-    page.slot(number).anchor_ns.raw = kNow;
-    page.slot(number).inflight_ns.raw = 1'000;
+  for (const std::uint32_t number : {0U, 3U, kEntries - 1}) {
+    page.entry(number).busy.raw = 1;
+    page.entry(number).busy_ns.raw = 100 + number;
+    page.entry(number).anchor_ns.raw = kNow;
+    page.entry(number).inflight_ns.raw = 1'000;
   }
-  page.slot(2).want.raw = 1;
+  page.entry(2).want.raw = 1;
   const Observation seen = page.seen();
   EXPECT_TRUE(seen.want && seen.busy);
-  EXPECT_EQ(seen.busy_ns, 300U + 3 + kSlots - 1);
+  EXPECT_EQ(seen.busy_ns, 300U + 3 + kEntries - 1);
   EXPECT_EQ(seen.inflight_ns, 3'000U);
   EXPECT_EQ(seen.edge_ns, kNow);
 }
@@ -48,8 +48,8 @@ TEST(Observe, TheLatestEdgeBetweenTwoStepsCounts) {
                                             std::array{kLast - 1, kNow + 1, std::uint64_t{0}},
                                             std::array{kLast + 5, kLast + 7, kLast + 7}}) {
     Page page;
-    page.slot(0).anchor_ns.raw = first;
-    page.slot(1).anchor_ns.raw = second;
+    page.entry(0).anchor_ns.raw = first;
+    page.entry(1).anchor_ns.raw = second;
     EXPECT_EQ(page.seen().edge_ns, edge) << first << ", " << second;
   }
 }
@@ -57,9 +57,9 @@ TEST(Observe, TheLatestEdgeBetweenTwoStepsCounts) {
 TEST(Observe, ElapsedTimeReducesWorkInFlight) {
   const auto left = [](std::uint64_t launched, std::uint64_t anchor, bool busy = true) {
     Page page;
-    page.slot(0).busy.raw = busy ? 1 : 0;
-    page.slot(0).inflight_ns.raw = launched;
-    page.slot(0).anchor_ns.raw = anchor;
+    page.entry(0).busy.raw = busy ? 1 : 0;
+    page.entry(0).inflight_ns.raw = launched;
+    page.entry(0).anchor_ns.raw = anchor;
     return page.seen().inflight_ns;
   };
   EXPECT_EQ(left(5'000, kNow), 5'000U);
@@ -75,27 +75,27 @@ TEST(Observe, ElapsedTimeReducesWorkInFlight) {
 TEST(Observe, WorkInFlightIsBounded) {
   EXPECT_EQ(kMostInflightNs, 1'000'000'000U);
   Page page;
-  page.slot(0).busy.raw = 1;
-  page.slot(0).anchor_ns.raw = kNow - 10;
+  page.entry(0).busy.raw = 1;
+  page.entry(0).anchor_ns.raw = kNow - 10;
   for (const auto& [launched, left] : {std::array{kMostInflightNs, kMostInflightNs - 10},
                                        std::array{kMostInflightNs + 1, kMostInflightNs - 10},
                                        std::array{~std::uint64_t{0}, kMostInflightNs - 10},
                                        std::array{kMostInflightNs - 1, kMostInflightNs - 11}}) {
-    page.slot(0).inflight_ns.raw = launched;
+    page.entry(0).inflight_ns.raw = launched;
     EXPECT_EQ(page.seen().inflight_ns, left) << launched;
   }
-  page.slot(1).busy.raw = 1;
-  page.slot(1).anchor_ns.raw = kNow;
-  page.slot(1).inflight_ns.raw = 500;
+  page.entry(1).busy.raw = 1;
+  page.entry(1).anchor_ns.raw = kNow;
+  page.entry(1).inflight_ns.raw = 500;
   EXPECT_EQ(page.seen().inflight_ns, kMostInflightNs) << "the sum of two";
 }
 
 TEST(Observe, OnlyEntriesInUseAreRead) {
   Page page;
-  page.slot(4).want.raw = 1;
+  page.entry(4).want.raw = 1;
   EXPECT_FALSE(page.seen(4).want);
   EXPECT_TRUE(page.seen(5).want);
-  EXPECT_TRUE(page.seen(kSlots + 1).want) << "no more than a page has";
+  EXPECT_TRUE(page.seen(kEntries + 1).want) << "no more than a page has";
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ std::uint32_t descriptors_of(msghdr& message, int* out) {
 }
 
 /// Maps the two pages of one card; false when this build cannot read them.
-bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, abi::LibraryKind kind) {
+bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t entry, abi::LibraryKind kind) {
   void* grant = mmap(nullptr, abi::kGrantPageBytes, PROT_READ, MAP_SHARED, grant_fd, 0);
   if (grant == MAP_FAILED) {
     return false;
@@ -83,13 +83,13 @@ bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, 
     return false;
   }
   auto* page = static_cast<const abi::GrantPage*>(grant);
-  auto* slots = static_cast<abi::AccountPage*>(account);
-  if (page->magic != abi::kGrantMagic || slots->magic != abi::kAccountMagic || slot >= abi::kAccountSlots) {
+  auto* own = static_cast<abi::AccountPage*>(account);
+  if (page->magic != abi::kGrantMagic || own->magic != abi::kAccountMagic || entry >= abi::kAccountEntries) {
     munmap(grant, abi::kGrantPageBytes);
     munmap(account, abi::kAccountPageBytes);
     return false;
   }
-  state.cards[state.card_count++] = {page, slots, &slots->slots[slot], nullptr};
+  state.cards[state.card_count++] = {page, own, &own->entries[entry], nullptr};
   return true;
 }
 
@@ -116,14 +116,14 @@ bool greet(Process& state, int connection, abi::LibraryKind kind) {
   bool mapped = got == sizeof welcome && welcome.magic == abi::kHelloMagic &&
                 welcome.status == abi::WelcomeStatus::kOk && count == 2U * welcome.card_count && count > 0;
   for (std::uint32_t i = 0; mapped && i + 1 < count && state.card_count < kMaxCards; i += 2) {
-    mapped = map_card(state, fds[i], fds[i + 1], welcome.slot, kind);
+    mapped = map_card(state, fds[i], fds[i + 1], welcome.entry, kind);
     if (mapped && kind == abi::LibraryKind::kCuda) {
-      abi::AccountSlot& own = *state.cards[state.card_count - 1].slot;
+      abi::AccountEntry& own = *state.cards[state.card_count - 1].entry;
       own.host_pid.store_relaxed(static_cast<std::uint64_t>(welcome.host_pid));
       own.instance.store_release(welcome.instance);
       if (i == 0) {
         void* lifeline = mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, fds[1],
-                              static_cast<off_t>(abi::lifeline_offset(welcome.slot)));
+                              static_cast<off_t>(abi::lifeline_offset(welcome.entry)));
         state.cards[state.card_count - 1].lifeline = lifeline == MAP_FAILED ? nullptr : lifeline;
       }
     }

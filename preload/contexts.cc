@@ -23,12 +23,12 @@ bool charge_context(Card& card, std::uint64_t& bytes) {
   if (!charge(card, bytes)) {
     return false;
   }
-  card.slot->context_bytes.fetch_add(bytes);
+  card.entry->context_bytes.fetch_add(bytes);
   return true;
 }
 
 void give_back_context(Card& card, std::uint64_t bytes) {
-  card.slot->context_bytes.fetch_sub(bytes);
+  card.entry->context_bytes.fetch_sub(bytes);
   give_back(card, bytes);
 }
 

@@ -34,14 +34,14 @@ constexpr Row kRows[] = {
 };
 
 // A power of two, and the table is less than half full, so that a miss takes about one probe.
-constexpr std::uint32_t kSlots = 1024;
-static_assert(kHooks * 2 < kSlots);
+constexpr std::uint32_t kBuckets = 1024;
+static_assert(kHooks * 2 < kBuckets);
 
-struct Slot {
+struct Bucket {
   void* driver_address;
   void* hook;
 };
-Slot by_address[kSlots];
+Bucket by_address[kBuckets];
 
 // In `process`, so that a child that is forked during the filling starts again. Filling twice does no harm.
 enum State : int { kUntouched, kFilling, kFilled, kMissing };
@@ -53,10 +53,10 @@ std::uint32_t home_of(const void* address) {
   const auto bits = reinterpret_cast<std::uintptr_t>(address);
   return static_cast<std::uint32_t>((bits * 0x9E3779B97F4A7C15ULL) >> 54);
 }
-static_assert(kSlots == 1u << (64 - 54));
+static_assert(kBuckets == 1u << (64 - 54));
 
 void remember(void* driver_address, void* hook) {
-  for (std::uint32_t at = home_of(driver_address);; at = (at + 1) % kSlots) {
+  for (std::uint32_t at = home_of(driver_address);; at = (at + 1) % kBuckets) {
     if (by_address[at].driver_address == driver_address) {
       return;
     }
@@ -161,7 +161,7 @@ bool resolve_driver() {
 }
 
 void* in_front_of(void* driver_address) {
-  for (std::uint32_t at = home_of(driver_address);; at = (at + 1) % kSlots) {
+  for (std::uint32_t at = home_of(driver_address);; at = (at + 1) % kBuckets) {
     if (by_address[at].driver_address == driver_address) {
       return by_address[at].hook;
     }

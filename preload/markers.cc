@@ -196,19 +196,19 @@ bool is_per_thread(const lease::Segment& segment) {
 bool close_stale_lanes(CardMeter& card) {
   const Card& pages = process.cards[card_index(card)];
   bool open = false;
-  for (LaneSlot& slot : card.lanes) {
-    if (!slot.lane.segment.open || !slot.lock.try_acquire()) {
-      open = open || slot.lane.segment.open;
+  for (LaneHolder& holder : card.lanes) {
+    if (!holder.lane.segment.open || !holder.lock.try_acquire()) {
+      open = open || holder.lane.segment.open;
       continue;
     }
     lease::Segment closed;
     const std::uint64_t now = page_clock_ns(pages);
-    if (card.gate().close_stale(slot.lane, now, &closed)) {
-      driver.cuCtxSetCurrent(slot.context);
-      record_end(card, slot, closed);
+    if (card.gate().close_stale(holder.lane, now, &closed)) {
+      driver.cuCtxSetCurrent(holder.context);
+      record_end(card, holder, closed);
     }
-    open = open || slot.lane.segment.open;
-    slot.lock.release();
+    open = open || holder.lane.segment.open;
+    holder.lock.release();
   }
   return open;
 }
@@ -273,19 +273,19 @@ void ring_arbiter(const Card& card) {
   futex_wake(&card.account->doorbell.raw, true);
 }
 
-void record_begin(CardMeter& card, LaneSlot& slot, CUstream stream) {
-  slot.context = nullptr;
-  driver.cuCtxGetCurrent(&slot.context);
+void record_begin(CardMeter& card, LaneHolder& holder, CUstream stream) {
+  holder.context = nullptr;
+  driver.cuCtxGetCurrent(&holder.context);
   const WhileCapturing relaxed;
   const Hold hold(card.queue_lock);
-  slot.begin = record_marker(card, &slot.context, stream);
+  holder.begin = record_marker(card, &holder.context, stream);
 }
 
-void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment) {
-  Pending closed{segment, slot.begin, nullptr, slot.context};
-  slot.begin = nullptr;
+void record_end(CardMeter& card, LaneHolder& holder, const lease::Segment& segment) {
+  Pending closed{segment, holder.begin, nullptr, holder.context};
+  holder.begin = nullptr;
   const auto stream = reinterpret_cast<CUstream>(segment.stream);
-  const bool elsewhere = is_per_thread(segment) && slot.thread != thread_pointer();
+  const bool elsewhere = is_per_thread(segment) && holder.thread != thread_pointer();
   const WhileCapturing relaxed;
   // In a stream that has joined a capture, the marker would become part of the graph.
   const bool captures = relaxed.active() && !elsewhere && capturing(stream, is_per_thread(segment));
@@ -385,15 +385,15 @@ void forget_work(CUcontext context) {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     CardMeter& card = meter.cards[i];
     const std::uint64_t now = page_clock_ns(process.cards[i]);
-    for (LaneSlot& slot : card.lanes) {
-      if (slot.lane.segment.open && slot.context == context) {
-        const Hold hold(slot.lock);
+    for (LaneHolder& holder : card.lanes) {
+      if (holder.lane.segment.open && holder.context == context) {
+        const Hold hold(holder.lock);
         lease::Segment closed;
-        if (close_now(card, slot, &closed)) {
+        if (close_now(card, holder, &closed)) {
           const Hold queue(card.queue_lock);
           count_by_clock(card, closed, now);
         }
-        slot.begin = nullptr;
+        holder.begin = nullptr;
       }
     }
     const Hold queue(card.queue_lock);

@@ -9,7 +9,7 @@ Memory memory;
 
 namespace {
 
-lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.account, *card.slot}; }
+lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.account, *card.entry}; }
 
 constexpr std::uint32_t kCareful = 256;  // requests
 constexpr int kAttempts = 4;
@@ -78,7 +78,7 @@ std::uint64_t missing_bytes(const Card& card) {
   std::uint64_t own = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::uint64_t mine = __atomic_load_n(held, __ATOMIC_ACQUIRE);
-    const std::uint64_t announced = card.slot->used_bytes.load_acquire();
+    const std::uint64_t announced = card.entry->used_bytes.load_acquire();
     own = announced < mine ? mine - announced : 0;
     if (__builtin_expect(own == 0, 1) || __atomic_load_n(held, __ATOMIC_RELAXED) == mine) {
       break;  // otherwise a thread may have freed between the two loads

@@ -23,15 +23,15 @@ CardMeter* current_meter() {
 
 /// Waits between a refusal of the gate and the next try. The lane is unlocked during the wait, so that another thread
 /// can close its segment.
-void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) REQUIRES(slot.lock) {
+void wait_for(CardMeter& card, LaneHolder& holder, const lease::Passage& passage) REQUIRES(holder.lock) {
   const Card& pages = card_behind(card);
   lease::Segment open;
-  if (close_now(card, slot, &open)) {
-    record_end(card, slot, open);
+  if (close_now(card, holder, &open)) {
+    record_end(card, holder, open);
   }
   const bool grant = passage.verdict == lease::Verdict::kWaitGrant;
   const std::uint32_t completions = __atomic_load_n(&card.completions, __ATOMIC_ACQUIRE);
-  slot.lock.release();
+  holder.lock.release();
   start_helper();
   kick_helper();
   if (grant) {
@@ -39,14 +39,14 @@ void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) RE
   } else if (!poll_markers(card) || __atomic_load_n(&card.completions, __ATOMIC_ACQUIRE) == completions) {
     futex_wait(&card.completions, completions, passage.wait_ns, false);
   }
-  slot.lock.acquire();
+  holder.lock.acquire();
 }
 
 }  // namespace
 
-bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out) {
-  slot.lane.seen_operations = slot.lane.segment.operations;  // as if no work had arrived since the last check
-  return card.gate().close_stale(slot.lane, page_clock_ns(card_behind(card)), out);
+bool close_now(CardMeter& card, LaneHolder& holder, lease::Segment* out) {
+  holder.lane.seen_operations = holder.lane.segment.operations;  // as if no work had arrived since the last check
+  return card.gate().close_stale(holder.lane, page_clock_ns(card_behind(card)), out);
 }
 
 std::uint32_t card_index(const CardMeter& card) { return static_cast<std::uint32_t>(&card - meter.cards); }
@@ -54,27 +54,27 @@ std::uint32_t card_index(const CardMeter& card) { return static_cast<std::uint32
 void attach_gates() {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     const Card& card = process.cards[i];
-    meter.cards[i].gate().attach(card.grant, card.account, card.slot);
+    meter.cards[i].gate().attach(card.grant, card.account, card.entry);
   }
 }
 
-LaneSlot* find_lane(CardMeter& card, std::uintptr_t thread) {
+LaneHolder* find_lane(CardMeter& card, std::uintptr_t thread) {
   const auto home = static_cast<std::uint32_t>((thread * 0x9E3779B97F4A7C15ULL) >> 58);
   for (std::uint32_t i = 0; i < kLanes; ++i) {
-    LaneSlot& slot = card.lanes[(home + i) % kLanes];
-    std::uintptr_t owner = __atomic_load_n(&slot.thread, __ATOMIC_RELAXED);
+    LaneHolder& holder = card.lanes[(home + i) % kLanes];
+    std::uintptr_t owner = __atomic_load_n(&holder.thread, __ATOMIC_RELAXED);
     if (owner == thread) {
-      return &slot;
+      return &holder;
     }
-    if (owner == 0 && __atomic_compare_exchange_n(&slot.thread, &owner, thread, false, __ATOMIC_ACQ_REL,
+    if (owner == 0 && __atomic_compare_exchange_n(&holder.thread, &owner, thread, false, __ATOMIC_ACQ_REL,
                                                   __ATOMIC_RELAXED)) {
-      return &slot;
+      return &holder;
     }
   }
   return &card.lanes[home];
 }
 
-CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, CUstream stream, bool per_thread,
+CUresult begin_work_slowly(CardMeter* card, LaneHolder* holder, std::uint64_t key, CUstream stream, bool per_thread,
                            Ticket& ticket) NO_THREAD_SAFETY_ANALYSIS {
   if (card == nullptr) {
     card = current_meter();
@@ -87,15 +87,15 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
     if (capturing(stream, per_thread)) {
       return CUDA_SUCCESS;
     }
-    slot = own_lane(*card);
-    slot->lock.acquire();
+    holder = own_lane(*card);
+    holder->lock.acquire();
   }
   lease::Gate& gate = card->gate();
   const Card& pages = card_behind(*card);
   const auto clock = [&] { return page_clock_ns(pages); };
   const auto stream_word = reinterpret_cast<std::uint64_t>(stream);
   bool waits = false;
-  lease::Passage passage = gate.enter(slot->lane, key, stream_word, clock);
+  lease::Passage passage = gate.enter(holder->lane, key, stream_word, clock);
   while (passage.verdict == lease::Verdict::kWaitGrant || passage.verdict == lease::Verdict::kWaitCompletion) {
     if (passage.verdict == lease::Verdict::kWaitGrant && !waits) {
       waits = true;
@@ -103,25 +103,25 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
         ring_arbiter(pages);
       }
     }
-    wait_for(*card, *slot, passage);
-    passage = gate.enter(slot->lane, key, stream_word, clock);
+    wait_for(*card, *holder, passage);
+    passage = gate.enter(holder->lane, key, stream_word, clock);
   }
   if (waits) {
     gate.left_waiting();
   }
   if (passage.verdict == lease::Verdict::kRefuse) {
-    slot->lock.release();
+    holder->lock.release();
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   if (passage.close) {
-    record_end(*card, *slot, passage.closed);
+    record_end(*card, *holder, passage.closed);
   }
   if (passage.begin_marker) {
-    record_begin(*card, *slot, stream);
+    record_begin(*card, *holder, stream);
     start_helper();
     kick_helper();
   }
-  ticket = {card, slot, key, passage.estimate_ns};
+  ticket = {card, holder, key, passage.estimate_ns};
   return CUDA_SUCCESS;
 }
 
@@ -135,11 +135,11 @@ void end_work_slowly(Ticket& ticket, CUresult result) NO_THREAD_SAFETY_ANALYSIS 
   passage.estimate_ns = ticket.estimate_ns;
   lease::Segment closed;
   if (result != CUDA_SUCCESS) {
-    gate.withdraw(ticket.slot->lane, passage);
-  } else if (gate.leave(ticket.slot->lane, passage, &closed)) {
-    record_end(*ticket.card, *ticket.slot, closed);
+    gate.withdraw(ticket.holder->lane, passage);
+  } else if (gate.leave(ticket.holder->lane, passage, &closed)) {
+    record_end(*ticket.card, *ticket.holder, closed);
   }
-  ticket.slot->lock.release();
+  ticket.holder->lock.release();
 }
 
 void forget_duration(std::uint64_t key) {
@@ -175,15 +175,15 @@ void before_wait() {
   }
   const Card& pages = card_behind(*card);
   const auto mode = static_cast<abi::LeaseMode>(pages.grant->lease.load_relaxed() & 3U);
-  LaneSlot& slot = *own_lane(*card);
-  if (mode == abi::LeaseMode::kSolo || !slot.lock.try_acquire()) {
+  LaneHolder& holder = *own_lane(*card);
+  if (mode == abi::LeaseMode::kSolo || !holder.lock.try_acquire()) {
     return;
   }
   lease::Segment closed;
-  if (close_now(*card, slot, &closed)) {
-    record_end(*card, slot, closed);
+  if (close_now(*card, holder, &closed)) {
+    record_end(*card, holder, closed);
   }
-  slot.lock.release();
+  holder.lock.release();
 }
 
 void after_wait() {
@@ -201,19 +201,19 @@ void before_capture() {
   driver.cuCtxGetCurrent(&context);
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     CardMeter& card = meter.cards[i];
-    for (LaneSlot& slot : card.lanes) {
-      if (!slot.lane.segment.open) {
+    for (LaneHolder& holder : card.lanes) {
+      if (!holder.lane.segment.open) {
         continue;
       }
-      const Hold hold(slot.lock);
+      const Hold hold(holder.lock);
       // This thread cannot close a segment of another context or of another thread's per-thread default stream. The
       // helper closes it, in the segment's context.
-      const bool elsewhere = slot.context != context || (slot.thread != thread_pointer() &&
-                                                         slot.lane.segment.stream ==
+      const bool elsewhere = holder.context != context || (holder.thread != thread_pointer() &&
+                                                         holder.lane.segment.stream ==
                                                              reinterpret_cast<std::uint64_t>(per_thread_stream()));
       lease::Segment closed;
-      if (!elsewhere && close_now(card, slot, &closed)) {
-        record_end(card, slot, closed);
+      if (!elsewhere && close_now(card, holder, &closed)) {
+        record_end(card, holder, closed);
       }
     }
   }
@@ -222,15 +222,15 @@ void before_capture() {
 void before_stream_ends(CUstream stream) {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     CardMeter& card = meter.cards[i];
-    for (LaneSlot& slot : card.lanes) {
-      if (!slot.lane.segment.open || slot.lane.segment.stream != reinterpret_cast<std::uint64_t>(stream)) {
+    for (LaneHolder& holder : card.lanes) {
+      if (!holder.lane.segment.open || holder.lane.segment.stream != reinterpret_cast<std::uint64_t>(stream)) {
         continue;
       }
-      const Hold hold(slot.lock);
+      const Hold hold(holder.lock);
       lease::Segment closed;
-      if (slot.lane.segment.stream == reinterpret_cast<std::uint64_t>(stream) &&
-          close_now(card, slot, &closed)) {
-        record_end(card, slot, closed);
+      if (holder.lane.segment.stream == reinterpret_cast<std::uint64_t>(stream) &&
+          close_now(card, holder, &closed)) {
+        record_end(card, holder, closed);
       }
     }
     give_up_markers(card, stream);

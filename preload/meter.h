@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kMaxContexts = 8;    // contexts with markers, pe
 inline constexpr std::uint32_t kSpareEvents = 64;
 
 /// A thread's lane, with the begin marker and the context of its open segment.
-struct alignas(64) LaneSlot {
+struct alignas(64) LaneHolder {
   std::uintptr_t thread;  // thread pointer of its first user, 0: free
   Lock lock;
   lease::Lane lane;
@@ -45,7 +45,7 @@ struct MarkerSource {
 
 struct CardMeter {
   alignas(lease::Gate) unsigned char gate_bytes[sizeof(lease::Gate)];  // all zero until attached
-  LaneSlot lanes[kLanes];
+  LaneHolder lanes[kLanes];
   Lock queue_lock;              // also for Gate::completed
   std::uint32_t pending_count;  // changed under queue_lock
   std::uint32_t completions;    // futex word: incremented when a marker has passed
@@ -71,28 +71,28 @@ extern Meter meter;
 /// The state between the gate's decision and the end of the driver call. The lane stays locked for that time.
 struct Ticket {
   CardMeter* card;   // null: not metered (the stream captures, or there is no card), nothing to end
-  LaneSlot* slot;
+  LaneHolder* holder;
   std::uint64_t key;
   std::uint64_t estimate_ns;
 };
 
 /// Returns the lane of a thread when another thread has its home lane: the nearest lane that is its own or free, or the
 /// home lane when there is none.
-LaneSlot* find_lane(CardMeter& card, std::uintptr_t thread);
+LaneHolder* find_lane(CardMeter& card, std::uintptr_t thread);
 
 /// Connects each card's gate with the card's pages.
 void attach_gates();
 
 /// Waits until the slice may send this work to its card. `key` identifies the work's duration. If the result is not
 /// CUDA_SUCCESS, the caller must not launch the work. Never waits while the stream captures.
-CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, CUstream stream, bool per_thread,
+CUresult begin_work_slowly(CardMeter* card, LaneHolder* holder, std::uint64_t key, CUstream stream, bool per_thread,
                            Ticket& ticket);
 /// Call it after the driver's call. Confirms the announced work, or withdraws it when the driver refused the call.
 void end_work_slowly(Ticket& ticket, CUresult result);
 
-inline LaneSlot* own_lane(CardMeter& card) {
+inline LaneHolder* own_lane(CardMeter& card) {
   const std::uintptr_t self = thread_pointer();
-  LaneSlot& home = card.lanes[(self * 0x9E3779B97F4A7C15ULL) >> 58];
+  LaneHolder& home = card.lanes[(self * 0x9E3779B97F4A7C15ULL) >> 58];
   return __builtin_expect(__atomic_load_n(&home.thread, __ATOMIC_RELAXED) == self, 1) ? &home
                                                                                      : find_lane(card, self);
 }
@@ -105,22 +105,22 @@ inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread,
     return begin_work_slowly(nullptr, nullptr, key, stream, per_thread, ticket);
   }
   CardMeter& card = meter.cards[0];
-  LaneSlot& slot = *own_lane(card);
-  slot.lock.acquire();
-  if (__builtin_expect(card.gate().enter_fast(slot.lane, key, reinterpret_cast<std::uint64_t>(stream),
+  LaneHolder& holder = *own_lane(card);
+  holder.lock.acquire();
+  if (__builtin_expect(card.gate().enter_fast(holder.lane, key, reinterpret_cast<std::uint64_t>(stream),
                                               &ticket.estimate_ns), 1)) {
     ticket.card = &card;
-    ticket.slot = &slot;
+    ticket.holder = &holder;
     ticket.key = key;
     return CUDA_SUCCESS;
   }
-  return begin_work_slowly(&card, &slot, key, stream, per_thread, ticket);
+  return begin_work_slowly(&card, &holder, key, stream, per_thread, ticket);
 }
 
 inline void end_work(Ticket& ticket, CUresult result) NO_THREAD_SAFETY_ANALYSIS {
   if (__builtin_expect(ticket.card != nullptr && result == CUDA_SUCCESS &&
-                       lease::Gate::leave_fast(ticket.slot->lane, ticket.key, ticket.estimate_ns), 1)) {
-    ticket.slot->lock.release();
+                       lease::Gate::leave_fast(ticket.holder->lane, ticket.key, ticket.estimate_ns), 1)) {
+    ticket.holder->lock.release();
     return;
   }
   end_work_slowly(ticket, result);
@@ -155,13 +155,13 @@ void forget_work(CUcontext context);
 // Shared by meter.cc and markers.cc.
 /// Closes the lane's segment regardless of its age, under the lane's lock. True: the caller must record the end marker
 /// for `out`.
-bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out);
+bool close_now(CardMeter& card, LaneHolder& holder, lease::Segment* out);
 std::uint64_t page_clock_ns(const Card& card);
-void record_begin(CardMeter& card, LaneSlot& slot, CUstream stream);
+void record_begin(CardMeter& card, LaneHolder& holder, CUstream stream);
 /// Records the end marker and queues the segment. While the segment's stream captures, the marker waits and the segment
 /// stays in flight. When no marker can ever show its end, the segment is in flight for its expected time; for unknown
 /// work, this is the longest time that is expected of any work.
-void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment);
+void record_end(CardMeter& card, LaneHolder& holder, const lease::Segment& segment);
 /// Removes the segments that have passed from the queue. True while segments are left. `helper`: the call may change
 /// the thread's current context.
 bool poll_markers(CardMeter& card, bool helper = false);

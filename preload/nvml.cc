@@ -157,11 +157,11 @@ std::uint64_t used_of(const Card& card) {
 /// True when a process of this slice has this host PID. The tenant can write the PID in the account entry. A wrong PID
 /// shows the tenant the PID and memory of another process; it has no other effect.
 bool ours(const Card& card, unsigned pid) {
-  std::uint32_t slots = card.grant->high_slot.load_seq_cst();
-  slots = slots > carve::abi::kAccountSlots ? carve::abi::kAccountSlots : slots;
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    const carve::abi::AccountSlot& slot = card.account->slots[i];
-    if (slot.instance.load_relaxed() != 0 && slot.host_pid.load_relaxed() == pid) {
+  std::uint32_t entries = card.grant->high_entry.load_seq_cst();
+  entries = entries > carve::abi::kAccountEntries ? carve::abi::kAccountEntries : entries;
+  for (std::uint32_t i = 0; i < entries; ++i) {
+    const carve::abi::AccountEntry& entry = card.account->entries[i];
+    if (entry.instance.load_relaxed() != 0 && entry.host_pid.load_relaxed() == pid) {
       return true;
     }
   }

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kUnlimitedBytes = ~std::uint64_t{0};
 struct Card {
   const abi::GrantPage* grant;
   abi::AccountPage* account;
-  abi::AccountSlot* slot;  // this process' own account entry
+  abi::AccountEntry* entry;  // this process' own account entry
   void* lifeline;          // only for the slice's first card: a forked child inherits it (abi/page.h)
 };
 

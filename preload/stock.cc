@@ -52,14 +52,14 @@ bool take_entry(Card& card, Stocks& stocks, ThreadStock& own) {
   }
   const std::uint32_t count = card.grant->stock_count.load_acquire();
   const std::uint32_t first = card.grant->stock_first.load_relaxed();
-  if (count == 0 || count > abi::kStockEntries || first > abi::kAccountSlots - count) {
+  if (count == 0 || count > abi::kStockEntries || first > abi::kAccountEntries - count) {
     return false;  // the arbiter has not answered yet, or has no room for them, or is older
   }
-  const auto owner = static_cast<std::uint32_t>(card.slot - card.account->slots) + 1;
+  const auto owner = static_cast<std::uint32_t>(card.entry - card.account->entries) + 1;
   for (std::uint32_t i = first; i < first + count; ++i) {
-    abi::Cell<std::uint32_t>& instance = card.account->slots[i].instance;
+    abi::Cell<std::uint32_t>& instance = card.account->entries[i].instance;
     if (instance.load_relaxed() == 0 && instance.compare_exchange(0, owner)) {
-      card.account->slots[i].host_pid.store_relaxed(card.slot->host_pid.load_relaxed());
+      card.account->entries[i].host_pid.store_relaxed(card.entry->host_pid.load_relaxed());
       __atomic_store_n(&own.entry, i + 1, __ATOMIC_RELEASE);
       __atomic_fetch_add(&stocks.entries, 1U, __ATOMIC_RELAXED);
       return true;
@@ -69,8 +69,8 @@ bool take_entry(Card& card, Stocks& stocks, ThreadStock& own) {
   return false;
 }
 
-abi::AccountSlot& entry_of(const Card& card, const ThreadStock& stock) {
-  return card.account->slots[__atomic_load_n(&stock.entry, __ATOMIC_ACQUIRE) - 1];
+abi::AccountEntry& entry_of(const Card& card, const ThreadStock& stock) {
+  return card.account->entries[__atomic_load_n(&stock.entry, __ATOMIC_ACQUIRE) - 1];
 }
 
 /// Announces the granules in the stock's entry. Does not retry: a request that does not fit immediately is charged in

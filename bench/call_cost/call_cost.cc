@@ -195,7 +195,7 @@ double budget_of_pair(int processes, int live, int threads) {
   return (threads == 1 ? first : std::max(first, 100.0)) + 12.0 * (processes - 1);
 }
 
-/// Starts idle processes that occupy a slot each. They exit with this process.
+/// Starts idle processes that occupy an account entry each. They exit with this process.
 std::vector<pid_t> start_others(int count) {
   std::vector<pid_t> pids;
   for (int i = 0; i < count; ++i) {

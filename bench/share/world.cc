@@ -69,14 +69,14 @@ World::World(const std::vector<Tenant>& tenants, const Machine& machine, std::ui
     auto slice = std::make_unique<Slice>();
     slice->tenant = tenant;
     slice->grant->rate_ppm.raw = tenant.terms.compute * 10'000;
-    slice->grant->high_slot.raw = tenant.work.shares_credit ? tenant.work.processes : 0;
+    slice->grant->high_entry.raw = tenant.work.shares_credit ? tenant.work.processes : 0;
     for (std::uint32_t process = 0; process < tenant.work.processes; ++process) {
       auto client = std::make_unique<Client>();
       client->slice = slice.get();
       client->index = slices_.size();
       client->process = process;
       client->at_ns = tenant.work.start_ns;
-      client->gate.attach(slice->grant.get(), slice->account.get(), &slice->account->slots[process]);
+      client->gate.attach(slice->grant.get(), slice->account.get(), &slice->account->entries[process]);
       clients_.push_back(std::move(client));
     }
     arbiter_.add(tenant.terms);

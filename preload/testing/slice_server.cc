@@ -44,7 +44,7 @@ SliceServer::SliceServer(const std::string& folder, const std::vector<CardSpec>&
     must(ftruncate(grant.get(), abi::kGrantPageBytes), "ftruncate");
     must(ftruncate(account.get(), abi::kAccountPageBytes), "ftruncate");
     auto* page = static_cast<abi::GrantPage*>(map_shared(grant.get(), abi::kGrantPageBytes));
-    auto* slots = static_cast<abi::AccountPage*>(map_shared(account.get(), abi::kAccountPageBytes));
+    auto* own = static_cast<abi::AccountPage*>(map_shared(account.get(), abi::kAccountPageBytes));
     page->abi = abi::kPageAbi;
     std::snprintf(page->card_uuid, sizeof page->card_uuid, "%s", card.uuid.c_str());
     page->share_class = card.share_class;
@@ -57,10 +57,10 @@ SliceServer::SliceServer(const std::string& folder, const std::vector<CardSpec>&
     page->rate_ppm.store_relaxed(1'000'000);
     page->heartbeat_ns.store_relaxed(~std::uint64_t{0} >> 1);  // a heartbeat that never becomes old
     page->magic = abi::kGrantMagic;
-    slots->abi = abi::kPageAbi;
-    slots->magic = abi::kAccountMagic;
+    own->abi = abi::kPageAbi;
+    own->magic = abi::kAccountMagic;
     grants_.push_back(page);
-    accounts_.push_back(slots);
+    accounts_.push_back(own);
     descriptors_.push_back(std::move(grant));
     descriptors_.push_back(std::move(account));
   }
@@ -91,17 +91,17 @@ SliceServer::~SliceServer() {
 }
 
 std::uint64_t SliceServer::used_bytes(std::size_t card) const {
-  return lease::MemoryAccount::add_up_entries(*grants_[card], *accounts_[card], abi::kAccountSlots).in_use;
+  return lease::MemoryAccount::add_up_entries(*grants_[card], *accounts_[card], abi::kAccountEntries).in_use;
 }
 
 void SliceServer::provide_stock() {
   const std::lock_guard lock(at_work_);
-  if (stock_first_ != abi::kAccountSlots) {
+  if (stock_first_ != abi::kAccountEntries) {
     return;
   }
   stock_first_ = connections_;
   for (abi::GrantPage* page : grants_) {
-    page->high_slot.store_seq_cst(stock_first_ + abi::kStockEntries);
+    page->high_entry.store_seq_cst(stock_first_ + abi::kStockEntries);
     page->stock_first.store_relaxed(stock_first_);
     page->stock_count.store_seq_cst(abi::kStockEntries);
   }
@@ -123,21 +123,21 @@ void SliceServer::welcome(int connection) {
   if (recv(connection, &hello, sizeof hello, 0) != sizeof hello) {
     return;
   }
-  std::uint32_t slot = connections_ % static_cast<std::uint32_t>(abi::kAccountSlots - abi::kStockEntries);
-  if (slot >= stock_first_) {
-    slot += abi::kStockEntries;
+  std::uint32_t entry = connections_ % static_cast<std::uint32_t>(abi::kAccountEntries - abi::kStockEntries);
+  if (entry >= stock_first_) {
+    entry += abi::kStockEntries;
   }
   ucred peer{};
   socklen_t length = sizeof peer;
   getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length);
   for (abi::AccountPage* page : accounts_) {
-    page->high_slot.store_seq_cst(slot + 1);
+    page->high_entry.store_seq_cst(entry + 1);
   }
   for (abi::GrantPage* page : grants_) {
-    page->high_slot.store_seq_cst(slot + 1);
+    page->high_entry.store_seq_cst(entry + 1);
   }
   abi::Welcome reply{abi::kHelloMagic, abi::kPageAbi, static_cast<std::uint16_t>(grants_.size()),
-                     abi::WelcomeStatus::kOk, peer.pid, slot, slot + 1, 0};
+                     abi::WelcomeStatus::kOk, peer.pid, entry, entry + 1, 0};
   std::vector<int> fds;
   for (const Fd& fd : descriptors_) {
     fds.push_back(fd.get());

@@ -52,7 +52,7 @@ class SliceServer {
   std::vector<abi::GrantPage*> grants_;
   std::vector<abi::AccountPage*> accounts_;
   std::uint32_t connections_ = 0;
-  std::uint32_t stock_first_ = static_cast<std::uint32_t>(abi::kAccountSlots);  // none yet
+  std::uint32_t stock_first_ = static_cast<std::uint32_t>(abi::kAccountEntries);  // none yet
   std::mutex at_work_;  // protects all fields after the constructor
   std::thread thread_;
 };

@@ -19,7 +19,7 @@ constexpr char kPrivateFile[] = "/usr/lib/carve/driver/libcuda.so.1";
 constexpr int kFew = 16;  // kernels of 500 us
 constexpr int kTwoSeconds = 4000;
 
-using Lie = std::function<void(abi::AccountSlot& own, std::uint64_t passed_ns)>;
+using Lie = std::function<void(abi::AccountEntry& own, std::uint64_t passed_ns)>;
 
 /// Calls `lie` for each account entry of this process every half millisecond.
 void keep_lying(const Lie& lie, const std::atomic<bool>& stop) {
@@ -31,8 +31,8 @@ void keep_lying(const Lie& lie, const std::atomic<bool>& stop) {
     const auto passed = static_cast<std::uint64_t>(std::chrono::nanoseconds(now - last).count());
     last = now;
     for (abi::AccountPage* page : pages) {
-      for (auto& slot : page->slots) {
-        if (slot.host_pid.load_relaxed() == static_cast<std::uint64_t>(getpid())) lie(slot, passed);
+      for (auto& entry : page->entries) {
+        if (entry.host_pid.load_relaxed() == static_cast<std::uint64_t>(getpid())) lie(entry, passed);
       }
     }
   }
@@ -72,14 +72,14 @@ int queued_compute(const Options& o) { return compute_past("queued-compute", o, 
 
 /// Adds all the time that it takes to its own busy_ns.
 int compute_lied(const Options& o) {
-  return compute_past("compute-lied", o, kFew, [](abi::AccountSlot& own, std::uint64_t passed_ns) {
+  return compute_past("compute-lied", o, kFew, [](abi::AccountEntry& own, std::uint64_t passed_ns) {
     __atomic_fetch_add(&own.busy_ns.raw, passed_ns, __ATOMIC_RELEASE);
   });
 }
 
 /// Pretends in its own page that it runs one long kernel after the other and waits for its next lease.
 int compute_pretended(const Options& o) {
-  return compute_past("compute-pretended", o, kFew, [](abi::AccountSlot& own, std::uint64_t passed_ns) {
+  return compute_past("compute-pretended", o, kFew, [](abi::AccountEntry& own, std::uint64_t passed_ns) {
     own.want.store_release(1);
     own.busy.store_release(1);
     own.inflight_ns.store_relaxed(50'000'000);

@@ -129,7 +129,7 @@ int pages_noise(const Options& o) {
 
 int pages_lied(const Options& o) {
   return while_spoiling("pages-lied", o, [](abi::AccountPage& page) {
-    for (auto& slot : page.slots) __atomic_store_n(&slot.used_bytes.raw, 0, __ATOMIC_SEQ_CST);
+    for (auto& entry : page.entries) __atomic_store_n(&entry.used_bytes.raw, 0, __ATOMIC_SEQ_CST);
   });
 }
 

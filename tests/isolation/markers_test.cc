@@ -62,13 +62,13 @@ class Markers : public SliceTest {
     if (!IsSkipped()) start_slice(~std::uint64_t{0} >> 1, 30);
   }
   // In the child. Its library has the first account entry. The page is shared with the server.
-  abi::AccountSlot& slot() { return slice_->account(0).slots[0]; }
-  std::uint64_t measured_ms() { return slot().busy_ns.load_acquire() / kMs; }
-  bool busy() { return slot().busy.load_acquire() != 0; }
+  abi::AccountEntry& entry() { return slice_->account(0).entries[0]; }
+  std::uint64_t measured_ms() { return entry().busy_ns.load_acquire() / kMs; }
+  bool busy() { return entry().busy.load_acquire() != 0; }
   /// True when nothing is in flight any more within `ms`, according to the account.
   bool ends_within(int ms) {
-    for (int waited = 0; waited < ms && (busy() || slot().inflight_ns.load_relaxed() != 0); ++waited) pause_ms(1);
-    return !busy() && slot().inflight_ns.load_relaxed() == 0;
+    for (int waited = 0; waited < ms && (busy() || entry().inflight_ns.load_relaxed() != 0); ++waited) pause_ms(1);
+    return !busy() && entry().inflight_ns.load_relaxed() == 0;
   }
 };
 
@@ -179,7 +179,7 @@ TEST_F(Markers, TheFailedEndOfACaptureEndsNoOtherCapture) {
     for (int i = 0; i < 10; ++i) {
       if (Program::launch(kernel, captures) != 0) return 4;
     }
-    if (slot().inflight_ns.load_relaxed() != 0) return 5;  // it became part of the graph and did not run
+    if (entry().inflight_ns.load_relaxed() != 0) return 5;  // it became part of the graph and did not run
     CUgraph graph = nullptr;
     std::size_t nodes = 0;
     CUgraphNode* none = nullptr;
@@ -239,12 +239,12 @@ TEST_F(Markers, SegmentsBeyondTheRememberedOnesCountAsExpected) {
     const CUfunction kernel = program.kernel(100);
     const CUstream streams[2] = {program.stream(), program.stream()};
     if (Program::launch(kernel, streams[0]) != 0 || !ends_within(2'000)) return 2;
-    const std::uint64_t before = slot().busy_ns.load_acquire();
+    const std::uint64_t before = entry().busy_ns.load_acquire();
     for (int i = 0; i < 600; ++i) {
       if (Program::launch(kernel, streams[i % 2]) != 0) return 3;  // each ends the previous segment
     }
     if (!ends_within(4'000)) return 4;
-    const std::uint64_t counted = slot().busy_ns.load_acquire() - before;
+    const std::uint64_t counted = entry().busy_ns.load_acquire() - before;
     if (counted < 50 * kMs) std::fprintf(stderr, "counted %.1f ms\n", static_cast<double>(counted) / 1e6);
     return counted >= 50 * kMs ? 0 : 5;
   }), 0);
@@ -272,11 +272,11 @@ TEST_F(Markers, DurationsDependOnTheBlock) {
     const CUstream stream = program.stream();
     if (Program::launch(kernel, stream, 1) != 0 || !ends_within(2'000)) return 2;
     if (Program::launch(kernel, stream, 1) != 0) return 3;
-    if (slot().inflight_ns.load_relaxed() < 18 * kMs) return 4;  // its cost is known now
+    if (entry().inflight_ns.load_relaxed() < 18 * kMs) return 4;  // its cost is known now
     if (!ends_within(2'000)) return 5;
     if (Program::launch(kernel, stream, 1024) != 0) return 6;
     // This cost is unknown: a solo lane reserves a default.
-    return slot().inflight_ns.load_relaxed() <= 10 * kMs ? 0 : 7;
+    return entry().inflight_ns.load_relaxed() <= 10 * kMs ? 0 : 7;
   }), 0);
 }
 
@@ -294,12 +294,12 @@ TEST_F(Markers, AnUpdatedGraphIsMeasuredAgain) {
     if (call("cuGraphInstantiateWithFlags", &ready, graph, 0ULL) != 0) return 4;
     if (call("cuGraphLaunch", ready, stream) != 0 || !ends_within(2'000)) return 5;
     if (call("cuGraphLaunch", ready, stream) != 0) return 6;
-    if (slot().inflight_ns.load_relaxed() < 18 * kMs) return 7;
+    if (entry().inflight_ns.load_relaxed() < 18 * kMs) return 7;
     if (!ends_within(2'000)) return 8;
     std::array<char, 256> told{};
     if (call("cuGraphExecUpdate_v2", ready, graph, static_cast<void*>(told.data())) != 0) return 9;
     if (call("cuGraphLaunch", ready, stream) != 0) return 10;
-    return slot().inflight_ns.load_relaxed() <= 10 * kMs ? 0 : 11;
+    return entry().inflight_ns.load_relaxed() <= 10 * kMs ? 0 : 11;
   }), 0);
 }
 

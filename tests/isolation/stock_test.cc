@@ -118,7 +118,7 @@ TEST_F(StockTest, AStockThatATenantWritesGrantsNothing) {
   const std::uint32_t first = slice_->grant(0).stock_first.load_relaxed();
   int overwritten = 0;
   for (std::uint32_t i = first; i < first + abi::kStockEntries; ++i) {
-    abi::AccountSlot& entry = slice_->account(0).slots[i];
+    abi::AccountEntry& entry = slice_->account(0).entries[i];
     if (entry.instance.load_relaxed() == 0) continue;
     entry.used_bytes.store_seq_cst(16);
     ++overwritten;
@@ -192,7 +192,7 @@ TEST_F(StockTest, ManyThreadsOfManyProcessesNeverHoldMoreThanTheLimit) {
   EXPECT_LE(truth_of_group(group.path()).explicit_high, kRoom);
   EXPECT_EQ(sums().in_use, kProcesses * kContext) << "all was freed";
   // The stock of ended processes is available.
-  lease::MemoryAccount account(slice_->grant(0), slice_->account(0), slice_->account(0).slots[0]);
+  lease::MemoryAccount account(slice_->grant(0), slice_->account(0), slice_->account(0).entries[0]);
   account.collect_stock();
   EXPECT_TRUE(account.reserve(kRoom));
   EXPECT_FALSE(account.reserve(1));

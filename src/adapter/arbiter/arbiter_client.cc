@@ -106,7 +106,7 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
   for (;;) {
     CARVE_TRY(auto reply, ask_connected(request_for(abi::ControlOp::kList, after), nullptr));
     reply.id[sizeof reply.id - 1] = 0;
-    if (reply.card_count > abi::kMaxCardsPerSlice || reply.pid_count > abi::kAccountSlots) {
+    if (reply.card_count > abi::kMaxCardsPerSlice || reply.pid_count > abi::kAccountEntries) {
       return fail(Code::kDataLoss, "arbiter: a list that cannot be");
     }
     if (reply.card_count == 0) return slices;

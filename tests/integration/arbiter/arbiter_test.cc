@@ -85,16 +85,16 @@ TEST_F(ArbiterTest, ANewerAbiGetsTheSupportedVersions) {
 TEST_F(ArbiterTest, AKilledProcessFreesItsAccountEntry) {
   put(order("kill"));
   RawClient watcher = connect("kill");
-  abi::AccountSlot& second = watcher.card().account->slots[1];
+  abi::AccountEntry& second = watcher.card().account->entries[1];
   for (int round = 0; round < 3; ++round) {
     Child child([&] {
       auto mine = hello(runtime_, "kill");
-      if (!mine || mine->welcome.slot != 1) _exit(1);
-      mine->card().slot->used_bytes.store_seq_cst(1 << 20);
-      mine->card().slot->busy_ns.store_seq_cst(1000);
-      mine->card().slot->busy.store_seq_cst(1);
+      if (!mine || mine->welcome.entry != 1) _exit(1);
+      mine->card().entry->used_bytes.store_seq_cst(1 << 20);
+      mine->card().entry->busy_ns.store_seq_cst(1000);
+      mine->card().entry->busy.store_seq_cst(1);
     });
-    ASSERT_TRUE(child.wait_ready()) << "round " << round << ": not slot 1";
+    ASSERT_TRUE(child.wait_ready()) << "round " << round << ": not entry 1";
     EXPECT_EQ(second.used_bytes.load_seq_cst(), 1U << 20);
     EXPECT_EQ(listed("kill")->cards[0].announced, Bytes::mib(1));
     child.kill();
@@ -112,8 +112,8 @@ TEST_F(ArbiterTest, SixtyFourProcessesHaveSixtyFourAccountEntries) {
     children.emplace_back([&] {
       auto mine = hello(runtime_, "many");
       if (!mine || mine->cards.size() != 2) _exit(1);
-      mine->cards[0].slot->used_bytes.store_seq_cst(1000);
-      mine->cards[1].slot->used_bytes.store_seq_cst(2000);
+      mine->cards[0].entry->used_bytes.store_seq_cst(1000);
+      mine->cards[1].entry->used_bytes.store_seq_cst(2000);
     });
   }
   for (Child& child : children) ASSERT_TRUE(child.wait_ready());
@@ -137,10 +137,10 @@ TEST_F(ArbiterTest, AProgramThatCallsExecLosesItsAccountEntry) {
   Child child([&] {
     auto mine = hello(runtime_, "exec");
     if (!mine) _exit(1);
-    mine->card().slot->used_bytes.store_seq_cst(4096);
+    mine->card().entry->used_bytes.store_seq_cst(4096);
     execl("/bin/sleep", "sleep", "60", nullptr);
   });
-  ASSERT_TRUE(eventually([&] { return watcher.card().account->slots[1].used_bytes.load_seq_cst() == 4096; }));
+  ASSERT_TRUE(eventually([&] { return watcher.card().account->entries[1].used_bytes.load_seq_cst() == 4096; }));
   EXPECT_TRUE(eventually([&] { return listed("exec")->cards[0].announced == Bytes(); }, 8'000 * kMs));
   EXPECT_EQ(listed("exec")->processes.size(), 1U);
 }
@@ -176,7 +176,7 @@ TEST_F(ArbiterTest, TheProgramAfterExecFindsThePreviousMemoryFree) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       auto mine = hello(runtime_, id);
       if (!mine) _exit(1);
-      mine->card().slot->used_bytes.store_seq_cst(4096);
+      mine->card().entry->used_bytes.store_seq_cst(4096);
       dup2(ready[1], 99);
       exec_client(runtime_ + "/slices/" + id + "/s", kind);
       _exit(1);
@@ -203,8 +203,8 @@ TEST_F(ArbiterTest, NeitherAHelloNorAnUnmapFreesAnAccountEntry) {
     munmap(watcher.card().account, abi::kAccountPageBytes);
     auto real = hello(runtime_, "twice");
     auto by_hand = hello(runtime_, "twice");
-    if (!real || !by_hand || by_hand->welcome.slot == real->welcome.slot) _exit(1);
-    real->card().slot->used_bytes.store_seq_cst(4096);
+    if (!real || !by_hand || by_hand->welcome.entry == real->welcome.entry) _exit(1);
+    real->card().entry->used_bytes.store_seq_cst(4096);
     munmap(by_hand->card().account, abi::kAccountPageBytes);
     munmap(real->card().account, abi::kAccountPageBytes);
   });
@@ -219,12 +219,12 @@ TEST_F(ArbiterTest, NeitherAHelloNorAnUnmapFreesAnAccountEntry) {
 /// stays. Writes the child's PID to `heir_of`.
 void have_an_heir(const std::string& runtime, const std::string& id, int heir_of) {
   auto mine = hello(runtime, id);
-  if (!mine || mine->welcome.slot != 1) _exit(1);
+  if (!mine || mine->welcome.entry != 1) _exit(1);
   if (mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
            static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
     _exit(2);
   }
-  mine->card().slot->used_bytes.store_seq_cst(4096);
+  mine->card().entry->used_bytes.store_seq_cst(4096);
   // Real time: several rounds of the arbiter. In one of them it sees which process has the lifeline.
   usleep(1'500'000);
   const pid_t heir = fork();
@@ -241,7 +241,7 @@ TEST_F(ArbiterTest, AnEndedProgramsAccountEntryCountsWhileAChildHasItsDescriptor
     const std::string id = by_exec ? "heirs-exec" : "heirs";
     put(order(id));
     RawClient watcher = connect(id);
-    abi::AccountSlot& slot = watcher.card().account->slots[1];
+    abi::AccountEntry& entry = watcher.card().account->entries[1];
     int heir_of[2];
     ASSERT_EQ(pipe2(heir_of, O_CLOEXEC), 0);
     Child child([&] {
@@ -254,11 +254,11 @@ TEST_F(ArbiterTest, AnEndedProgramsAccountEntryCountsWhileAChildHasItsDescriptor
       ASSERT_TRUE(child.wait_ready());
       child.kill();
     }
-    EXPECT_FALSE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }, 1'000 * kMs)) << id;
+    EXPECT_FALSE(eventually([&] { return entry.used_bytes.load_seq_cst() == 0; }, 1'000 * kMs)) << id;
     EXPECT_EQ(listed(id)->cards[0].announced, Bytes(4096)) << id;
     EXPECT_EQ(listed(id)->processes.size(), 1U) << "the ended program is not in the slice: " << id;
     ::kill(heir, SIGKILL);
-    EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; })) << id;
+    EXPECT_TRUE(eventually([&] { return entry.used_bytes.load_seq_cst() == 0; })) << id;
     close(heir_of[0]);
     close(heir_of[1]);
   }
@@ -267,7 +267,7 @@ TEST_F(ArbiterTest, AnEndedProgramsAccountEntryCountsWhileAChildHasItsDescriptor
 TEST_F(ArbiterTest, WithoutAFreeDescriptorARunningProcessKeepsItsAccountEntry) {
   put(order("short"));
   RawClient client = connect("short");
-  client.card().slot->used_bytes.store_seq_cst(4096);
+  client.card().entry->used_bytes.store_seq_cst(4096);
   usleep(2'200'000);  // real time: no process loses its account entry in the first two seconds
   rlimit before{};
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, nullptr, &before), 0);

@@ -51,18 +51,18 @@ TEST_F(HostileTest, AStoppedLeaseHolderDelaysTheOthersOnlyOnce) {
   Child holder([&] {
     auto mine = hello(runtime_, "bad");
     if (!mine) _exit(1);
-    abi::AccountSlot& slot = *mine->card().slot;
-    slot.anchor_ns.store_seq_cst(monotonic_ns());
-    slot.inflight_ns.store_seq_cst(1'000 * kMs);
-    slot.busy.store_seq_cst(1);
-    slot.want.store_seq_cst(1);
+    abi::AccountEntry& entry = *mine->card().entry;
+    entry.anchor_ns.store_seq_cst(monotonic_ns());
+    entry.inflight_ns.store_seq_cst(1'000 * kMs);
+    entry.busy.store_seq_cst(1);
+    entry.want.store_seq_cst(1);
     ring(mine->card());
     if (!eventually([&] { return mode_of(mine->card()) != abi::LeaseMode::kBlocked; })) _exit(1);
   });
   ASSERT_TRUE(holder.wait_ready());
   ASSERT_EQ(kill(holder.pid(), SIGSTOP), 0);
   const std::uint64_t start = monotonic_ns();
-  good_.card().slot->want.store_seq_cst(1);
+  good_.card().entry->want.store_seq_cst(1);
   ring(good_.card());
   ASSERT_TRUE(eventually([&] { return mode_of(good_.card()) != abi::LeaseMode::kBlocked; }));
   // A lease of 12 ms, 6 ms for its work to drain, at most 20 ms for a step, and this machine's own delays.
@@ -70,7 +70,7 @@ TEST_F(HostileTest, AStoppedLeaseHolderDelaysTheOthersOnlyOnce) {
 }
 
 TEST_F(HostileTest, ASliceThatRequestsAndNeverLaunchesTakesNoMoreThanItsShare) {
-  bad_.card().slot->want.store_seq_cst(1);
+  bad_.card().entry->want.store_seq_cst(1);
   ring(bad_.card());
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
   EXPECT_GT(share, 0.40) << "the neighbour's share is half of the card";
@@ -80,16 +80,16 @@ TEST_F(HostileTest, ASliceThatHidesItsTimeTakesNoMoreThanItsShare) {
   // It honours its grants and shows work, but never reports for how long.
   std::atomic<bool> stop{false};
   std::thread liar([&] {
-    abi::AccountSlot& slot = *bad_.card().slot;
+    abi::AccountEntry& entry = *bad_.card().entry;
     while (!stop) {
-      slot.want.store_seq_cst(1);
+      entry.want.store_seq_cst(1);
       ring(bad_.card());
       if (!eventually([&] { return stop || mode_of(bad_.card()) != abi::LeaseMode::kBlocked; })) continue;
-      slot.anchor_ns.store_seq_cst(monotonic_ns());
-      slot.inflight_ns.store_seq_cst(kMs);
-      slot.busy.store_seq_cst(1);
+      entry.anchor_ns.store_seq_cst(monotonic_ns());
+      entry.inflight_ns.store_seq_cst(kMs);
+      entry.busy.store_seq_cst(1);
       usleep(1000);
-      slot.busy.store_seq_cst(0);
+      entry.busy.store_seq_cst(0);
     }
   });
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
@@ -100,11 +100,11 @@ TEST_F(HostileTest, ASliceThatHidesItsTimeTakesNoMoreThanItsShare) {
 
 TEST_F(HostileTest, ARepeatedlyRescuedSliceTakesLittleAndTheAgentSeesIt) {
   // Work that never ends, such as a host function that does not return, and a launch that waits.
-  abi::AccountSlot& slot = *bad_.card().slot;
-  slot.anchor_ns.store_seq_cst(monotonic_ns());
-  slot.inflight_ns.store_seq_cst(kMs);
-  slot.busy.store_seq_cst(1);
-  slot.want.store_seq_cst(1);
+  abi::AccountEntry& entry = *bad_.card().entry;
+  entry.anchor_ns.store_seq_cst(monotonic_ns());
+  entry.inflight_ns.store_seq_cst(kMs);
+  entry.busy.store_seq_cst(1);
+  entry.want.store_seq_cst(1);
   ring(bad_.card());
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
   EXPECT_GT(share, 0.40) << "the neighbour's share is half of the card";

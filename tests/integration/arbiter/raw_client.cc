@@ -92,9 +92,9 @@ std::optional<RawClient> hello(const std::string& runtime, const std::string& id
         mmap(nullptr, abi::kAccountPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, card.account_fd.get(), 0);
     if (account != MAP_FAILED) {
       card.account = static_cast<abi::AccountPage*>(account);
-      card.slot = &card.account->slots[client.welcome.slot];
-      card.slot->host_pid.store_relaxed(static_cast<std::uint64_t>(client.welcome.host_pid));
-      card.slot->instance.store_release(client.welcome.instance);
+      card.entry = &card.account->entries[client.welcome.entry];
+      card.entry->host_pid.store_relaxed(static_cast<std::uint64_t>(client.welcome.host_pid));
+      card.entry->instance.store_release(client.welcome.instance);
     }
     client.cards.push_back(std::move(card));
   }
@@ -136,7 +136,7 @@ bool eventually(const std::function<bool()>& condition, std::uint64_t most_ns) {
 }
 
 Works::Works(RawCard& card, std::uint64_t piece_ns)
-    : card_(card), piece_ns_(piece_ns), before_ns_(card.slot->busy_ns.load_relaxed()), thread_([this] { run(); }) {}
+    : card_(card), piece_ns_(piece_ns), before_ns_(card.entry->busy_ns.load_relaxed()), thread_([this] { run(); }) {}
 
 Works::~Works() {
   stop_ = true;
@@ -144,8 +144,8 @@ Works::~Works() {
 }
 
 void Works::run() {
-  abi::AccountSlot& slot = *card_.slot;
-  std::uint64_t busy = slot.busy_ns.load_relaxed();
+  abi::AccountEntry& entry = *card_.entry;
+  std::uint64_t busy = entry.busy_ns.load_relaxed();
   const auto may_launch = [&] {
     const abi::LeaseMode mode = mode_of(card_);
     return mode == abi::LeaseMode::kSolo ||
@@ -153,23 +153,23 @@ void Works::run() {
   };
   while (!stop_) {
     if (!may_launch()) {
-      slot.want.store_seq_cst(1);
+      entry.want.store_seq_cst(1);
       ring(card_);
       while (!stop_ && !may_launch()) pause_ns(50'000);
     }
     const std::uint64_t start = monotonic_ns();
-    slot.anchor_ns.store_seq_cst(start);
-    slot.inflight_ns.store_seq_cst(piece_ns_);
-    slot.busy.store_seq_cst(1);
-    slot.want.store_seq_cst(0);
+    entry.anchor_ns.store_seq_cst(start);
+    entry.inflight_ns.store_seq_cst(piece_ns_);
+    entry.busy.store_seq_cst(1);
+    entry.want.store_seq_cst(0);
     pause_ns(static_cast<long>(piece_ns_));
     busy += monotonic_ns() - start;
-    slot.anchor_ns.store_seq_cst(monotonic_ns());
-    slot.busy_ns.store_seq_cst(busy);
-    slot.inflight_ns.store_seq_cst(0);
-    slot.busy.store_seq_cst(0);
+    entry.anchor_ns.store_seq_cst(monotonic_ns());
+    entry.busy_ns.store_seq_cst(busy);
+    entry.inflight_ns.store_seq_cst(0);
+    entry.busy.store_seq_cst(0);
   }
-  slot.want.store_seq_cst(0);
+  entry.want.store_seq_cst(0);
 }
 
 Child::Child(const std::function<void()>& body) {

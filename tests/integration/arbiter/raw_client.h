@@ -24,7 +24,7 @@ struct RawCard {
   Fd account_fd;
   const abi::GrantPage* grant = nullptr;
   abi::AccountPage* account = nullptr;  // nullptr for NVML, which has a read-only descriptor
-  abi::AccountSlot* slot = nullptr;
+  abi::AccountEntry* entry = nullptr;
 };
 
 struct RawClient {
@@ -57,7 +57,7 @@ class Works {
   Works& operator=(const Works&) = delete;
   /// How long the card has worked for it. Not the number of pieces: a processor that notices the end of each piece late
   /// makes them longer, but takes no card time from it.
-  [[nodiscard]] std::uint64_t busy_ns() const { return card_.slot->busy_ns.load_relaxed() - before_ns_; }
+  [[nodiscard]] std::uint64_t busy_ns() const { return card_.entry->busy_ns.load_relaxed() - before_ns_; }
 
  private:
   void run();

@@ -30,8 +30,8 @@ class RestartTest : public ArbiterTest {
 TEST_F(RestartTest, TheDescriptorsThatTheAgentKeepsAreRestored) {
   put(order("a", 50, ShareClass::kBurst, 2));
   RawClient client = connect("a");
-  client.cards[0].slot->used_bytes.store_seq_cst(12345);
-  client.cards[1].slot->used_bytes.store_seq_cst(54321);
+  client.cards[0].entry->used_bytes.store_seq_cst(12345);
+  client.cards[1].entry->used_bytes.store_seq_cst(54321);
   restart();
   // The client finds the connection broken, returns the descriptors that it keeps, and retries.
   ASSERT_TRUE(eventually([&] { return listed("a").has_value(); }));
@@ -43,8 +43,8 @@ TEST_F(RestartTest, TheDescriptorsThatTheAgentKeepsAreRestored) {
   EXPECT_TRUE(beats(client.cards[0]));
   EXPECT_TRUE(beats(client.cards[1]));
   RawClient late = connect("a");
-  EXPECT_NE(late.welcome.slot, client.welcome.slot) << "an account entry in use was assigned again";
-  EXPECT_EQ(late.cards[0].account->slots[client.welcome.slot].used_bytes.load_relaxed(), 12345U)
+  EXPECT_NE(late.welcome.entry, client.welcome.entry) << "an account entry in use was assigned again";
+  EXPECT_EQ(late.cards[0].account->entries[client.welcome.entry].used_bytes.load_relaxed(), 12345U)
       << "it got another page";
 }
 
@@ -52,17 +52,17 @@ TEST_F(RestartTest, TheDescriptorsThatTheAgentKeepsAreRestored) {
 TEST_F(RestartTest, MemoryOfAChildOfADeadProcessStaysCharged) {
   put(order("heirs"));
   RawClient watcher = connect("heirs");
-  abi::AccountSlot& slot = watcher.card().account->slots[1];
+  abi::AccountEntry& entry = watcher.card().account->entries[1];
   int heir_of[2];
   ASSERT_EQ(pipe2(heir_of, O_CLOEXEC), 0);
   Child child([&] {
     auto mine = hello(runtime_, "heirs");
-    if (!mine || mine->welcome.slot != 1 ||
+    if (!mine || mine->welcome.entry != 1 ||
         mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
              static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
       _exit(1);
     }
-    mine->card().slot->used_bytes.store_seq_cst(4096);
+    mine->card().entry->used_bytes.store_seq_cst(4096);
     const pid_t heir = fork();
     if (heir == 0) {
       for (;;) pause();
@@ -78,7 +78,7 @@ TEST_F(RestartTest, MemoryOfAChildOfADeadProcessStaysCharged) {
   ASSERT_TRUE(eventually([&] { return listed("heirs").has_value(); }));
   EXPECT_EQ(listed("heirs")->cards[0].announced, Bytes(4096));
   ::kill(heir, SIGKILL);
-  EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }));
+  EXPECT_TRUE(eventually([&] { return entry.used_bytes.load_seq_cst() == 0; }));
   close(heir_of[0]);
   close(heir_of[1]);
 }
@@ -116,7 +116,7 @@ TEST_F(RestartTest, PagesInAGatedFolderStayThere) {
 TEST_F(RestartTest, WithoutAnAgentTheProcessesLeadToTheirPages) {
   put(order("b", 30, ShareClass::kFixed));
   RawClient client = connect("b");
-  client.card().slot->used_bytes.store_seq_cst(777);
+  client.card().entry->used_bytes.store_seq_cst(777);
   agent_.reset();
   restart();
   EXPECT_TRUE(beats(client.card())) << "no agent returned descriptors, but the arbiter must serve its pages again";
@@ -126,7 +126,7 @@ TEST_F(RestartTest, WithoutAnAgentTheProcessesLeadToTheirPages) {
   EXPECT_EQ(slice->cards[0].announced, Bytes(777));
   EXPECT_EQ(client.card().grant->compute_limit.load_relaxed(), 30U);
   RawClient late = connect("b");
-  EXPECT_EQ(late.card().account->slots[client.welcome.slot].used_bytes.load_relaxed(), 777U);
+  EXPECT_EQ(late.card().account->entries[client.welcome.entry].used_bytes.load_relaxed(), 777U);
 }
 
 TEST_F(RestartTest, ASliceWithoutProcessesKeepsItsSocketAndAcceptsNewProcesses) {
@@ -142,7 +142,7 @@ TEST_F(RestartTest, ASliceWithoutProcessesKeepsItsSocketAndAcceptsNewProcesses) 
 TEST_F(RestartTest, RepeatedRestartsLoseNothing) {
   put(order("d"));
   RawClient client = connect("d");
-  client.card().slot->used_bytes.store_seq_cst(99);
+  client.card().entry->used_bytes.store_seq_cst(99);
   std::uint32_t epoch = client.card().grant->lease.load_acquire() >> 2;
   for (int i = 0; i < 5; ++i) {
     restart();
@@ -159,22 +159,22 @@ TEST_F(RestartTest, RepeatedRestartsLoseNothing) {
 TEST_F(RestartTest, TimeBeforeTheRestartIsNotChargedAgain) {
   put(order("e"));
   RawClient client = connect("e");
-  client.card().slot->busy_ns.store_seq_cst(500'000 * kMs);
+  client.card().entry->busy_ns.store_seq_cst(500'000 * kMs);
   ASSERT_TRUE(beats(client.card()));
   restart();
   ASSERT_TRUE(eventually([&] { return listed("e").has_value(); }));
   put(order("f"));
   RawClient other = connect("f");
-  client.card().slot->want.store_seq_cst(1);
+  client.card().entry->want.store_seq_cst(1);
   ring(client.card());
   ASSERT_TRUE(eventually([&] { return mode_of(client.card()) != abi::LeaseMode::kBlocked; }));
   // From now on the neighbour works all the time. If the first slice's past were charged again, it would wait for
   // minutes.
-  client.card().slot->want.store_seq_cst(0);
-  other.card().slot->want.store_seq_cst(1);
+  client.card().entry->want.store_seq_cst(0);
+  other.card().entry->want.store_seq_cst(1);
   Works worker(other.card());
   ASSERT_TRUE(eventually([&] { return mode_of(other.card()) != abi::LeaseMode::kBlocked; }));
-  client.card().slot->want.store_seq_cst(1);
+  client.card().entry->want.store_seq_cst(1);
   ring(client.card());
   EXPECT_TRUE(eventually([&] { return mode_of(client.card()) != abi::LeaseMode::kBlocked; }, 200 * kMs));
 }
@@ -185,7 +185,7 @@ TEST_F(RestartTest, AProcessThatDiedMeanwhileIsForgotten) {
   Child child([&] {
     auto mine = hello(runtime_, "g");
     if (!mine) _exit(1);
-    mine->card().slot->used_bytes.store_seq_cst(1 << 20);
+    mine->card().entry->used_bytes.store_seq_cst(1 << 20);
   });
   ASSERT_TRUE(child.wait_ready());
   arbiter_->kill();
@@ -207,13 +207,13 @@ TEST_F(RestartTest, NoAccountEntryIsLeftOutOfTheSumsDuringATakeover) {
   });
   ASSERT_TRUE(first.wait_ready());
   RawClient client = connect("l");
-  ASSERT_EQ(client.welcome.slot, 1U);
+  ASSERT_EQ(client.welcome.entry, 1U);
   arbiter_->kill();
   first.kill();
   std::atomic<bool> stop{false};
   std::uint32_t least = 2;
   std::thread neighbour([&] {
-    while (!stop) least = std::min(least, client.card().grant->high_slot.load_seq_cst());
+    while (!stop) least = std::min(least, client.card().grant->high_entry.load_seq_cst());
   });
   arbiter_->start();
   EXPECT_TRUE(eventually([&] {
@@ -228,7 +228,7 @@ TEST_F(RestartTest, NoAccountEntryIsLeftOutOfTheSumsDuringATakeover) {
 TEST_F(RestartTest, AForgedAccountPageIsNotMistakenForTheRealOne) {
   put(order("h"));
   RawClient client = connect("h");
-  client.card().slot->used_bytes.store_seq_cst(4242);
+  client.card().entry->used_bytes.store_seq_cst(4242);
   // Other processes, with lower and higher PIDs, map forged pages with the right name, size and seals.
   std::vector<Child> forgers;
   for (int i = 0; i < 2; ++i) {
@@ -243,7 +243,7 @@ TEST_F(RestartTest, AForgedAccountPageIsNotMistakenForTheRealOne) {
   Child own([&] {  // the only genuine one, started after the forgers
     auto mine = hello(runtime_, "h");
     if (!mine) _exit(1);
-    mine->card().slot->used_bytes.store_seq_cst(1000);
+    mine->card().entry->used_bytes.store_seq_cst(1000);
   });
   ASSERT_TRUE(own.wait_ready());
   for (RawCard& card : client.cards) munmap(card.account, abi::kAccountPageBytes);

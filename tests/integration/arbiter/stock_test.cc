@@ -15,12 +15,12 @@ class StockEntries : public ArbiterTest {
     card.account->stock_wanted.store_release(1);
     return eventually([&] { return card.grant->stock_count.load_acquire() != 0; });
   }
-  static abi::AccountSlot& entry(RawCard& card, std::uint32_t which) {
-    return card.account->slots[card.grant->stock_first.load_relaxed() + which];
+  static abi::AccountEntry& entry(RawCard& card, std::uint32_t which) {
+    return card.account->entries[card.grant->stock_first.load_relaxed() + which];
   }
   /// Takes a stock entry for the process of this account entry, as its library does.
-  static bool take(RawCard& card, std::uint32_t which, std::uint32_t slot, std::uint64_t word) {
-    if (!entry(card, which).instance.compare_exchange(0, slot + 1)) return false;
+  static bool take(RawCard& card, std::uint32_t which, std::uint32_t owner, std::uint64_t word) {
+    if (!entry(card, which).instance.compare_exchange(0, owner + 1)) return false;
     entry(card, which).used_bytes.store_seq_cst(word);
     return true;
   }
@@ -36,11 +36,11 @@ TEST_F(StockEntries, AreSetAsideWhenAProcessAsksAndNoProcessGetsThem) {
   const std::uint32_t end = begin + first.card().grant->stock_count.load_relaxed();
   EXPECT_EQ(end - begin, abi::kStockEntries);
   EXPECT_EQ(first.cards[1].grant->stock_first.load_relaxed(), begin);
-  EXPECT_GE(first.card().grant->high_slot.load_relaxed(), end) << "the sum of every library must contain them";
+  EXPECT_GE(first.card().grant->high_entry.load_relaxed(), end) << "the sum of every library must contain them";
   std::vector<RawClient> others;
   for (int i = 0; i < 12; ++i) {
     others.push_back(connect("s"));
-    EXPECT_TRUE(others.back().welcome.slot < begin || others.back().welcome.slot >= end);
+    EXPECT_TRUE(others.back().welcome.entry < begin || others.back().welcome.entry >= end);
   }
 }
 
@@ -48,12 +48,12 @@ TEST_F(StockEntries, AreAnnouncedWithoutTheirStockAndFreedWithTheirProcess) {
   put(order("s"));
   RawClient watcher = connect("s");
   ASSERT_TRUE(ask(watcher.card()));
-  ASSERT_TRUE(take(watcher.card(), 0, watcher.welcome.slot, 5 * kGranule | 2));
+  ASSERT_TRUE(take(watcher.card(), 0, watcher.welcome.entry, 5 * kGranule | 2));
   EXPECT_EQ(listed("s")->cards[0].announced, Bytes(3 * kGranule));
   Child child([&] {
     auto mine = hello(runtime_, "s");
-    if (!mine || !take(mine->card(), 1, mine->welcome.slot, 7 * kGranule | 3)) _exit(1);
-    mine->card().slot->used_bytes.store_seq_cst(1);
+    if (!mine || !take(mine->card(), 1, mine->welcome.entry, 7 * kGranule | 3)) _exit(1);
+    mine->card().entry->used_bytes.store_seq_cst(1);
   });
   ASSERT_TRUE(child.wait_ready());
   EXPECT_EQ(listed("s")->cards[0].announced, Bytes(7 * kGranule + 1));
@@ -69,8 +69,8 @@ TEST_F(StockEntries, AForgedStockHidesNoMemory) {
   put(order("s"));
   RawClient client = connect("s");
   ASSERT_TRUE(ask(client.card()));
-  ASSERT_TRUE(take(client.card(), 0, client.welcome.slot, 2 * kGranule | 1000));
-  ASSERT_TRUE(take(client.card(), 1, client.welcome.slot, 3 * kGranule));
+  ASSERT_TRUE(take(client.card(), 0, client.welcome.entry, 2 * kGranule | 1000));
+  ASSERT_TRUE(take(client.card(), 1, client.welcome.entry, 3 * kGranule));
   EXPECT_EQ(listed("s")->cards[0].announced, Bytes(3 * kGranule)) << "it does not lower what other entries announce";
 }
 
@@ -79,10 +79,10 @@ TEST_F(StockEntries, OutliveTheArbiter) {
   RawClient watcher = connect("s");
   ASSERT_TRUE(ask(watcher.card()));
   const std::uint32_t begin = watcher.card().grant->stock_first.load_relaxed();
-  ASSERT_TRUE(take(watcher.card(), 0, watcher.welcome.slot, 5 * kGranule | 2));
+  ASSERT_TRUE(take(watcher.card(), 0, watcher.welcome.entry, 5 * kGranule | 2));
   Child child([&] {
     auto mine = hello(runtime_, "s");
-    if (!mine || !take(mine->card(), 1, mine->welcome.slot, 7 * kGranule)) _exit(1);
+    if (!mine || !take(mine->card(), 1, mine->welcome.entry, 7 * kGranule)) _exit(1);
   });
   ASSERT_TRUE(child.wait_ready());
   arbiter_->kill();
@@ -94,14 +94,14 @@ TEST_F(StockEntries, OutliveTheArbiter) {
   EXPECT_EQ(watcher.card().grant->stock_count.load_relaxed(), abi::kStockEntries);
   EXPECT_EQ(entry(watcher.card(), 1).instance.load_relaxed(), 0U) << "its process died while no arbiter ran";
   RawClient late = connect("s");
-  EXPECT_TRUE(late.welcome.slot < begin || late.welcome.slot >= begin + abi::kStockEntries);
+  EXPECT_TRUE(late.welcome.entry < begin || late.welcome.entry >= begin + abi::kStockEntries);
 }
 
 TEST_F(StockEntries, ALibraryOfAbi1EndsTheStock) {
   put(order("s"));
   RawClient client = connect("s");
   ASSERT_TRUE(ask(client.card()));
-  ASSERT_TRUE(take(client.card(), 0, client.welcome.slot, 5 * kGranule | 2));
+  ASSERT_TRUE(take(client.card(), 0, client.welcome.entry, 5 * kGranule | 2));
   const auto old = hello(runtime_, "s", abi::LibraryKind::kCuda, abi::kStockAbi - 1);
   ASSERT_TRUE(old && old->welcome.status == abi::WelcomeStatus::kOk);
   EXPECT_NE(client.card().grant->stock_off.load_relaxed(), 0U);
