@@ -42,7 +42,7 @@ const char* malformed(const void* bytes, std::size_t length, ControlRequest* out
   if (out->op == ControlOp::kSetOverhead && out->card_index >= kMaxCardsPerSlice) return "card_index: not below 16";
   if (out->op != ControlOp::kPut && out->op != ControlOp::kAdopt) return nullptr;
   if (out->card_count == 0 || out->card_count > kMaxCardsPerSlice) return "card_count: not 1 to 16";
-  if (out->gated > 1) return "gated: not 0 or 1";
+  if (out->in_private_folder > 1) return "in_private_folder: not 0 or 1";
   for (std::uint32_t i = 0; i < out->card_count; ++i) {
     if (const char* why = malformed_card(out->cards[i])) return why;
   }

@@ -49,7 +49,7 @@ struct ControlRequest {
   ControlOp op;
   char id[kMaxSliceId + 1];
   std::uint16_t card_count;
-  std::uint16_t gated;  // kPut, kAdopt; 1: the slice's folder is <slices>/<id>/<id>, only root can open the outer one
+  std::uint16_t in_private_folder;  // kPut, kAdopt; 1: the folder is <slices>/<id>/<id>, and the outer one is root's
   std::uint32_t card_index;
   std::uint64_t overhead_bytes;
   ControlCard cards[kMaxCardsPerSlice];

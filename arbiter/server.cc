@@ -76,7 +76,7 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
   if (cards == 0 || cards > abi::kMaxCardsPerSlice) return false;
   std::memcpy(order.id, id.c_str(), id.size() + 1);
   order.card_count = static_cast<std::uint16_t>(cards);
-  order.gated = access((slices_folder_ + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
+  order.in_private_folder = access((slices_folder_ + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
   for (std::uint32_t i = 0; i < cards; ++i) {
     const std::string name = id + "-" + std::to_string(i);
     if (!files_.exists(name)) return false;  // a check that creates nothing

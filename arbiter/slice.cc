@@ -63,7 +63,7 @@ Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, Close
   for (std::uint32_t i = 0; i < order.card_count; ++i) {
     CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
   }
-  CARVE_TRY_VOID(slice->listen(slices_folder, order.gated != 0, std::move(kept.listener)));
+  CARVE_TRY_VOID(slice->listen(slices_folder, order.in_private_folder != 0, std::move(kept.listener)));
   if (taken_over) {
     slice->take_stock_over();
     slice->take_members_over();
@@ -111,10 +111,10 @@ Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd ke
   return {};
 }
 
-Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept) {
+Result<void> Slice::listen(const std::string& slices_folder, bool in_private_folder, Fd kept) {
   folder_ = slices_folder + "/" + id_;
-  if (gated) {
-    gate_ = folder_;
+  if (in_private_folder) {
+    outer_ = folder_;
     folder_ += "/" + id_;
   }
   if (kept) {
@@ -122,8 +122,8 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
     return {};
   }
   // The agent may have created the folder already, and given its user access.
-  if (gated && mkdir(gate_.c_str(), 0700) != 0 && errno != EEXIST) {
-    return tl::unexpected(errno_error(errno, "create " + gate_));
+  if (in_private_folder && mkdir(outer_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_error(errno, "create " + outer_));
   }
   if (mkdir(folder_.c_str(), 0755) != 0 && errno != EEXIST) {
     return tl::unexpected(errno_error(errno, "create " + folder_));
@@ -390,7 +390,7 @@ void Slice::revoke() {
   revoked_ = true;
   unlink((folder_ + "/s").c_str());
   rmdir(folder_.c_str());
-  if (!gate_.empty()) rmdir(gate_.c_str());
+  if (!outer_.empty()) rmdir(outer_.c_str());
   // Refuses new connections, and accepts and closes the waiting ones here. Otherwise they would all be closed in the
   // agent, when it closes the last duplicate of the listener.
   shutdown(listener_.get(), SHUT_RDWR);
@@ -409,7 +409,7 @@ void Slice::revoke() {
 
 void Slice::remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id) {
   const std::string outer = slices_folder + "/" + id;
-  for (const std::string& folder : {outer + "/" + id, outer}) {  // gated or not
+  for (const std::string& folder : {outer + "/" + id, outer}) {  // in a private folder or not
     unlink((folder + "/s").c_str());
     rmdir(folder.c_str());
   }

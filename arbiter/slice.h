@@ -109,7 +109,7 @@ class Slice {
   Slice(PageFiles& files, Closer closer, std::string id)
       : files_(files), id_(std::move(id)), closer_(std::move(closer)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
-  Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
+  Result<void> listen(const std::string& slices_folder, bool in_private_folder, Fd kept);
   void find_heirs(std::uint32_t entry, Member& dead);
   void look_for_exec();
   void look_at_stock();
@@ -124,7 +124,7 @@ class Slice {
   PageFiles& files_;
   std::string id_;
   std::string folder_;
-  std::string gate_;  // the outer folder, which only root can pass; or empty
+  std::string outer_;  // the outer folder, which only root can pass; or empty
   std::vector<Card> cards_;
   Fd listener_;
   Closer closer_;  // for all that arrives through the listener

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     head.abi = kControlAbi;
     head.op = static_cast<ControlOp>(data[1] % 7);
     head.card_count = static_cast<std::uint16_t>(data[2] % 20);
-    head.gated = static_cast<std::uint16_t>(data[2] % 3);
+    head.in_private_folder = static_cast<std::uint16_t>(data[2] % 3);
     std::memcpy(bytes.data(), &head, sizeof head);
   }
   ControlRequest request;
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (request.op == ControlOp::kSetOverhead) check(request.card_index < kMaxCardsPerSlice);
   if (request.op != ControlOp::kPut && request.op != ControlOp::kAdopt) return 0;
   check(request.card_count >= 1 && request.card_count <= kMaxCardsPerSlice);
-  check(request.gated <= 1);
+  check(request.in_private_folder <= 1);
   for (std::uint32_t i = 0; i < request.card_count; ++i) {
     const ControlCard& card = request.cards[i];
     check(std::memchr(card.uuid, 0, sizeof card.uuid) != nullptr && card.uuid[0] != 0 && card.compute <= 100);

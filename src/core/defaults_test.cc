@@ -70,7 +70,7 @@ TEST(Defaults, OfHolders) {
 }
 
 TEST(Defaults, OfNotes) {
-  EXPECT_FALSE(SliceNote().keep || SliceNote().gated || SliceNote().prepared_for);
+  EXPECT_FALSE(SliceNote().keep || SliceNote().in_private_folder || SliceNote().prepared_for);
   EXPECT_EQ(SliceNote().uid, 0U);
   EXPECT_FALSE(PreparedFor().ending);
   EXPECT_EQ(kMaxNoteBytes, 4000U);

@@ -17,7 +17,7 @@ struct PageOrder {
   std::vector<Bytes> context_bytes;  // charged in advance per context; one value per card
   /// A container engine mounts the folder. Only root and the slice's user reach it by its path, which contains the
   /// folder's name twice.
-  bool gated = false;
+  bool in_private_folder = false;
 };
 
 /// One process of a slice, as it registered over the slice's socket.

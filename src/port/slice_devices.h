@@ -16,7 +16,7 @@ struct SliceDevice {
   std::vector<int> minors;     // of its cards
   std::string slice_folder;    // on the host; mounted under its name. For a whole card an empty folder that marks
                                // its processes; publish() creates it
-  std::string gate = {};       // the folder around it that only root and `user` can enter; empty: there is none
+  std::string private_folder = {};  // the folder around it that only root and `user` can enter; empty: there is none
   std::uint32_t user = 0;      // the user who requested the slice
   std::string card_files = {};  // host folder of the slice's own nodes of its cards; empty: it uses the host's nodes
   std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so, carve-hook

@@ -52,7 +52,7 @@ Result<abi::ControlRequest> request_for(const PageOrder& order) {
   }
   abi::ControlRequest request = request_for(abi::ControlOp::kPut, order.id);
   request.card_count = static_cast<std::uint16_t>(order.slices.size());
-  request.gated = order.gated ? 1 : 0;
+  request.in_private_folder = order.in_private_folder ? 1 : 0;
   for (std::size_t i = 0; i < order.slices.size(); ++i) {
     const Slice& slice = order.slices[i];
     abi::ControlCard& card = request.cards[i];
@@ -77,8 +77,8 @@ Result<void> ArbiterClient::put(const PageOrder& order) {
   const MutexLock lock(mutex_);
   std::vector<Fd> received;
   auto asked = ask_connected(request, &received);
-  // An arbiter from before launch gates existed reads `gated` as part of card_count.
-  if (!asked && order.gated && asked.error().code == Code::kInvalidArgument) {
+  // An arbiter from before private folders reads `in_private_folder` as part of card_count.
+  if (!asked && order.in_private_folder && asked.error().code == Code::kInvalidArgument) {
     return fail(Code::kFailedPrecondition,
                 asked.error().what + "; an arbiter of an earlier release runs: end the slices, carve down, carve up");
   }

@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "adapter/cdi/device_nodes.h"
-#include "adapter/cdi/gate.h"
+#include "adapter/cdi/private_folder.h"
 #include "adapter/process/text_file.h"
 #include "base/fd.h"
 
@@ -172,7 +172,7 @@ Result<void> OwnedCardFiles::give(const std::string& slice, std::uint32_t user, 
   if (user == 0) {
     CARVE_TRY_VOID(make_folders(folder, 0700));
   } else {
-    CARVE_TRY_VOID(let_through(folder, user));
+    CARVE_TRY_VOID(allow_through(folder, user));
   }
   for (const int card : minors) {
     CARVE_TRY(const auto file, hold_file(path_of(options_.dev, card)));

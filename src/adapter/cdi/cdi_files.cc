@@ -12,7 +12,7 @@
 
 #include "abi/hello.h"
 #include "adapter/cdi/device_nodes.h"
-#include "adapter/cdi/gate.h"
+#include "adapter/cdi/private_folder.h"
 #include "adapter/process/text_file.h"
 
 namespace carve {
@@ -213,7 +213,9 @@ Result<void> CdiFiles::publish(const SliceDevice& device) {
   CARVE_TRY(const auto made, cdi::make_missing_nodes(options_.host_root, device.minors));
   static_cast<void>(made);
   if (device.whole && !options_.marks.empty()) CARVE_TRY_VOID(make_folders(options_.marks + "/" + device.id, 0555));
-  if (!device.gate.empty() && device.user != 0) CARVE_TRY_VOID(cdi::let_through(device.gate, device.user));
+  if (!device.private_folder.empty() && device.user != 0) {
+    CARVE_TRY_VOID(cdi::allow_through(device.private_folder, device.user));
+  }
   const std::string text = spec_of(device, options_, installed(device));
   const std::string path = path_of(device.id);
   // The file is unchanged: do not write it, so that a restart of the agent does not make runtimes read the folder

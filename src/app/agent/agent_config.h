@@ -19,7 +19,7 @@ enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport, kEscalate };
 
 struct AgentConfig {
   std::string runtime_folder;
-  std::string slices_folder;  // where the arbiter creates <id>/s, or <id>/<id>/s in a gated folder
+  std::string slices_folder;  // where the arbiter creates <id>/s, or <id>/<id>/s in a private folder
   std::string whole_folder;   // where each whole card has its mark, an empty folder <id>
   std::string masking_socket;
   std::string library_folder;

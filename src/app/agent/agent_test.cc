@@ -71,15 +71,15 @@ TEST(Agent, AnEnginesSliceIsGatedForItsUser) {
   device.keep = true;
   const auto grant = agent->allocate(root(), device, {});
   ASSERT_TRUE(grant) << grant.error().what;
-  const std::string gate = "/run/carve/slices/" + grant->slice;
-  EXPECT_EQ(grant->slice_folder, gate + "/" + grant->slice);
-  EXPECT_TRUE(machine.pages.orders[grant->slice].gated);
-  EXPECT_EQ(machine.devices.last.gate, gate);
+  const std::string outer = "/run/carve/slices/" + grant->slice;
+  EXPECT_EQ(grant->slice_folder, outer + "/" + grant->slice);
+  EXPECT_TRUE(machine.pages.orders[grant->slice].in_private_folder);
+  EXPECT_EQ(machine.devices.last.private_folder, outer);
   EXPECT_EQ(machine.devices.last.slice_folder, grant->slice_folder);
   EXPECT_EQ(machine.devices.last.user, agent->view({})->slices.at(0).uid);
   const auto run = agent->allocate(root(), ask(4, 30), {});
   ASSERT_TRUE(run) << run.error().what;
-  EXPECT_FALSE(machine.pages.orders[run->slice].gated);
+  EXPECT_FALSE(machine.pages.orders[run->slice].in_private_folder);
 }
 
 /// Its container has mounted the folder, and its arbiter holds the socket in it.
@@ -95,7 +95,7 @@ TEST(Agent, AnEnginesSliceFromBeforeGatesKeepsItsFolder) {
   ASSERT_TRUE(machine.journal.append({PutNote{id, old}}));
   agent.reset();
   agent = machine.start();
-  EXPECT_EQ(machine.devices.last.gate, "");
+  EXPECT_EQ(machine.devices.last.private_folder, "");
   EXPECT_EQ(machine.devices.last.slice_folder, "/run/carve/slices/" + id);
 }
 

@@ -95,7 +95,7 @@ Result<Grant> LocalSlices::try_allocate(const Caller& caller, const AllocateRequ
   // join. An engine's container has no cgroup of Carve: every process that reaches its socket belongs to it, so only
   // the engine's mount may lead to the socket. On a Kubernetes node only root can pass the folder of all slices, so no
   // outer folder is needed.
-  slice.gated = config_.gives_cards && request.keep && !request.request.whole;
+  slice.in_private_folder = config_.gives_cards && request.keep && !request.request.whole;
   slice.uid = caller.uid;
   if (!request.keep) slice.asker_gone = caller.gone;
   slice.name = plain_name(request.name);

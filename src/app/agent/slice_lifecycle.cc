@@ -34,13 +34,13 @@ Bytes context_bytes(const std::string& model) {
 
 std::string SliceLifecycle::slice_folder_of(const LiveSlice& slice) const {
   const std::string folder = config_.slices_folder + "/" + slice.id;
-  return slice.gated ? folder + "/" + slice.id : folder;
+  return slice.in_private_folder ? folder + "/" + slice.id : folder;
 }
 
 PageOrder SliceLifecycle::order_of(const LiveSlice& slice) const {
   PageOrder order;
   order.id = slice.id;
-  order.gated = slice.gated;
+  order.in_private_folder = slice.in_private_folder;
   order.slices = slice.slices;
   store_.read([&](const SliceStore::State& state) {
     for (const auto& card : slice.slices) {
@@ -62,7 +62,7 @@ SliceDevice SliceLifecycle::device_of(const LiveSlice& slice) const {
     }
   });
   device.slice_folder = slice.whole() ? config_.whole_folder + "/" + slice.id : slice_folder_of(slice);
-  if (slice.gated) device.gate = config_.slices_folder + "/" + slice.id;
+  if (slice.in_private_folder) device.private_folder = config_.slices_folder + "/" + slice.id;
   device.user = slice.uid;
   if (world_.card_files != nullptr) device.card_files = world_.card_files->folder_of(slice.id);
   device.library_folder = config_.library_folder;

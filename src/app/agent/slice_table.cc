@@ -104,7 +104,7 @@ SliceNote note_of(const LiveSlice& slice) {
   SliceNote note;
   note.keep = slice.keep;
   note.uid = slice.uid;
-  note.gated = slice.gated;
+  note.in_private_folder = slice.in_private_folder;
   if (!slice.local()) note.prepared_for = {slice.holder, slice.part, slice.pods, slice.environment, slice.ending};
   note.name = plain_name(slice.name);
   return note;
@@ -116,7 +116,7 @@ LiveSlice slice_of(const std::string& id, const SliceNote& note) {
   slice.holder = {OwnerKind::kLocal, id};
   slice.keep = note.keep;
   slice.uid = note.uid;
-  slice.gated = note.gated;
+  slice.in_private_folder = note.in_private_folder;
   if (note.prepared_for) {
     slice.holder = note.prepared_for->owner;
     slice.part = note.prepared_for->part;

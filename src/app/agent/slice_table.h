@@ -25,7 +25,7 @@ struct LiveSlice {
   Owner holder;
   std::string part = kPart;
   bool keep = false;    // true: it lives until it is released or unprepared; false: until its cgroup is empty
-  bool gated = false;   // its folder is inside a folder of root; never changes after the slice was created
+  bool in_private_folder = false;  // its folder is inside a folder of root; never changes after the slice was created
   bool ending = false;  // unprepared: nothing more of it starts, and it ends with its last process
   bool ending_noted = false;  // the journal says so
   std::vector<std::string> pods;  // UIDs of the pods that may hold it, as the kubelet names their cgroups; sorted

@@ -10,7 +10,7 @@ TEST(LiveSlice, ANoteKeepsTheFieldsThatARecordLacks) {
   slice.id = "s-1-2";
   slice.holder = {OwnerKind::kClaim, "c-1"};
   slice.part = "gpu";
-  slice.keep = slice.gated = slice.ending = true;
+  slice.keep = slice.in_private_folder = slice.ending = true;
   slice.pods = {"u1", "u2"};
   slice.uid = 1000;
   slice.name = "default/p/gpu";
@@ -19,7 +19,7 @@ TEST(LiveSlice, ANoteKeepsTheFieldsThatARecordLacks) {
   EXPECT_EQ(again.id, slice.id);
   EXPECT_EQ(again.holder, slice.holder);
   EXPECT_EQ(again.part, slice.part);
-  EXPECT_TRUE(again.keep && again.gated && again.ending);
+  EXPECT_TRUE(again.keep && again.in_private_folder && again.ending);
   EXPECT_TRUE(again.ending_noted) << "the journal says that it ends";
   EXPECT_EQ(again.pods, slice.pods);
   EXPECT_EQ(again.uid, slice.uid);
@@ -42,7 +42,7 @@ TEST(LiveSlice, ASliceOfThisMachineIsItsOwnOwner) {
   EXPECT_EQ(again.holder, slice.holder);
   EXPECT_EQ(again.part, kPart);
   EXPECT_EQ(again.uid, 7U);
-  EXPECT_FALSE(again.keep || again.gated || again.ending);
+  EXPECT_FALSE(again.keep || again.in_private_folder || again.ending);
 }
 
 }  // namespace

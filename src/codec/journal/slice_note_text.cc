@@ -93,7 +93,7 @@ SliceNote decode_unversioned(std::string_view text) {
   SliceNote note;
   note.keep = words.starts_with("keep=1");
   note.uid = uid_from(value_of(words, "uid").value_or("")).value_or(0);
-  note.gated = value_of(words, "gated") == "1";
+  note.in_private_folder = value_of(words, "gated") == "1";
   auto owner = owner_from(value_of(words, "owner").value_or(""));
   const std::string part(value_of(words, "part").value_or(""));
   if (owner && valid_name(owner->uid) && valid_name(part)) {
@@ -178,7 +178,7 @@ Result<SliceNote> decode_v1(std::string_view text) {
   if (!uid) return illegal("uid: 0 to 4294967295 are legal");
   note.uid = *uid;
   if (!words.skip(" v=1")) return illegal("uid is not followed by v");
-  note.gated = words.skip(" gated=1");
+  note.in_private_folder = words.skip(" gated=1");
   if (words.skip(" owner=")) {
     CARVE_TRY(note.prepared_for, read_prepared(&words));
   }
@@ -194,7 +194,7 @@ Result<SliceNote> decode_v1(std::string_view text) {
 Result<std::string> encode_slice_note(const SliceNote& note) {
   if (auto legal = joined(validate(note)); !legal) return fail_in("note", std::move(legal).error());
   std::string text = fmt::format("keep={} uid={} v={}", note.keep ? 1 : 0, note.uid, kSliceNoteVersion);
-  if (note.gated) text += " gated=1";
+  if (note.in_private_folder) text += " gated=1";
   if (note.prepared_for) {
     const auto& prepared = *note.prepared_for;
     text += fmt::format(" owner={}/{} part={}", to_string(prepared.owner.kind), prepared.owner.uid, prepared.part);

@@ -32,7 +32,7 @@ SliceNote read(const std::string& text) {
     note.uid = static_cast<std::uint32_t>(std::strtoul(text.c_str() + uid + 5, nullptr, 10));
   }
   const std::string head = text.substr(0, text.find(" name="));
-  note.gated = word_of(head, "gated") == "1";
+  note.in_private_folder = word_of(head, "gated") == "1";
   const std::string owner = word_of(head, "owner");
   if (const auto slash = owner.find('/'); slash != std::string::npos) {
     note.prepared_for.emplace();
@@ -54,7 +54,7 @@ SliceNote read(const std::string& text) {
 
 std::string write(const SliceNote& note) {
   std::string text = std::string("keep=") + (note.keep ? "1" : "0") + " uid=" + std::to_string(note.uid);
-  if (note.gated) text += " gated=1";
+  if (note.in_private_folder) text += " gated=1";
   if (note.prepared_for) {
     const auto& part = *note.prepared_for;
     text += " owner=" + std::string(to_string(part.owner.kind)) + "/" + part.owner.uid + " part=" + part.part;
@@ -96,7 +96,7 @@ SliceNote decoded(const std::string& text) {
 TEST(SliceNoteText, EveryFieldHasItsWord) {
   SliceNote note;
   EXPECT_EQ(encoded(note), "keep=0 uid=0 v=1 name=");
-  note.keep = note.gated = true;
+  note.keep = note.in_private_folder = true;
   note.uid = 4294967295;
   note.name = "a name=b v=2 ";
   EXPECT_EQ(encoded(note), "keep=1 uid=4294967295 v=1 gated=1 name=a name=b v=2 ");
@@ -143,7 +143,7 @@ TEST(SliceNoteText, TextWithoutAVersionIsReadLeniently) {
   note.name = "x v=1 gated=1";
   EXPECT_EQ(decoded("keep=0 name=x v=1 gated=1"), note) << "a version in the name is none";
   note = of_a_pod({{"K", "%20%zz"}, {"E", ""}, {"Q", "a=b,c"}});
-  note.prepared_for->ending = note.gated = true;
+  note.prepared_for->ending = note.in_private_folder = true;
   note.uid = 7;
   EXPECT_EQ(decoded("keep=1 color=red ending=1 env=K=%20%zz;lost;=lost;E=;Q=a=b,c pods=u1,,a+b,u2 uid=7 part=main "
                     "gated=1 owner=pod/u1 name=default/p/main"),
@@ -229,7 +229,7 @@ TEST(SliceNoteText, IllegalNotesAreNotWritten) {
 TEST(SliceNoteText, TheLargestNoteFits) {
   SliceNote note = of_a_pod({{"K", ""}});
   note.prepared_for->owner.kind = OwnerKind::kClaim;
-  note.prepared_for->ending = note.gated = true;
+  note.prepared_for->ending = note.in_private_folder = true;
   note.uid = 4294967295;
   note.prepared_for->environment["K"] = std::string((kMaxNoteBytes - bytes_of(note)) / 3, ' ');
   note.name += std::string(kMaxNoteBytes - bytes_of(note), 'x');
@@ -257,7 +257,7 @@ SliceNote arbitrary_note(const rc::Gen<std::string>& values) {
   SliceNote note;
   note.keep = *rc::gen::arbitrary<bool>();
   note.uid = *rc::gen::arbitrary<std::uint32_t>();
-  note.gated = *rc::gen::arbitrary<bool>();
+  note.in_private_folder = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) {
     auto& part = note.prepared_for.emplace();
     part.owner = {*rc::gen::element(OwnerKind::kPod, OwnerKind::kClaim), *names()};

@@ -27,7 +27,7 @@ struct PreparedFor {
 struct SliceNote {
   bool keep = false;      // true: the slice lives until it is released or unprepared; false: until its cgroup is empty
   std::uint32_t uid = 0;  // the user who requested it
-  bool gated = false;     // its folder is inside a folder of root
+  bool in_private_folder = false;           // its folder is inside a folder of root
   std::optional<PreparedFor> prepared_for;  // nullopt: this machine granted it
   std::string name;                         // for people
   friend bool operator==(const SliceNote&, const SliceNote&) = default;

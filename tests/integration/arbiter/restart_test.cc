@@ -89,28 +89,28 @@ unsigned rights_of(const std::string& path) {
 }
 
 TEST_F(RestartTest, PagesInAGatedFolderStayThere) {
-  PageOrder gated = order("g");
-  gated.gated = true;
-  put(gated);
-  const std::string gate = runtime_ + "/slices/g";
-  EXPECT_EQ(rights_of(gate), 0700U) << "only for root";
-  EXPECT_EQ(rights_of(gate + "/g"), 0755U) << "a container of any user mounts it";
+  PageOrder nested = order("g");
+  nested.in_private_folder = true;
+  put(nested);
+  const std::string outer = runtime_ + "/slices/g";
+  EXPECT_EQ(rights_of(outer), 0700U) << "only for root";
+  EXPECT_EQ(rights_of(outer + "/g"), 0755U) << "a container of any user mounts it";
   RawClient client = connect("g/g");
   EXPECT_FALSE(connect_slice(runtime_, "g").has_value());
   agent_.reset();
   restart();
   EXPECT_TRUE(beats(client.card()));
   EXPECT_TRUE(eventually([&] { return connect_slice(runtime_, "g/g").has_value(); })) << "the pages are restored first";
-  EXPECT_EQ(rights_of(gate), 0700U);
+  EXPECT_EQ(rights_of(outer), 0700U);
   agent_.emplace(runtime_ + "/arbiter/control");
   ASSERT_TRUE(agent_->drop("g"));
-  EXPECT_FALSE(std::filesystem::exists(gate));
+  EXPECT_FALSE(std::filesystem::exists(outer));
 
-  put(gated);
+  put(nested);
   restart();  // it has no process, and no agent needs it any more
   agent_.emplace(runtime_ + "/arbiter/control");
   ASSERT_TRUE(eventually([&] { return agent_->drop("g").has_value(); }));
-  EXPECT_FALSE(std::filesystem::exists(gate));
+  EXPECT_FALSE(std::filesystem::exists(outer));
 }
 
 TEST_F(RestartTest, WithoutAnAgentTheProcessesLeadToTheirPages) {

@@ -1,4 +1,4 @@
-#include "adapter/cdi/gate.h"
+#include "adapter/cdi/private_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,10 +21,10 @@ class GateTest : public ::testing::Test {
     std::error_code ignored;
     std::filesystem::remove_all(root_, ignored);
   }
-  [[nodiscard]] std::string gate() const { return std::string(root_) + "/a"; }
+  [[nodiscard]] std::string folder() const { return std::string(root_) + "/a"; }
   /// True when the user with this ID can traverse the folder.
   [[nodiscard]] bool passes(uid_t user) const {
-    const std::string inside = gate() + "/a";
+    const std::string inside = folder() + "/a";
     const pid_t child = ::fork();
     if (child == 0) {
       const bool became = ::setgid(user) == 0 && ::setuid(user) == 0;
@@ -34,15 +34,15 @@ class GateTest : public ::testing::Test {
     ::waitpid(child, &status, 0);
     return status == 0;
   }
-  char root_[24] = "/tmp/carve-gate-XXXXXX";
+  char root_[24] = "/tmp/carve-private-XXXXXX";
 };
 
 TEST_F(GateTest, LetsOnlyItsUserThrough) {
-  ASSERT_TRUE(let_through(gate(), 65534));
-  ASSERT_TRUE(let_through(gate(), 65534)) << "a restarted agent repeats the call";
-  ASSERT_EQ(::mkdir((gate() + "/a").c_str(), 0755), 0);
+  ASSERT_TRUE(allow_through(folder(), 65534));
+  ASSERT_TRUE(allow_through(folder(), 65534)) << "a restarted agent repeats the call";
+  ASSERT_EQ(::mkdir((folder() + "/a").c_str(), 0755), 0);
   struct stat info = {};
-  ASSERT_EQ(::stat(gate().c_str(), &info), 0);
+  ASSERT_EQ(::stat(folder().c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 0U);
   EXPECT_EQ(info.st_mode & 0707U, 0700U);
   EXPECT_FALSE(passes(4711));
@@ -50,7 +50,7 @@ TEST_F(GateTest, LetsOnlyItsUserThrough) {
   EXPECT_TRUE(passes(65534));
 }
 
-TEST_F(GateTest, ReportsAFolderThatCannotBeCreated) { EXPECT_FALSE(let_through("/proc/none/a", 1)); }
+TEST_F(GateTest, ReportsAFolderThatCannotBeCreated) { EXPECT_FALSE(allow_through("/proc/none/a", 1)); }
 
 }  // namespace
 }  // namespace carve::cdi

@@ -1,4 +1,4 @@
-#include "adapter/cdi/gate.h"
+#include "adapter/cdi/private_folder.h"
 
 #include <sys/xattr.h>
 
@@ -38,11 +38,11 @@ AccessList list_for(std::uint32_t user) {
 
 }  // namespace
 
-Result<void> let_through(const std::string& gate, std::uint32_t user) {
-  CARVE_TRY_VOID(make_folders(gate, 0700));
+Result<void> allow_through(const std::string& folder, std::uint32_t user) {
+  CARVE_TRY_VOID(make_folders(folder, 0700));
   const AccessList list = list_for(user);
-  if (::setxattr(gate.c_str(), "system.posix_acl_access", &list, sizeof list, 0) != 0 && errno != EOPNOTSUPP) {
-    return tl::unexpected(errno_error(errno, "allow user " + std::to_string(user) + " to traverse " + gate));
+  if (::setxattr(folder.c_str(), "system.posix_acl_access", &list, sizeof list, 0) != 0 && errno != EOPNOTSUPP) {
+    return tl::unexpected(errno_error(errno, "allow user " + std::to_string(user) + " to traverse " + folder));
   }
   return {};
 }
