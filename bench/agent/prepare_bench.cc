@@ -15,7 +15,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/fakes.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::milliseconds;
@@ -128,6 +128,6 @@ int main_with(const std::vector<std::string>& args) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent
 
 int main(int argc, char** argv) { return carve::main_with({argv + 1, argv + argc}); }

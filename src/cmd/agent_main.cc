@@ -52,6 +52,9 @@
 namespace carve::cmd {
 namespace {
 
+using agent::AgentConfig;
+using agent::AgentWorld;
+
 class JournalOnDisk final : public NodeJournal {
  public:
   explicit JournalOnDisk(JournalFile file) : file_(std::move(file)) {}
@@ -77,7 +80,7 @@ Result<void> make_mask(const std::string& path) {
 void default_access(HostOptions* options) {
   if (!options->access.empty()) return;
   if (const group* entry = ::getgrnam("carve")) {
-    AccessRule rule;
+    agent::AccessRule rule;
     rule.gid = entry->gr_gid;
     rule.text = "group:carve";
     options->access.push_back(rule);
@@ -369,19 +372,19 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   const auto make_links = [library](const std::string& driver_version) {
     return mountns::LibraryStore::make_links(library, driver_version);
   };
-  Agent agent(config, AgentWorld{.gpu = gpu,
-                                 .pages = *pages,
-                                 .cgroups = cgroups ? cgroups->get() : nullptr,
-                                 .cgroup_error = cgroups ? std::string() : cgroups.error().what,
-                                 .journal = journal,
-                                 .devices = devices,
-                                 .processes = processes,
-                                 .clock = clock,
-                                 .log = log,
-                                 .prepare_links = make_links,
-                                 .containers = &containers,
-                                 .known_cards = &known_cards,
-                                 .card_files = card_files->get()});
+  agent::Agent agent(config, AgentWorld{.gpu = gpu,
+                                        .pages = *pages,
+                                        .cgroups = cgroups ? cgroups->get() : nullptr,
+                                        .cgroup_error = cgroups ? std::string() : cgroups.error().what,
+                                        .journal = journal,
+                                        .devices = devices,
+                                        .processes = processes,
+                                        .clock = clock,
+                                        .log = log,
+                                        .prepare_links = make_links,
+                                        .containers = &containers,
+                                        .known_cards = &known_cards,
+                                        .card_files = card_files->get()});
   const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) {
     Error error = restored.error();

@@ -33,7 +33,7 @@ Result<std::uint32_t> group_id(const std::string& name) {
   return fail(Code::kInvalidArgument, "no group \"" + name + "\" on this machine");
 }
 
-Result<void> apply_ceiling(const std::string& word, AccessRule* rule) {
+Result<void> apply_ceiling(const std::string& word, agent::AccessRule* rule) {
   const auto equals = word.find('=');
   const std::string key = word.substr(0, equals);
   const std::string value = equals == std::string::npos ? std::string() : word.substr(equals + 1);
@@ -60,8 +60,8 @@ Result<void> apply_ceiling(const std::string& word, AccessRule* rule) {
 }
 
 /// "user:alice max-memory=8Gi", "group:carve", "everyone max-slices=1".
-Result<AccessRule> access_rule(const std::string& text, bool allow) {
-  AccessRule rule;
+Result<agent::AccessRule> access_rule(const std::string& text, bool allow) {
+  agent::AccessRule rule;
   rule.allow = allow;
   rule.text = text;
   std::istringstream words(text);
@@ -79,11 +79,11 @@ Result<AccessRule> access_rule(const std::string& text, bool allow) {
   return rule;
 }
 
-Result<BreachAction> breach_action(const std::string& key, const std::string& value) {
-  if (value == "kill") return BreachAction::kKill;
-  if (value == "throttle" && key == "on-compute-breach") return BreachAction::kThrottle;
-  if (value == "escalate" && key == "on-compute-breach") return BreachAction::kEscalate;
-  if (value == "report") return BreachAction::kReport;
+Result<agent::BreachAction> breach_action(const std::string& key, const std::string& value) {
+  if (value == "kill") return agent::BreachAction::kKill;
+  if (value == "throttle" && key == "on-compute-breach") return agent::BreachAction::kThrottle;
+  if (value == "escalate" && key == "on-compute-breach") return agent::BreachAction::kEscalate;
+  if (value == "report") return agent::BreachAction::kReport;
   return fail(Code::kInvalidArgument, "\"" + value + "\" is not an action; legal are kill, " +
                                           (key == "on-compute-breach" ? "throttle, escalate, " : "") + "report");
 }

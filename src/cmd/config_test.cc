@@ -6,6 +6,7 @@
 namespace carve::cmd {
 namespace {
 
+using agent::BreachAction;
 using ::testing::HasSubstr;
 
 Result<HostOptions> parsed(const std::string& text) {

@@ -25,14 +25,14 @@ struct HostOptions {
   std::string cgroup_root;                 // <cgroup2 mount>/carve
   std::vector<cdi::DriverUse> driver_uses;  // kinds of driver libraries, in addition to those for compute
   std::vector<std::string> driver_mounts;  // additional paths that the driver needs in containers
-  std::vector<AccessRule> access;          // users who may request slices; empty: root and group carve
-  std::uint32_t slices_for_root = kUsualSlicesForRoot;  // slices of each card that only root may take
+  std::vector<agent::AccessRule> access;   // users who may request slices; empty: root and group carve
+  std::uint32_t slices_for_root = agent::kUsualSlicesForRoot;  // slices of each card that only root may take
   std::string health_policy;               // file: what XIDs mean; empty: the built-in table
   bool own_devices = false;                // the cards' device files belong to Carve while it is up
   std::string own_devices_group;           // members can open them outside slices; empty: only root can
   std::vector<std::string> trusted_holders;  // programs of root or system accounts that may hold cards outside slices
-  BreachAction on_memory = BreachAction::kKill;
-  BreachAction on_compute = BreachAction::kEscalate;
+  agent::BreachAction on_memory = agent::BreachAction::kKill;
+  agent::BreachAction on_compute = agent::BreachAction::kEscalate;
 
   [[nodiscard]] std::string agent_socket() const { return runtime_dir + "/agent.sock"; }
   [[nodiscard]] std::string slices_dir() const { return runtime_dir + "/slices"; }

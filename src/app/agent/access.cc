@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 bool matches(const AccessRule& rule, const Caller& caller) {
@@ -69,4 +69,4 @@ Result<void> check_owner(const Caller& caller, std::uint32_t slice_uid, const st
                                            ", not to user " + std::to_string(caller.uid));
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "port/agent_api.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The number of slices that an ordinary user may have at the same time when the row has no max-slices.
 inline constexpr std::uint32_t kUsualMostSlices = 32;
@@ -39,4 +39,4 @@ struct AccessRule {
 [[nodiscard]] Result<void> check_owner(const Caller& caller, std::uint32_t slice_uid,
                                        const std::string& slice);
 
-}  // namespace carve
+}  // namespace carve::agent

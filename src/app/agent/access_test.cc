@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 TEST(Access, TheFirstRowThatMatchesDecides) {
@@ -48,4 +48,4 @@ TEST(Access, AnOrdinaryUsersSlicesAreLimitedWithoutMaxSlices) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -6,7 +6,7 @@
 
 // The search for the holder of memory that neither NVML nor the ledger explains: observe (ports), judge (unexplained.h,
 // suspects.h), act.
-namespace carve {
+namespace carve::agent {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;
@@ -107,4 +107,4 @@ void SecondLine::look_for_unexplained(const std::vector<GpuUsage>& usage, const 
   }
 }
 
-}  // namespace carve
+}  // namespace carve::agent

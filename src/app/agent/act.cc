@@ -3,7 +3,7 @@
 #include "app/agent/second_line.h"
 
 // The actions after a breach: freeze, revoke, kill, or only report.
-namespace carve {
+namespace carve::agent {
 
 void SecondLine::act(const Breach& breach) {
   const bool compute = breach.kind == BreachKind::kCompute;
@@ -125,4 +125,4 @@ void SecondLine::thaw_containers() {
   for (const auto& group : groups) static_cast<void>(world_.containers->freeze(group, false));
 }
 
-}  // namespace carve
+}  // namespace carve::agent

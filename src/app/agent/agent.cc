@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 constexpr std::chrono::milliseconds kReapEvery{200};
 constexpr std::chrono::milliseconds kWatchEvery{250};
@@ -95,4 +95,4 @@ void Agent::run_health(const std::stop_token& stop) {
   }
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -25,7 +25,7 @@
 #include "port/agent_api.h"
 #include "port/node_slices.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The agent's ports, on top of its parts (README.md): each call goes to one part. The order of every change is in
 /// SliceLifecycle, the locks are in the parts. Safe from any thread.
@@ -93,4 +93,4 @@ class Agent final : public AgentApi, public NodeSlices {
   NodeViews views_{config_, world_, {store_, cards_, pages_, second_line_, local_, links_, card_files_, events_}};
 };
 
-}  // namespace carve
+}  // namespace carve::agent

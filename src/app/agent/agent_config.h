@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "core/health/xid_policy.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// kThrottle and kEscalate apply to compute only. kThrottle only freezes, for a part of each second. kEscalate
 /// continues with revoke and then kill (see ComputeStep) if freezing does not stop the slice.
@@ -44,4 +44,4 @@ struct AgentConfig {
   std::uint32_t page_abi = 0;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -7,7 +7,7 @@
 
 #include "app/agent/testing/machine.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::ask;
@@ -547,4 +547,4 @@ TEST(Agent, ThrottlingFreezesOnlyForAWhile) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

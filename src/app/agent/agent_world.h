@@ -17,7 +17,7 @@
 #include "port/processes.h"
 #include "port/slice_devices.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The ports and other objects that the agent uses. All of them outlive it.
 struct AgentWorld {
@@ -37,4 +37,4 @@ struct AgentWorld {
   CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -1,6 +1,6 @@
 #include "app/agent/arbiter_pages.h"
 
-namespace carve {
+namespace carve::agent {
 
 Result<void> ArbiterPages::put(const PageOrder& order) {
   CARVE_TRY_VOID(pages_.put(order));
@@ -47,4 +47,4 @@ ArbiterPages::State ArbiterPages::state() const {
   return state_;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

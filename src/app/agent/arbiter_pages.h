@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "port/pages.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The arbiter as this agent sees it: the pages that the agent requested, and whether the arbiter answers. Safe from
 /// any thread. While the arbiter is stopped, each call takes up to 2 s; it holds no lock meanwhile.
@@ -50,4 +50,4 @@ class ArbiterPages {
   std::set<std::string> requested_ GUARDED_BY(mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::agent

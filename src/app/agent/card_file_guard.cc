@@ -1,6 +1,6 @@
 #include "app/agent/card_file_guard.h"
 
-namespace carve {
+namespace carve::agent {
 
 void CardFileGuard::close(const std::vector<int>& minors) {
   if (files_ == nullptr) return;
@@ -23,4 +23,4 @@ std::string CardFileGuard::error() const {
   return error_;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

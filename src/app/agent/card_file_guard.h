@@ -7,7 +7,7 @@
 #include "base/mutex.h"
 #include "port/card_files.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// Keeps the cards' device files closed, if they belong to Carve (own-devices = on).
 class CardFileGuard {
@@ -26,4 +26,4 @@ class CardFileGuard {
   std::string error_ GUARDED_BY(mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::agent

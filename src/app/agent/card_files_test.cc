@@ -5,7 +5,7 @@
 #include "app/agent/testing/machine.h"
 
 // Tests the cards' device files, if they belong to Carve.
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::ask;
@@ -92,4 +92,4 @@ TEST(AgentsCardFiles, AFileThatCannotBeClosedIsReported) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 constexpr Clock::Duration kTellAgain = std::chrono::minutes(1);
@@ -138,4 +138,4 @@ std::string CardWatch::remark(const CardId& card) const {
   return text;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

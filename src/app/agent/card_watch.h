@@ -11,7 +11,7 @@
 #include "port/gpu.h"
 #include "port/node_slices.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// An event of a card that is reported to the administrator.
 struct CardNews {
@@ -60,4 +60,4 @@ class CardWatch {
   Clock::Time driver_since_{};
 };
 
-}  // namespace carve
+}  // namespace carve::agent

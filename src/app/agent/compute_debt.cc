@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 double seconds(Clock::Duration time) { return std::chrono::duration<double>(time).count(); }
@@ -68,4 +68,4 @@ ComputeStep ComputeDebt::look(const ComputeRound& round, Clock::Time now, const 
                                                                              : ComputeStep::kNone;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

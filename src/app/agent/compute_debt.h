@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The measures against a slice that takes more compute than it may, in this order.
 enum class ComputeStep : std::uint8_t { kNone, kFreeze, kRevoke, kKill };
@@ -77,4 +77,4 @@ class ComputeDebt {
   double taken_ = 0;  // by this slice itself, without `prior`
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <deque>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::milliseconds;
@@ -168,4 +168,4 @@ TEST(ComputeDebt, EarlierOffencesCountOnlyIfTheSliceItselfTakesTooMuch) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -6,7 +6,7 @@
 
 // The end of slices of the kubelet plugins: a slice ends when its owner has ended and the last process that holds the
 // slice has ended.
-namespace carve {
+namespace carve::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{25};
@@ -141,4 +141,4 @@ Result<void> PreparedSlices::unprepare(const Owner& owner) {
   }
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -5,7 +5,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::Machine;
@@ -337,4 +337,4 @@ TEST(Promise, DoesNotWaitForAPrepareThatHangsOnADisk) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

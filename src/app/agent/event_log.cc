@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 constexpr std::size_t kMaxEvents = 64;
 }  // namespace
@@ -22,4 +22,4 @@ std::vector<EventView> EventLog::events() const {
   return {events_.begin(), events_.end()};
 }
 
-}  // namespace carve
+}  // namespace carve::agent

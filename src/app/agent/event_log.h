@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "port/agent_api.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The last events for the administrator. Each is also logged. Safe from any thread.
 class EventLog {
@@ -26,4 +26,4 @@ class EventLog {
   std::deque<EventView> events_ GUARDED_BY(mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -6,7 +6,7 @@
 #include "app/agent/testing/machine.h"
 
 // Tests the path of a card's health through the agent, from the driver's report to the readers.
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::ask;
@@ -262,4 +262,4 @@ TEST_F(AgentHealth, AFullDiskLosesOnlyTheSavedState) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 constexpr std::size_t kMostTickets = 32;  // in one transaction: a line of the journal has a limit
@@ -110,4 +110,4 @@ std::size_t JournalQueue::write(const std::vector<JournalEvent>& owed, const std
   return settled ? owed.size() : 0;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -7,7 +7,7 @@
 #include "base/mutex.h"
 #include "port/node_journal.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The order of the node's journal. One caller at a time writes; the callers that arrive meanwhile share the next
 /// transaction and its sync. A caller waits for at most the running sync and its own. Safe from any thread.
@@ -47,4 +47,4 @@ class JournalQueue {
   std::vector<JournalEvent> owed_ GUARDED_BY(mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 /// Keeps every transaction. Fails while `full`.
@@ -159,4 +159,4 @@ TEST(JournalQueue, ManyRemovalsAreWrittenInSeveralTransactions) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -6,7 +6,7 @@
 #include "app/agent/testing/machine.h"
 
 // Tests that files of an ended slice are removed, even if a process died or was away at that time.
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::Machine;
@@ -82,4 +82,4 @@ TEST(Leftovers, ASliceThatEndsDuringARepublicationIsNotPublished) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -1,6 +1,6 @@
 #include "app/agent/library_links.h"
 
-namespace carve {
+namespace carve::agent {
 
 void LibraryLinks::make(const std::string& driver_version) {
   constexpr Clock::Duration kAgain = std::chrono::seconds(30);
@@ -28,4 +28,4 @@ bool LibraryLinks::failed() const {
   return !error_.empty();
 }
 
-}  // namespace carve
+}  // namespace carve::agent

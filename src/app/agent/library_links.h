@@ -6,7 +6,7 @@
 #include "app/agent/agent_world.h"
 #include "base/mutex.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The link names of libcarve's objects for the driver's version. Without them no fraction can be granted. Safe from
 /// any thread.
@@ -30,4 +30,4 @@ class LibraryLinks {
   Clock::Time tried_ GUARDED_BY(mutex_){};
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 constexpr std::chrono::milliseconds kWaitStep{200};
 }  // namespace
@@ -205,4 +205,4 @@ void LocalSlices::reap_one(const std::string& id) {
   }
 }
 
-}  // namespace carve
+}  // namespace carve::agent

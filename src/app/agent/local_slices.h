@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "core/policy/policy.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The slices that this machine grants itself, for `carve run` and `carve slice create`. The calls have the contracts
 /// of AgentApi. Safe from any thread.
@@ -60,4 +60,4 @@ class LocalSlices {
   std::uint32_t waiting_ GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 constexpr Clock::Duration kSaveAgain = std::chrono::seconds(5);
 }  // namespace
@@ -246,4 +246,4 @@ std::vector<int> NodeCards::minors() const {
   });
 }
 
-}  // namespace carve
+}  // namespace carve::agent

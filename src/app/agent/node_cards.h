@@ -15,7 +15,7 @@
 #include "base/mutex.h"
 #include "port/node_slices.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The cards of this node: what the driver lists, and the health of each card. Verdicts are entered in the ledger,
 /// where the kubelet plugins, the views and the placement read them. Safe from any thread, except where noted.
@@ -79,4 +79,4 @@ class NodeCards {
   Clock::Time renewed_at_{};
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 /// The name is read later, without a lock: see name_processes().
@@ -215,4 +215,4 @@ NodeTroubles NodeViews::troubles() const {
   return troubles;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -6,7 +6,7 @@
 #include "app/agent/local_slices.h"
 #include "app/agent/second_line.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The views for inspect, top and doctor, and for the kubelet plugins: copies of the last round's observations. They
 /// wait for no other process. Safe from any thread.
@@ -41,4 +41,4 @@ class NodeViews {
   const Parts parts_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

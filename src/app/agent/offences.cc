@@ -1,6 +1,6 @@
 #include "app/agent/offences.h"
 
-namespace carve {
+namespace carve::agent {
 
 void Offences::note(const std::string& user, Clock::Time now, const OffenceBounds& bounds) {
   if (user.empty()) return;
@@ -25,4 +25,4 @@ void Offences::forget(Clock::Time now, const OffenceBounds& bounds) {
   std::erase_if(past_, [&](const auto& one) { return now - one.second.last >= bounds.forgotten_after; });
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// How long an offence counts, and how much.
 struct OffenceBounds {
@@ -36,4 +36,4 @@ class Offences {
   std::map<std::string, Past> past_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 
 #include "app/agent/slice_table.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::seconds;
@@ -65,4 +65,4 @@ TEST(Offences, AreCountedForTheUserOfALocalSlice) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

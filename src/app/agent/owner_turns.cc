@@ -1,6 +1,6 @@
 #include "app/agent/owner_turns.h"
 
-namespace carve {
+namespace carve::agent {
 
 OwnerTurns::Turn OwnerTurns::take(const Owner& owner) {
   MutexLock lock(mutex_);
@@ -34,4 +34,4 @@ void OwnerTurns::end(const Owner& owner) {
   }
 }
 
-}  // namespace carve
+}  // namespace carve::agent

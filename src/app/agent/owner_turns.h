@@ -7,7 +7,7 @@
 #include "base/mutex.h"
 #include "core/model/slice.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// One change at a time per owner. Callers of one owner get their turns in the order in which they arrived; different
 /// owners do not wait for each other. A turn may be held across input and output. Safe from any thread.
@@ -53,4 +53,4 @@ class OwnerTurns {
 /// The owner of a local slice, and the turn that guards the name `id` of any slice.
 [[nodiscard]] inline Owner local_owner(const std::string& id) { return {OwnerKind::kLocal, id}; }
 
-}  // namespace carve
+}  // namespace carve::agent

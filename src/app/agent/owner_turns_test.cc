@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 const Owner kA{OwnerKind::kClaim, "a"};
@@ -52,4 +52,4 @@ TEST(OwnerTurns, CallersOfOneOwnerGetTheirTurnsInTheOrderOfArrival) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

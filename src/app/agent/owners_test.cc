@@ -10,7 +10,7 @@
 #include "app/agent/testing/machine.h"
 #include "base/mutex.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::ask;
@@ -293,4 +293,4 @@ TEST(Owners, ManyOwnersStartAndEndWhileAllLoopsRun) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

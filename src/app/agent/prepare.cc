@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 constexpr std::size_t kMaxPods = 64;  // in a note
@@ -175,4 +175,4 @@ Result<Prepared> PreparedSlices::prepare_new(const OwnerTurns::Turn& turn, LiveS
   return Prepared{kDevicePrefix + id};
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -3,7 +3,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::Machine;
@@ -374,4 +374,4 @@ TEST(Prepare, AfterAKillAtAnyStepTheKubeletsNextCallsMakeAllViewsAgree) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -14,7 +14,7 @@
 #include "base/mutex.h"
 #include "port/node_slices.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The slices of the kubelet plugins. The decision was made elsewhere; this node carries it out, or returns the reason
 /// why it cannot. The calls have the contracts of NodeSlices. Safe from any thread. Calls for different owners wait for
@@ -71,4 +71,4 @@ class PreparedSlices {
   std::map<Owner, Clock::Time> ending_since_ GUARDED_BY(mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 template <typename T>
@@ -127,4 +127,4 @@ Result<std::set<std::int32_t>> ProcessSlices::holders_of(const std::set<std::str
   return alive;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

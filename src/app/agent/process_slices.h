@@ -10,7 +10,7 @@
 #include "app/agent/slice_store.h"
 #include "app/agent/watchdog.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// Which slices a process belongs to, and which processes a slice has. Has no state of its own. Safe from any thread.
 class ProcessSlices {
@@ -53,4 +53,4 @@ class ProcessSlices {
   ArbiterPages& pages_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

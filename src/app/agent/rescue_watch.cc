@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace carve {
+namespace carve::agent {
 
 std::string RepeatedRescue::text(const RescueBounds& bounds) const {
   return fmt::format(
@@ -36,4 +36,4 @@ std::vector<RepeatedRescue> RescueWatch::look(const std::vector<PageSlice>& page
   return repeated;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -11,7 +11,7 @@
 #include "core/model/slice.h"
 #include "port/pages.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// When rescue leases count as repeated. The arbiter gives a slice a rescue lease, a short lease out of turn, when its
 /// work in flight seems to wait for a launch that may not start yet (lease/arbiter.h). An honest program needs one now
@@ -56,4 +56,4 @@ class RescueWatch {
   std::map<std::pair<std::string, CardId>, Counted> counted_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::milliseconds;
@@ -84,4 +84,4 @@ TEST(RescueWatch, CardsAreCountedSeparatelyAndASliceThatEndedIsForgotten) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -17,7 +17,7 @@
 #include "app/agent/watchdog.h"
 #include "base/mutex.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The second line: acts against processes that bypass libcarve. It consists of the watchdog's rounds (watch.cc), the
 /// search for the holder of unexplained memory (accuse.cc), and the actions after a breach (act.cc). One thread, the
@@ -97,4 +97,4 @@ class SecondLine {
   std::map<std::string, Frozen> frozen_ GUARDED_BY(mutex_);  // by slice
 };
 
-}  // namespace carve
+}  // namespace carve::agent

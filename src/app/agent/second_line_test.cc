@@ -7,7 +7,7 @@
 #include "app/agent/agent.h"
 #include "app/agent/testing/machine.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using fakes::ask;
@@ -377,4 +377,4 @@ TEST_F(ComputeLine, AUserThatReturnsIsEndedInTheFourthSlice) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 /// The memory that one context costs in the driver. It is charged in advance, and the watchdog corrects it by NVML
@@ -296,4 +296,4 @@ Result<void> SliceLifecycle::adopt_cgroups(EventLog& events) {
   return {};
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -10,7 +10,7 @@
 #include "app/agent/owner_turns.h"
 #include "app/agent/slice_store.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The begin and end of slices: the order of the steps. Order of every change: ledger (reserved), journal (synced),
 /// cgroup, device files, pages, CDI file, table. Order of every removal of a slice that ends with its cgroup: pages,
@@ -63,4 +63,4 @@ class SliceLifecycle {
   NodeCards& cards_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 constexpr char kDeviceCounter[] = "device";
@@ -70,4 +70,4 @@ std::string SliceNames::unwritten() {
   return fmt::format("s-{:06x}{:06x}-0", random() & 0xFFFFFFU, random() & 0xFFFFFFU);
 }
 
-}  // namespace carve
+}  // namespace carve::agent

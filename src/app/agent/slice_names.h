@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// Names that no other slice has had or will have, even after a reboot. Safe from any thread. No lock is held while the
 /// journal writes.
@@ -44,4 +44,4 @@ class SliceNames {
   bool reserving_ GUARDED_BY(mutex_) = false;     // a thread writes the counter
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -1,6 +1,6 @@
 #include "app/agent/slice_store.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 /// The other slices of its owner.
@@ -192,4 +192,4 @@ std::vector<LiveSlice> slices_in(const JournalState& journal) {
   return slices;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

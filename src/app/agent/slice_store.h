@@ -16,7 +16,7 @@
 #include "core/ledger/ledger.h"
 #include "port/node_journal.h"
 
-namespace carve {
+namespace carve::agent {
 
 /// The slices of this machine: the ledger, the known state of each slice, and the journal. The only writer of all
 /// three. A change reserves its capacity in the ledger before it is journaled, so the ledger never promises more than
@@ -117,4 +117,4 @@ class SliceStore {
 /// Every part of every record as a slice, with the fields of its note.
 [[nodiscard]] std::vector<LiveSlice> slices_in(const JournalState& journal);
 
-}  // namespace carve
+}  // namespace carve::agent

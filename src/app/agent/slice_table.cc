@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 /// Growth of a counter modulo 2^32. A counter that decreased is from another arbiter, which started at 0.
@@ -128,4 +128,4 @@ LiveSlice slice_of(const std::string& id, const SliceNote& note) {
   return slice;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -13,7 +13,7 @@
 #include "core/model/slice.h"
 #include "port/pages.h"
 
-namespace carve {
+namespace carve::agent {
 
 inline constexpr char kPart[] = "main";  // the only part of a slice that this machine granted itself
 inline constexpr char kDevicePrefix[] = "carve.elasticgpu.io/slice=";  // of a slice's CDI name; its ID follows
@@ -88,4 +88,4 @@ struct LiveSlice {
 /// Reduces the text to printable ASCII of at most 100 characters, which is safe in a note and on a terminal.
 [[nodiscard]] std::string plain_name(const std::string& text);
 
-}  // namespace carve
+}  // namespace carve::agent

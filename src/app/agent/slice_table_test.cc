@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 TEST(LiveSlice, ANoteKeepsTheFieldsThatARecordLacks) {
@@ -46,4 +46,4 @@ TEST(LiveSlice, ASliceOfThisMachineIsItsOwnOwner) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace carve {
+namespace carve::agent {
 
 bool is_bystander(const CardHolder& holder) {
   return holder.slice.empty() && (holder.trusted || (holder.uid < kFirstPersonalUid && !holder.computes));
@@ -103,4 +103,4 @@ void Accusations::over() {
   gave_up_ = false;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

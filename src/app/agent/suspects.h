@@ -11,7 +11,7 @@
 #include "core/model/card.h"
 
 // Decides which slice holds unexplained memory of a card, from the processes that have the card's device file open.
-namespace carve {
+namespace carve::agent {
 
 /// A process that has the card's device file open.
 struct CardHolder {
@@ -98,4 +98,4 @@ class Accusations {
   Clock::Time strict_until_{};
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::milliseconds;
@@ -124,4 +124,4 @@ TEST_F(AccusationsTest, TheNextHolderIsAccusedWhenAPartBecameFree) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

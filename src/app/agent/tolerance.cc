@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace carve {
+namespace carve::agent {
 
 std::vector<Bytes> tolerances(Bytes spare, const std::vector<Bytes>& excess, const ToleranceBounds& bounds) {
   std::vector<std::size_t> order(excess.size());
@@ -34,4 +34,4 @@ std::vector<Margin> margins(Bytes spare, const std::vector<Bytes>& excess, const
   return all;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -5,7 +5,7 @@
 #include "base/units.h"
 
 // How far a slice may be above its limit, because drivers take memory that no call requests.
-namespace carve {
+namespace carve::agent {
 
 struct ToleranceBounds {
   /// The most that one slice may be above its limit, regardless of its number of processes.
@@ -43,4 +43,4 @@ struct Margin {
 [[nodiscard]] std::vector<Margin> margins(Bytes spare, const std::vector<Bytes>& excess,
                                           const std::vector<Bytes>& limits, const ToleranceBounds& bounds);
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -7,7 +7,7 @@
 
 #include "app/agent/watchdog.h"
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 Bytes sum_of(const std::vector<Bytes>& all) { return std::accumulate(all.begin(), all.end(), Bytes()); }
@@ -104,4 +104,4 @@ TEST(Tolerances, WhatDoesNotFitIsEnded) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 
 std::optional<Bytes> explained_on(const CardId& card, const std::vector<WatchedSlice>& slices,
                                   const std::vector<Sighting>& sightings) {
@@ -63,4 +63,4 @@ Accusations::Verdict UnexplainedMemory::judge(const CardId& card, const Finding&
   return cases_[card].accusations.judge(suspicion, finding.bytes, now);
 }
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -14,7 +14,7 @@
 
 // Detects memory of a card that no list explains. NVML lists only processes with contexts, but memory can be taken
 // without one.
-namespace carve {
+namespace carve::agent {
 
 struct UnexplainedBounds {
   /// The tolerance of a card: the memory that its driver may hold beyond its lists. It is taken from memory that the
@@ -80,4 +80,4 @@ class UnexplainedMemory {
   std::map<CardId, Case> cases_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::milliseconds;
@@ -121,4 +121,4 @@ TEST(Unexplained, EachGrowthAddsItsHoldersToTheSuspects) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -3,7 +3,7 @@
 #include "app/agent/second_line.h"
 
 // The watchdog's round: observe, judge (watchdog.h), act, correct.
-namespace carve {
+namespace carve::agent {
 
 void SecondLine::note_gpu_state() {
   const GpuState state = world_.gpu.state();
@@ -104,4 +104,4 @@ void SecondLine::correct_overheads(const std::vector<WatchedSlice>& watched, con
   overheads_ = std::move(overheads);
 }
 
-}  // namespace carve
+}  // namespace carve::agent

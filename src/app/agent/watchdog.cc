@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace carve {
+namespace carve::agent {
 
 Watchdog::Sums Watchdog::sums_of(const std::vector<Sighting>& sightings) {
   Sums sums;
@@ -256,4 +256,4 @@ std::map<std::pair<std::string, std::size_t>, Bytes> Watchdog::overheads(
   return result;
 }
 
-}  // namespace carve
+}  // namespace carve::agent

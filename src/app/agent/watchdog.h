@@ -16,7 +16,7 @@
 
 // The judgement of the second line: compares NVML's figures per process with what was granted and announced. Pure: it
 // takes observations and returns the breaches; the agent acts.
-namespace carve {
+namespace carve::agent {
 
 /// One slice as observed in one round.
 struct WatchedSlice {
@@ -160,4 +160,4 @@ class Watchdog {
   Offences offences_;
 };
 
-}  // namespace carve
+}  // namespace carve::agent

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace carve {
+namespace carve::agent {
 namespace {
 
 using std::chrono::milliseconds;
@@ -196,4 +196,4 @@ TEST(Watchdog, OverheadIsTheMemoryBeyondTheAnnouncedMemory) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::agent

@@ -40,12 +40,12 @@ class RemainsTest : public ArbiterTest {
   }
   void start_agent() {
     agent_.emplace(runtime_ + "/arbiter/control");
-    AgentConfig config;
+    agent::AgentConfig config;
     config.slices_folder = runtime_ + "/slices";
     config.arbiter_settles = config.last_process = std::chrono::seconds(0);
     config.gives_cards = false;
-    agent_over_ = std::make_unique<Agent>(
-        config, AgentWorld{machine_.gpu, *agent_, &machine_.cgroups, "", machine_.journal, machine_.devices,
+    agent_over_ = std::make_unique<agent::Agent>(
+        config, agent::AgentWorld{machine_.gpu, *agent_, &machine_.cgroups, "", machine_.journal, machine_.devices,
                            machine_.processes, machine_.clock, machine_.log, {}, &machine_.containers});
     ASSERT_TRUE(agent_over_->restore());
   }
@@ -84,8 +84,8 @@ class RemainsTest : public ArbiterTest {
     EXPECT_EQ(connect(id, abi::LibraryKind::kNvml).welcome.status, abi::WelcomeStatus::kOk) << when;
   }
 
-  fakes::Machine machine_;
-  std::unique_ptr<Agent> agent_over_;
+  agent::fakes::Machine machine_;
+  std::unique_ptr<agent::Agent> agent_over_;
   std::string where_;  // the last death
 };
 

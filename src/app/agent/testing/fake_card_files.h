@@ -7,7 +7,7 @@
 #include "app/agent/testing/fate.h"
 #include "port/card_files.h"
 
-namespace carve::fakes {
+namespace carve::agent::fakes {
 
 /// The cards' device files in memory.
 class FakeCardFiles final : public CardFiles {
@@ -46,4 +46,4 @@ class FakeCardFiles final : public CardFiles {
   Fate& fate_;
 };
 
-}  // namespace carve::fakes
+}  // namespace carve::agent::fakes

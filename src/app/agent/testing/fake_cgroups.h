@@ -9,7 +9,7 @@
 #include "app/agent/testing/fate.h"
 #include "port/cgroups.h"
 
-namespace carve::fakes {
+namespace carve::agent::fakes {
 
 class FakeCgroups final : public Cgroups {
  public:
@@ -75,4 +75,4 @@ class FakeCgroups final : public Cgroups {
   Fate& fate_;
 };
 
-}  // namespace carve::fakes
+}  // namespace carve::agent::fakes

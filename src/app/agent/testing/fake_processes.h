@@ -12,7 +12,7 @@
 #include "port/processes.h"
 
 // The processes of the machine, in memory: by PID, and by pod.
-namespace carve::fakes {
+namespace carve::agent::fakes {
 
 class FakeProcesses final : public Processes {
  public:
@@ -76,4 +76,4 @@ class FakeContainers final : public Containers {
   std::set<std::string> frozen;
 };
 
-}  // namespace carve::fakes
+}  // namespace carve::agent::fakes

@@ -16,7 +16,7 @@
 
 // Fakes of the agent's ports, in memory. Fate throws at the n-th step that changes the world, like kill -9: completed
 // steps stay.
-namespace carve::fakes {
+namespace carve::agent::fakes {
 
 class FakeGpu final : public Gpu {
  public:
@@ -184,4 +184,4 @@ class FakeDevices final : public SliceDevices {
   std::mutex mutex_;  // slices of different owners are published at the same time
 };
 
-}  // namespace carve::fakes
+}  // namespace carve::agent::fakes

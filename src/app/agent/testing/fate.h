@@ -3,7 +3,7 @@
 #include <atomic>
 
 // Simulates a death at a chosen step, like kill -9: completed steps stay.
-namespace carve::fakes {
+namespace carve::agent::fakes {
 
 struct Killed {};
 
@@ -16,4 +16,4 @@ struct Fate {
   }
 };
 
-}  // namespace carve::fakes
+}  // namespace carve::agent::fakes

@@ -12,7 +12,7 @@
 #include "app/agent/testing/fake_card_files.h"
 #include "app/agent/testing/fakes.h"
 
-namespace carve::fakes {
+namespace carve::agent::fakes {
 
 /// One machine. It outlives its agents.
 struct Machine {
@@ -106,4 +106,4 @@ inline AllocateRequest ask(std::uint64_t gib, std::uint32_t compute, std::uint32
 
 inline Caller root(std::int32_t pid = 100) { return {pid, 0, {0}}; }
 
-}  // namespace carve::fakes
+}  // namespace carve::agent::fakes
