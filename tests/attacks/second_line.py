@@ -172,8 +172,8 @@ def compute_by_little(machine):
     held = share(15)
     print(f"compute by little: a slice of 5 that takes {alone:.1f} by bypassing the library is throttled after {found:.1f} s; "
           f"then it gets {held:.1f}")
-    assert alone > 5 + 10, f"{alone} percent: nothing was tested"
-    assert held <= 5 + 10, held
+    assert alone > 5 + 12, f"{alone} percent: nothing was tested"
+    assert held <= 5 + 12, held  # 13 on a quiet machine; a round of the agent that is late lets it take more
     for one in (child, neighbour):
         one.kill()
         one.wait()

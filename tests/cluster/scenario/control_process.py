@@ -200,7 +200,7 @@ class ControlProcess(RingTest):
         return self.kube.secret(secret, SPACE)
 
     def context(self, client=True):
-        found = self.data("carve-scheduler-tls")
+        found = wait_for("the scheduler's certificate", 20, lambda: self.data("carve-scheduler-tls"))
         for name, text in found.items():
             (self.folder / name).write_bytes(text)
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
