@@ -249,8 +249,8 @@ Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, con
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
   if (!listing) return tl::unexpected(errno_error(errno, "open /proc"));
   std::vector<std::int32_t> found;
-  while (const dirent* entry = readdir(listing.get())) {
-    const std::string process = entry->d_name;
+  while (const dirent* file = readdir(listing.get())) {
+    const std::string process = file->d_name;
     if (process[0] < '1' || process[0] > '9') continue;
     struct stat behind = {};
     if (stat(fmt::format("/proc/{}/map_files/{}", process, place).c_str(), &behind) != 0 || behind.st_ino != inode) {

@@ -130,4 +130,4 @@ int main_with(const std::vector<std::string>& args) {
 }  // namespace
 }  // namespace carve::agent
 
-int main(int argc, char** argv) { return carve::main_with({argv + 1, argv + argc}); }
+int main(int argc, char** argv) { return carve::agent::main_with({argv + 1, argv + argc}); }

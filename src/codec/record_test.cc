@@ -211,7 +211,7 @@ constexpr char kTwoCards[] =
 std::map<std::string, SliceNote> golden_notes() {
   std::map<std::string, SliceNote> notes;
   notes["dev-1"] = note(true, 1000, "");
-  notes["dev-1"].gated = true;
+  notes["dev-1"].in_private_folder = true;
   notes["run-1"] = note(false, 1000, "train.py --lr 0.1");
   notes["s-1-0"] = note(true, 0, "default/fraction/gpu");
   notes["s-1-0"].prepared_for = {{OwnerKind::kClaim, "c-1"}, "gpu", {"u-1", "u-2"}, {}, true};
@@ -229,7 +229,7 @@ std::map<std::string, SliceNote> golden_notes() {
 std::map<std::string, SliceNote> unversioned_notes() {
   std::map<std::string, SliceNote> notes;
   notes["dev-08492c-2"] = note(true, 1000, "jupyter");
-  notes["dev-08492c-2"].gated = true;
+  notes["dev-08492c-2"].in_private_folder = true;
   notes["run-08492c-1"] = note(false, 1000, "train.py --lr 0.1");
   notes["run-08492c-9"] = note(false, 0, "");
   notes["s-08492c-0"] = note(true, 0, "default/fraction/gpu");
