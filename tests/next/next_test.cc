@@ -43,7 +43,7 @@ TEST_F(NextTest, ALibraryOfThisReleaseWorksWithTheNextArbiter) {
   put(order("old", 30, ShareClass::kFixed));
   RawClient running = connect("old");
   ASSERT_EQ(running.cards.size(), 1U);
-  running.card().slot->used_bytes.store_seq_cst(4711);
+  running.card().entry->used_bytes.store_seq_cst(4711);
   Works works(running.card());
   arbiter_.reset();
   const NextArbiter next(runtime_);

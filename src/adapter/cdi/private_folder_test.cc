@@ -34,7 +34,7 @@ class GateTest : public ::testing::Test {
     ::waitpid(child, &status, 0);
     return status == 0;
   }
-  char root_[24] = "/tmp/carve-folder-XXXXXX";
+  char root_[32] = "/tmp/carve-folder-XXXXXX";
 };
 
 TEST_F(GateTest, LetsOnlyItsUserThrough) {
