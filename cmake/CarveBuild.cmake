@@ -56,8 +56,8 @@ target_link_libraries(carve_unsanitized INTERFACE carve_warnings)
 target_include_directories(carve_unsanitized INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
 # CMake's Boost targets define BOOST_…_NO_LIB. It is defined everywhere here, so that one precompiled header fits all
 # files.
-target_compile_definitions(carve_unsanitized INTERFACE SPDLOG_FMT_EXTERNAL=1 _GNU_SOURCE BOOST_CONTAINER_NO_LIB BOOST_JSON_NO_LIB)
-# Debian has no static archive of fmt or spdlog. spdlog is header-only (only one file includes it).
+target_compile_definitions(carve_unsanitized INTERFACE _GNU_SOURCE BOOST_CONTAINER_NO_LIB BOOST_JSON_NO_LIB)
+# Debian has no static archive of fmt.
 add_library(carve_fmt STATIC ${CMAKE_SOURCE_DIR}/src/base/fmt_compiled.cc)
 target_link_libraries(carve_unsanitized INTERFACE carve_fmt)
 add_library(carve_options INTERFACE)

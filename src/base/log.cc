@@ -1,15 +1,13 @@
 #include "base/log.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
-#include <mutex>
 #include <utility>
 
 namespace carve {
@@ -21,41 +19,11 @@ constexpr std::array<std::pair<LogLevel, std::string_view>, 4> kLevels = {
      {LogLevel::kWarn, "warn"},
      {LogLevel::kError, "error"}}};
 
-spdlog::level::level_enum to_spdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarn:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::err;
-}
-
-/// Passes every finished line to a function.
-class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit FunctionSink(Log::Sink to) : to_(std::move(to)) {}
-
- private:
-  void sink_it_(const spdlog::details::log_msg& msg) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(msg, line);
-    to_(std::string_view(line.data(), line.size()));
-  }
-  void flush_() override {}
-  Log::Sink to_;
-};
-
 /// One write() per line, so that the lines of several processes on one stderr do not mix. A line that cannot be written
 /// is dropped: logging must not stop the program.
-void write_stderr(std::string_view line) {
-  std::string with_end(line);
-  with_end += '\n';
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, with_end.data(), with_end.size());
+void write_stderr(std::string line) {
+  line += '\n';
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 /// The length of the UTF-8 character that starts at `at`; 0 when there is none.
@@ -127,32 +95,16 @@ std::optional<LogLevel> log_level_from(std::string_view word) {
   return std::nullopt;
 }
 
-struct Log::Impl {
-  explicit Impl(Sink sink) : logger("carve", std::make_shared<FunctionSink>(std::move(sink))) {
-    // The message that reaches spdlog is already JSON from "level" on.
-    logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
-        "{\"ts\":\"%Y-%m-%dT%H:%M:%S.%eZ\",%v}", spdlog::pattern_time_type::utc, ""));
-    logger.set_level(spdlog::level::info);
-  }
-  spdlog::logger logger;
-};
-
-Log::Log() : Log(Sink(write_stderr)) {}
-Log::Log(Sink sink) : impl_(std::make_unique<Impl>(std::move(sink))) {}
-Log::~Log() = default;
-
-void Log::set_level(LogLevel level) { impl_->logger.set_level(to_spdlog(level)); }
-
-LogLevel Log::level() const {
-  for (const auto& [value, word] : kLevels) {
-    if (to_spdlog(value) == impl_->logger.level()) return value;
-  }
-  return LogLevel::kError;
-}
+Log::Log() : Log(Sink()) {}
+Log::Log(Sink sink) : sink_(std::move(sink)) {}
 
 void Log::write(LogLevel level, std::string_view message, Fields fields) {
-  if (!impl_->logger.should_log(to_spdlog(level))) return;
-  std::string line = "\"level\":\"" + std::string(to_string(level)) + "\",\"msg\":";
+  if (level < this->level()) return;
+  const auto now = std::chrono::system_clock::now();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(now);
+  const auto milliseconds = std::chrono::floor<std::chrono::milliseconds>(now - seconds).count();
+  std::string line = fmt::format(R"({{"ts":"{:%Y-%m-%dT%H:%M:%S}.{:03}Z","level":"{}","msg":)", fmt::gmtime(seconds),
+                                 milliseconds, to_string(level));
   append_json(line, message);
   for (const LogField& field : fields) {
     line += ',';
@@ -160,7 +112,13 @@ void Log::write(LogLevel level, std::string_view message, Fields fields) {
     line += ':';
     std::visit(AppendValue{line}, field.value);
   }
-  impl_->logger.log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+  line += '}';
+  if (!sink_) {
+    write_stderr(std::move(line));
+    return;
+  }
+  const MutexLock lock(mutex_);
+  sink_(line);
 }
 
 }  // namespace carve

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
+
+#include "base/mutex.h"
 
 namespace carve {
 
@@ -49,9 +51,8 @@ class Log {
 
   /// Writes to stderr, each line in one write().
   Log();
-  /// Writes to `sink` (tests), without the line end.
+  /// Calls `sink` (tests), from one thread at a time, without the line end. Empty: writes to stderr.
   explicit Log(Sink sink);
-  ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
@@ -68,13 +69,14 @@ class Log {
     write(LogLevel::kError, message, fields);
   }
 
-  void set_level(LogLevel level);
-  [[nodiscard]] LogLevel level() const;
+  void set_level(LogLevel level) { level_.store(level, std::memory_order_relaxed); }
+  [[nodiscard]] LogLevel level() const { return level_.load(std::memory_order_relaxed); }
 
  private:
   void write(LogLevel level, std::string_view message, Fields fields);
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::atomic<LogLevel> level_ = LogLevel::kInfo;
+  Mutex mutex_;  // held during a call of the sink; stderr needs no lock, because a line is one write()
+  const Sink sink_;
 };
 
 }  // namespace carve

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@ namespace {
 TEST(Log, EveryLineIsJsonRegardlessOfItsContents) {
   std::vector<std::string> lines;
   Log log([&](std::string_view line) { lines.emplace_back(line); });
+  const std::time_t before = std::time(nullptr);
   log.info(
       "slice put",
       {{"slice", "s\"1\n"}, {"bytes", 4294967296ULL}, {"delta", -3}, {"ok", true}, {"share", 0.3}});
@@ -24,7 +27,19 @@ TEST(Log, EveryLineIsJsonRegardlessOfItsContents) {
   EXPECT_EQ(json["delta"], -3);
   EXPECT_EQ(json["ok"], true);
   EXPECT_DOUBLE_EQ(json["share"].get<double>(), 0.3);
-  EXPECT_EQ(json["ts"].get<std::string>().size(), std::string("2026-01-01T00:00:00.000Z").size());
+  // UTC, with milliseconds.
+  std::tm seen = {};
+  int milliseconds = -1, length = 0;
+  const auto stamp = json["ts"].get<std::string>();
+  ASSERT_EQ(std::sscanf(stamp.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &seen.tm_year, &seen.tm_mon, &seen.tm_mday,
+                        &seen.tm_hour, &seen.tm_min, &seen.tm_sec, &milliseconds, &length),
+            7);
+  EXPECT_EQ(stamp.size(), 24U);
+  EXPECT_EQ(length, 24);
+  seen.tm_year -= 1900;
+  seen.tm_mon -= 1;
+  const std::time_t written = timegm(&seen);
+  EXPECT_TRUE(written >= before && written <= std::time(nullptr)) << stamp;
 }
 
 TEST(Log, BytesThatAreNotUtf8AreReplaced) {
