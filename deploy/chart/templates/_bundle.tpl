@@ -91,7 +91,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Removes nvidia.com/gpu from admission and the scheduler unless slots serve it, and from the DeviceClass if it is off. */ -}}
+{{- /* Removes nvidia.com/gpu and HAMi's names beside it from admission and the scheduler unless slots serve it, and from the DeviceClass if it is off. */ -}}
 {{- define "carve.nvidia" -}}
 {{- $object := .object -}}
 {{- if and (has (toString .Values.dialects.nvidia) (list "off" "false")) (eq $object.kind "DeviceClass") -}}
@@ -101,14 +101,14 @@
 {{- if has $object.kind (list "MutatingWebhookConfiguration" "ValidatingWebhookConfiguration") -}}
 {{- range $hook := $object.webhooks -}}
 {{- range $condition := $hook.matchConditions -}}
-{{- $without := replace "'aliyun.com/gpu-mem', 'nvidia.com/gpu'" "'aliyun.com/gpu-mem'" $condition.expression -}}
-{{- if contains "nvidia.com/gpu" $without }}{{ fail "bundle/control/webhook.yaml names nvidia.com/gpu in another way" }}{{ end -}}
+{{- $without := replace "'aliyun.com/gpu-mem', 'nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority'" "'aliyun.com/gpu-mem'" $condition.expression -}}
+{{- if contains "'nvidia.com/gpu" $without }}{{ fail "bundle/control/webhook.yaml names nvidia.com/gpu in another way" }}{{ end -}}
 {{- $_ := set $condition "expression" $without -}}
 {{- end -}}
 {{- end -}}
 {{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name "carve-scheduler") -}}
 {{- $config := index $object.data "scheduler.yaml" -}}
-{{- $without := regexReplaceAll "(?m)^ *- nvidia[.]com/gpu\n" $config "" -}}
+{{- $without := regexReplaceAll "(?m)^ *- nvidia[.]com/(gpu|gpumem|gpumem-percentage|gpucores|priority)\n" $config "" -}}
 {{- if contains "nvidia.com/gpu" $without }}{{ fail "bundle/control/scheduler/scheduler.yaml names nvidia.com/gpu in another way" }}{{ end -}}
 {{- $_ := set $object.data "scheduler.yaml" $without -}}
 {{- end -}}

@@ -3,37 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+
+#include "codec/dialects/dialect.h"
 
 namespace carve::node {
 namespace {
 
-using Cards = std::vector<Card>;
-
-std::uint64_t cards_in(const Cards& cards, Bytes) { return cards.size(); }
-std::uint64_t hundredths_in(const Cards& cards, Bytes) { return cards.size() * 100; }
-
-std::uint64_t memory_in(const Cards& cards, Bytes unit) {
+std::uint64_t memory_in(const std::vector<Card>& cards, Bytes unit) {
   std::uint64_t sum = 0;
   for (const auto& card : cards) sum += card.memory.count() / unit.count();
   return sum;
 }
-std::uint64_t mebibytes_in(const Cards& cards, Bytes) { return memory_in(cards, Bytes::mib(1)); }
 
-struct Total {
-  std::string_view name;
-  std::uint64_t (*of)(const Cards& cards, Bytes gpushare_unit);
-};
-constexpr std::array kTotals = {
-    Total{"elasticgpu.io/gpu", cards_in},      Total{"elasticgpu.io/gpu-core", hundredths_in},
-    Total{"elasticgpu.io/gpu-memory", mebibytes_in}, Total{"nvidia.com/gpu", cards_in},
-    Total{"aliyun.com/gpu-mem", memory_in},    Total{"aliyun.com/gpu-count", cards_in}};
-
-Result<const Total*> find(std::string_view name) {
-  const auto* const found =
-      std::find_if(kTotals.begin(), kTotals.end(), [&](const Total& total) { return total.name == name; });
-  if (found != kTotals.end()) return found;
+Result<codec::ResourceName> find(std::string_view name) {
+  for (const auto& dialect : codec::dialects()) {
+    for (const auto& one : dialect.names) {
+      if (one.total != codec::Total::kNone && one.name == name) return one;
+    }
+  }
   return fail(Code::kInvalidArgument, fmt::format("totals: \"{}\" is not a resource of Carve's totals; legal are {}",
                                                   name.substr(0, 64), fmt::join(known_totals(), ", ")));
 }
@@ -42,13 +30,28 @@ Result<const Total*> find(std::string_view name) {
 
 std::vector<std::string_view> known_totals() {
   std::vector<std::string_view> names;
-  for (const auto& total : kTotals) names.push_back(total.name);
+  for (const auto& dialect : codec::dialects()) {
+    for (const auto& one : dialect.names) {
+      if (one.total != codec::Total::kNone) names.push_back(one.name);
+    }
+  }
   return names;
 }
 
 Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards, Bytes gpushare_unit) {
-  CARVE_TRY(const auto* total, find(name));
-  return fmt::to_string(total->of(cards, gpushare_unit));
+  CARVE_TRY(const auto resource, find(name));
+  switch (resource.total) {
+    case codec::Total::kNone:
+    case codec::Total::kCards:
+      break;
+    case codec::Total::kHundredths:
+      return fmt::to_string(cards.size() * 100);
+    case codec::Total::kMebibytes:
+      return fmt::to_string(memory_in(cards, Bytes::mib(1)));
+    case codec::Total::kGpushareUnits:
+      return fmt::to_string(memory_in(cards, gpushare_unit));
+  }
+  return fmt::to_string(cards.size());
 }
 
 Result<std::vector<std::string>> total_names(const std::string& words) {
@@ -57,8 +60,8 @@ Result<std::vector<std::string>> total_names(const std::string& words) {
     const auto comma = std::min(words.find(',', at), words.size());
     const auto name = words.substr(at, comma - at);
     at = comma + 1;
-    CARVE_TRY(const auto* total, find(name));
-    names.emplace_back(total->name);
+    CARVE_TRY(const auto resource, find(name));
+    names.emplace_back(resource.name);
   }
   return names;
 }

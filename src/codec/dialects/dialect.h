@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -20,7 +21,8 @@ struct Shown;  // projection.h
 /// What an installation configures about the dialects.
 struct DialectSettings {
   Bytes gpushare_unit = Bytes::gib(1);  // of aliyun.com/gpu-mem: 1 GiB or 1 MiB
-  bool nvidia_by_slots = true;          // false: another plugin serves nvidia.com/gpu, or it is served through DRA
+  bool nvidia_by_slots = true;          // false: another plugin serves nvidia.com/gpu, or it is served through DRA.
+                                        // Then HAMi's names are not read either
 };
 
 /// What one container says in one dialect: the values of its resource names. Each is set as a limit; where there is
@@ -28,30 +30,42 @@ struct DialectSettings {
 class Words {
  public:
   explicit Words(std::map<std::string_view, std::string> values) : values_(std::move(values)) {}
-  /// A whole number of `unit`; nullopt: not set. Faults are appended to `errors`.
-  std::optional<std::uint64_t> count(std::string_view name, std::uint64_t high,
-                                     std::string_view unit, std::vector<Error>* errors) const;
+  /// A whole number of `unit` from `low` to `high`; nullopt: not set. Faults are appended to `errors`.
+  std::optional<std::uint64_t> count(std::string_view name, std::uint64_t high, std::string_view unit,
+                                     std::vector<Error>* errors, std::uint64_t low = 1) const;
   [[nodiscard]] const std::string* find(std::string_view name) const;
 
  private:
   std::map<std::string_view, std::string> values_;
 };
 
-/// A dialect is one row: its name, the resource names that it owns, what they mean together, and what its readers find
-/// on a placed pod. A new dialect is only a file and a row (dialects.cc): code behind the Request does not distinguish
-/// dialects.
+/// What a Node shows under a resource name: the total of its cards, counted like this.
+enum class Total : std::uint8_t { kNone, kCards, kHundredths, kMebibytes, kGpushareUnits };
+
+/// One resource name of a dialect.
+struct ResourceName {
+  std::string_view name;
+  Total total = Total::kNone;
+  bool asked = true;  // false: only Nodes show it
+  bool owned = true;  // false: a row above owns it. A container that says only such names does not use this dialect
+};
+
+/// A dialect is one row: its name, its resource names, what they mean together, and what its readers find on a placed
+/// pod. A new dialect is only a file and a row (dialects.cc): code behind the Request does not distinguish dialects.
 struct Dialect {
   std::string_view name;
-  std::span<const std::string_view> resources;
-  std::span<const std::string_view> shown;  // pod annotations that only Carve writes and that Carve never reads
-  /// Only called when at least one of its names is set.
+  std::span<const ResourceName> names;  // error texts use the first one as the name of the dialect
+  /// Only called when at least one of the owned names is set, and not to zero.
   ///   errors  kInvalidArgument: all faults, each with field, value, unit and what is legal
   Result<Request> (*read)(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+  bool (*served)(const DialectSettings& settings) = nullptr;  // nullptr: always
+  std::span<const std::string_view> shown = {};  // pod annotations that only Carve writes and that Carve never reads
   /// See projection.h; nullptr: none.
   Texts (*show)(const Shown& shown) = nullptr;
   Texts (*environment)(const Shown& shown, const RecordPart& part) = nullptr;
   bool together = false;  // all containers of a pod that use this dialect are placed on the same cards
-  std::span<const std::string_view> counts = {};  // further names under which its nodes publish their totals
+  std::span<const std::string_view> labels = {};  // pod labels on which the request depends
+  std::span<const std::string_view> annotations = {};  // starts of the annotations on which the request depends
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);
@@ -60,11 +74,18 @@ Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
 Texts show_gpushare(const Shown& shown);
 Texts environment_of_gpushare(const Shown& shown, const RecordPart& part);
 Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 
 /// All dialects there are.
 [[nodiscard]] std::span<const Dialect> dialects();
-/// The dialect that owns the resource name, in requests or on nodes; nullptr: none.
-[[nodiscard]] const Dialect* dialect_of(std::string_view resource);
+/// The dialect of elasticgpu.io/gpu-memory, gpu-core and gpu, in which Carve itself explains how to request cards.
+[[nodiscard]] const Dialect& native_dialect();
+/// The names by which a container requests cards in this dialect.
+[[nodiscard]] std::vector<std::string_view> asked_names(const Dialect& dialect);
+/// The dialect that owns the resource name, in requests or on Nodes; nullptr: none.
+[[nodiscard]] const Dialect* owner_of(std::string_view resource);
+/// The dialects that have the resource name, whether they own it or not.
+[[nodiscard]] std::vector<const Dialect*> dialects_with(std::string_view resource);
 
 /// The resource by which the kubelet calls Carve, one per card of a container. Admission adds it to containers that
 /// request cards.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -11,24 +12,45 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNative = {"elasticgpu.io/gpu-memory",
-                                                     "elasticgpu.io/gpu-core", "elasticgpu.io/gpu"};
-constexpr std::array<std::string_view, 1> kGpushare = {"aliyun.com/gpu-mem"};
-constexpr std::array<std::string_view, 1> kGpushareCounts = {"aliyun.com/gpu-count"};
-constexpr std::array<std::string_view, 1> kNvidia = {"nvidia.com/gpu"};
+constexpr std::array kNative = {ResourceName{"elasticgpu.io/gpu-memory", Total::kMebibytes},
+                                ResourceName{"elasticgpu.io/gpu-core", Total::kHundredths},
+                                ResourceName{"elasticgpu.io/gpu", Total::kCards}};
+constexpr std::array kGpushare = {ResourceName{"aliyun.com/gpu-mem", Total::kGpushareUnits},
+                                  ResourceName{"aliyun.com/gpu-count", Total::kCards, false}};
+constexpr std::array kNvidia = {ResourceName{"nvidia.com/gpu", Total::kCards}};
+constexpr std::array kHami = {ResourceName{"nvidia.com/gpumem"}, ResourceName{"nvidia.com/gpumem-percentage"},
+                              ResourceName{"nvidia.com/gpucores"}, ResourceName{"nvidia.com/priority"},
+                              ResourceName{.name = "nvidia.com/gpu", .owned = false}};
+constexpr std::array<std::string_view, 2> kHamiAnnotations = {"nvidia.com/", "hami.io/"};
 
 // What the gpushare extender writes when it binds, and what its inspect tools read.
 constexpr std::array<std::string_view, 6> kGpushareShown = {
     "ALIYUN_COM_GPU_MEM_IDX",         "ALIYUN_COM_GPU_MEM_DEV",
     "ALIYUN_COM_GPU_MEM_POD",         "ALIYUN_COM_GPU_MEM_ASSIGNED",
     "ALIYUN_COM_GPU_MEM_ASSUME_TIME", "scheduler.framework.gpushare.allocation"};
+constexpr std::array<std::string_view, 1> kGpushareLabels = {"aliyun.com/gpu-count"};
 
-constexpr std::array<Dialect, 3> kDialects = {{
-    {"native", kNative, {}, read_native, nullptr, nullptr},
-    {"gpushare", kGpushare, kGpushareShown, read_gpushare, show_gpushare, environment_of_gpushare,
-     true, kGpushareCounts},
-    {"nvidia", kNvidia, {}, read_nvidia, nullptr, nullptr},
-}};
+bool nvidia_is_served(const DialectSettings& settings) { return settings.nvidia_by_slots; }
+
+constexpr Dialect kNativeDialect{.name = "native", .names = kNative, .read = read_native};
+
+constexpr std::array kDialects = {
+    kNativeDialect,
+    Dialect{.name = "gpushare",
+            .names = kGpushare,
+            .read = read_gpushare,
+            .shown = kGpushareShown,
+            .show = show_gpushare,
+            .environment = environment_of_gpushare,
+            .together = true,
+            .labels = kGpushareLabels},
+    Dialect{.name = "nvidia", .names = kNvidia, .read = read_nvidia, .served = nvidia_is_served},
+    Dialect{.name = "hami",
+            .names = kHami,
+            .read = read_hami,
+            .served = nvidia_is_served,
+            .annotations = kHamiAnnotations},
+};
 
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
@@ -68,12 +90,55 @@ std::optional<std::string> value_of(const ContainerAsk& container, std::string_v
   return limit->second;
 }
 
-/// Zero for all names equals no request: charts set it as a default.
-bool asks(const std::map<std::string_view, std::string>& values) {
-  for (const auto& [name, value] : values) {
-    if (value != "0") return true;
+/// What a container says: the values of all resource names that it sets.
+using Said = std::map<std::string_view, std::string>;
+
+Said said_by(const ContainerAsk& container, const DialectSettings& settings, std::vector<Error>* errors) {
+  Said said;
+  for (const Dialect& dialect : kDialects) {
+    if (dialect.served != nullptr && !dialect.served(settings)) continue;
+    for (const ResourceName& one : dialect.names) {
+      if (!one.asked || !one.owned) continue;
+      if (auto value = value_of(container, one.name, errors)) said[one.name] = std::move(*value);
+    }
   }
-  return false;
+  return said;
+}
+
+bool has(const Dialect& dialect, std::string_view name) {
+  return std::any_of(dialect.names.begin(), dialect.names.end(),
+                     [&](const ResourceName& one) { return one.name == name; });
+}
+
+/// Zero for all names equals no request: charts set it as a default.
+bool claims(const Dialect& dialect, const Said& said) {
+  return std::any_of(dialect.names.begin(), dialect.names.end(), [&](const ResourceName& one) {
+    const auto found = said.find(one.name);
+    return one.asked && one.owned && found != said.end() && found->second != "0";
+  });
+}
+
+/// True: everything that the container says in `other` it also says in `dialect`, which may say more.
+bool covers(const Dialect& dialect, const Dialect& other, const Said& said) {
+  return std::all_of(said.begin(), said.end(), [&](const auto& word) {
+    return !has(other, word.first) || has(dialect, word.first);
+  });
+}
+
+/// The dialect that a container uses; nullptr: none. If two claim it, it is the one that has every name of the other
+/// that the container sets: nvidia.com/gpu beside a name that refines it belongs to the dialect with both.
+const Dialect* dialect_used(const Said& said, std::vector<Error>* errors) {
+  const Dialect* used = nullptr;
+  for (const Dialect& dialect : kDialects) {
+    if (!claims(dialect, said)) continue;
+    if (used == nullptr || covers(dialect, *used, said)) {
+      used = &dialect;
+    } else if (!covers(*used, dialect, said)) {
+      errors->push_back({Code::kInvalidArgument, fmt::format("{} together with {}: one container must use one dialect",
+                                                             dialect.names.front().name, used->names.front().name)});
+    }
+  }
+  return used;
 }
 
 /// Applies the tenant's preferences, which are the same for all containers.
@@ -108,37 +173,25 @@ struct ContainerRequest {
   bool together = false;
 };
 
-/// Reads one container; nullopt: it requests nothing from Carve.
+/// Reads one container; nullopt: it requests nothing from Carve, or there are errors.
 std::optional<ContainerRequest> read_container(const ContainerAsk& container, const PodAsk& pod,
                                                const DialectSettings& settings, std::vector<Error>* errors) {
-  std::optional<ContainerRequest> found;
-  const Dialect* used = nullptr;
-  for (const Dialect& dialect : kDialects) {
-    if (dialect.read == read_nvidia && !settings.nvidia_by_slots) continue;
-    std::map<std::string_view, std::string> values;
-    for (const std::string_view name : dialect.resources) {
-      if (auto value = value_of(container, name, errors)) values[name] = std::move(*value);
-    }
-    if (!asks(values)) continue;
-    if (used != nullptr) {
-      errors->push_back({Code::kInvalidArgument,
-                         fmt::format("{} together with {}: one container must use one dialect",
-                                     dialect.resources.front(), used->resources.front())});
-      continue;
-    }
-    used = &dialect;
-    auto request = dialect.read(Words(std::move(values)), pod, settings);
-    if (!request) {
-      errors->push_back(request.error());
-      continue;
-    }
-    request->dialect = dialect.name;
-    prefer(pod, &*request, errors);
-    const std::vector<Error> illegal = validate(*request);
-    errors->insert(errors->end(), illegal.begin(), illegal.end());
-    found = ContainerRequest{std::move(*request), dialect.together};
+  const Said said = said_by(container, settings, errors);
+  const Dialect* dialect = dialect_used(said, errors);
+  if (dialect == nullptr) return std::nullopt;
+  Said words;
+  std::copy_if(said.begin(), said.end(), std::inserter(words, words.end()),
+               [&](const auto& word) { return has(*dialect, word.first); });
+  auto request = dialect->read(Words(std::move(words)), pod, settings);
+  if (!request) {
+    errors->push_back(request.error());
+    return std::nullopt;
   }
-  return found;
+  request->dialect = dialect->name;
+  prefer(pod, &*request, errors);
+  const std::vector<Error> illegal = validate(*request);
+  errors->insert(errors->end(), illegal.begin(), illegal.end());
+  return ContainerRequest{std::move(*request), dialect->together};
 }
 
 }  // namespace
@@ -155,11 +208,11 @@ const std::string* Words::find(std::string_view name) const {
   return found == values_.end() ? nullptr : &found->second;
 }
 
-std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t high,
-                                          std::string_view unit, std::vector<Error>* errors) const {
+std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t high, std::string_view unit,
+                                          std::vector<Error>* errors, std::uint64_t low) const {
   const std::string* text = find(name);
   if (text == nullptr) return std::nullopt;
-  const auto count = parse_amount(name, *text, 1, high, unit);
+  const auto count = parse_amount(name, *text, low, high, unit);
   if (count) return *count;
   errors->push_back(count.error());
   return std::nullopt;
@@ -167,14 +220,31 @@ std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t h
 
 std::span<const Dialect> dialects() { return kDialects; }
 
-const Dialect* dialect_of(std::string_view resource) {
-  const auto has = [&](std::span<const std::string_view> names) {
-    return std::find(names.begin(), names.end(), resource) != names.end();
-  };
-  const auto* const found = std::find_if(kDialects.begin(), kDialects.end(), [&](const Dialect& dialect) {
-    return has(dialect.resources) || has(dialect.counts);
-  });
-  return found == kDialects.end() ? nullptr : found;
+const Dialect& native_dialect() { return kNativeDialect; }
+
+std::vector<std::string_view> asked_names(const Dialect& dialect) {
+  std::vector<std::string_view> names;
+  for (const ResourceName& one : dialect.names) {
+    if (one.asked) names.push_back(one.name);
+  }
+  return names;
+}
+
+const Dialect* owner_of(std::string_view resource) {
+  for (const Dialect& dialect : kDialects) {
+    for (const ResourceName& one : dialect.names) {
+      if (one.owned && one.name == resource) return &dialect;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<const Dialect*> dialects_with(std::string_view resource) {
+  std::vector<const Dialect*> found;
+  for (const Dialect& dialect : kDialects) {
+    if (has(dialect, resource)) found.push_back(&dialect);
+  }
+  return found;
 }
 
 Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSettings& settings) {

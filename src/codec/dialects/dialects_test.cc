@@ -143,11 +143,11 @@ TEST(Dialects, OnlyAPodWithSlotsRequestsCardsOfCarve) {
 }
 
 TEST(Dialects, ANameBelongsToTheDialectOfRequestsOrNodes) {
-  EXPECT_EQ(dialect_of("elasticgpu.io/gpu-core")->name, "native");
-  EXPECT_EQ(dialect_of("aliyun.com/gpu-mem")->name, "gpushare");
-  EXPECT_EQ(dialect_of("aliyun.com/gpu-count")->name, "gpushare") << "not requested; its plugin is gpushare";
-  EXPECT_EQ(dialect_of("nvidia.com/gpu")->name, "nvidia");
-  EXPECT_EQ(dialect_of("elasticgpu.io/slot"), nullptr);
+  EXPECT_EQ(owner_of("elasticgpu.io/gpu-core")->name, "native");
+  EXPECT_EQ(owner_of("aliyun.com/gpu-mem")->name, "gpushare");
+  EXPECT_EQ(owner_of("aliyun.com/gpu-count")->name, "gpushare") << "not requested; its plugin is gpushare";
+  EXPECT_EQ(owner_of("nvidia.com/gpu")->name, "nvidia");
+  EXPECT_EQ(owner_of("elasticgpu.io/slot"), nullptr);
 }
 
 TEST(PodAskJson, IsReadAsTheApiServerWritesIt) {

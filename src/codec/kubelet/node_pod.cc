@@ -54,7 +54,7 @@ std::string asks_without_slots(const json::value& pod) {
         for (const auto& [name, value] : resources->get_object()) {
           if (std::string_view(name) == kSlots) return {};
           if (value == "0") continue;
-          if (found.empty() && dialect_of(std::string_view(name)) != nullptr) found = name;
+          if (found.empty() && owner_of(std::string_view(name)) != nullptr) found = name;
         }
       }
     }

@@ -128,6 +128,10 @@ TEST(Request, AModelMatchesAnySubstringInAnyCase) {
   for (const char* word : {"h100", "H200 ", "NVIDIA H2000"}) EXPECT_FALSE(model_matches("NVIDIA H200", word)) << word;
   EXPECT_TRUE(model_matches("", ""));
   EXPECT_FALSE(model_matches("", "x"));
+  for (const char* words : {"A100,H200", "h100,,h200", "!A100", "H200,!40GB", "!", ","})
+    EXPECT_TRUE(model_matches("NVIDIA H200", words)) << words;
+  for (const char* words : {"A100,H100", "!H200", "H200,!nvidia", "A100,!T4"})
+    EXPECT_FALSE(model_matches("NVIDIA H200", words)) << words;
 }
 
 TEST(Names, HaveALimitedLengthAndAlphabet) {

@@ -126,10 +126,26 @@ std::string to_human(const std::vector<PartRequest>& parts) {
   return text;
 }
 
-bool model_matches(std::string_view name, std::string_view word) {
-  return std::search(name.begin(), name.end(), word.begin(), word.end(),
-                     [](char a, char b) { return lower(a) == lower(b); }) != name.end() ||
-         word.empty();
+bool model_matches(std::string_view name, std::string_view words) {
+  const auto contains = [&](std::string_view word) {
+    return std::search(name.begin(), name.end(), word.begin(), word.end(),
+                       [](char a, char b) { return lower(a) == lower(b); }) != name.end();
+  };
+  bool chosen = false;
+  bool choice = false;
+  while (!words.empty()) {
+    const auto end = words.find(',');
+    const auto word = words.substr(0, end);
+    words.remove_prefix(end == std::string_view::npos ? words.size() : end + 1);
+    if (word.empty() || word == "!") continue;
+    if (word.front() == '!') {
+      if (contains(word.substr(1))) return false;
+      continue;
+    }
+    choice = true;
+    chosen = chosen || contains(word);
+  }
+  return chosen || !choice;
 }
 
 }  // namespace carve

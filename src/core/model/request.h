@@ -44,7 +44,7 @@ class MemoryAsk {
 
 /// Which cards may serve a request. Empty fields do not constrain.
 struct Constraints {
-  std::string model;          // a substring of the model's name, in any case: "h200", "NVIDIA H200"
+  std::string model;          // of the model's name: "h200", "NVIDIA H200", "A100,H200", "!T4" (model_matches)
   std::vector<CardId> cards;  // only these
   bool exclusive = false;     // no other owner on the card; always true for a whole card
   friend bool operator==(const Constraints&, const Constraints&) = default;
@@ -88,7 +88,8 @@ struct PartRequest {
 /// The same of all parts: "main: 4 GiB, compute 30, burst; side: 1 whole card".
 [[nodiscard]] std::string to_human(const std::vector<PartRequest>& parts);
 
-/// True when `name` (a card's model) contains `word`, in any case; an empty word matches all.
-[[nodiscard]] bool model_matches(std::string_view name, std::string_view word);
+/// Whether a card's model is one of those that `words` allows: words separated by commas, of which `name` must contain
+/// one, in any case ("A100,H200"), and none that starts with ! ("!40GB"). Empty words, and no words, match all.
+[[nodiscard]] bool model_matches(std::string_view name, std::string_view words);
 
 }  // namespace carve

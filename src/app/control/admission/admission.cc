@@ -25,7 +25,6 @@ using codec::ReviewedContainer;
 constexpr std::string_view kOurs = "elasticgpu.io/";
 constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
 constexpr std::string_view kAdmitted = "elasticgpu.io/admitted";
-constexpr std::string_view kCount = "aliyun.com/gpu-count";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";
 constexpr std::string_view kNodes = "system:node:";
 constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
@@ -124,25 +123,28 @@ void check_placement(Work& work) {
     work.refuse(AdmissionFault::kPlacement, said.error());
 }
 
+std::string native_names() {
+  return fmt::format("{}", fmt::join(codec::asked_names(codec::native_dialect()), ", "));
+}
+
 /// Refuses unknown names below elasticgpu.io/: a pod with a typing error would wait forever.
 void check_names(Work& work, const codec::ContainerAsk& container) {
   for (const auto* amounts : {&container.limits, &container.requests}) {
     for (const auto& [name, value] : *amounts) {
       if (!starts_with(name, kOurs) || name == kSlots) continue;
-      const auto& native = codec::dialects().front().resources;
+      const auto native = codec::asked_names(codec::native_dialect());
       if (std::find(native.begin(), native.end(), name) != native.end()) continue;
       if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // reported with the limits
       work.refuse(AdmissionFault::kResourceName,
                   fmt::format("container {}: {}: no such resource; valid names are {}", container.name,
-                              name.substr(0, 64), fmt::join(native, ", ")));
+                              name.substr(0, 64), native_names()));
     }
   }
 }
 
 /// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored
 /// silently.
-constexpr std::array<std::string_view, 3> kUnread = {"nvidia.com/gpumem", "nvidia.com/gpucores",
-                                                     "aliyun.com/gpu-core."};
+constexpr std::array<std::string_view, 1> kUnread = {"aliyun.com/gpu-core."};
 
 void check_unread(Work& work, const codec::ContainerAsk& container) {
   for (const auto& [name, value] : container.limits) {
@@ -152,7 +154,7 @@ void check_unread(Work& work, const codec::ContainerAsk& container) {
           AdmissionFault::kResourceName,
           fmt::format("container {}: {}: Carve does not read this name; remove it, or request cards with {} "
                       "instead of all these names",
-                      container.name, name.substr(0, 64), fmt::join(codec::dialects().front().resources, ", ")));
+                      container.name, name.substr(0, 64), native_names()));
     }
   }
 }
@@ -163,8 +165,9 @@ void check_claims(Work& work, const ReviewedContainer& container, const codec::C
   if (container.claims.empty()) return;
   std::vector<std::string_view> names;
   for (const auto& dialect : codec::dialects()) {
-    for (const auto name : dialect.resources) {
-      if (ask.limits.count(std::string(name)) != 0) names.push_back(name);
+    for (const auto name : codec::asked_names(dialect)) {
+      if (ask.limits.count(std::string(name)) != 0 && std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(name);
     }
   }
   work.refuse(
@@ -197,7 +200,7 @@ void check_slots(Work& work, const codec::ContainerAsk& ask) {
   work.refuse(AdmissionFault::kSlots,
               fmt::format("container {}: {} without a request for cards; do not request slots, Carve adds one per card "
                           "(request cards with {})",
-                          ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
+                          ask.name, kSlots, native_names()));
 }
 
 /// Empty, void and none expose no card on any runtime.
@@ -224,7 +227,7 @@ void close_environment(Work& work, const ReviewedContainer& container) {
       work.refuse(AdmissionFault::kVisibleDevices,
                   what + "; set it to void or none" +
                       (container.claims.empty()
-                           ? fmt::format(", or request a card ({}, …)", codec::dialects().front().resources.front())
+                           ? fmt::format(", or request a card ({}, …)", codec::native_dialect().names.front().name)
                            : ""));
       continue;
     }
@@ -246,7 +249,7 @@ void annotate(Work& work, std::string_view key, const std::string& value) {
 }
 
 /// Everything in the pod by which the validating webhook decides, as this review leaves it: one word for each extended
-/// resource of a container, for each annotation of Carve's and for gpushare's label. The API server itself compares it
+/// resource of a container, for each annotation of Carve's and for each label that a dialect reads. The API server itself compares it
 /// with the final pod, and calls the validating webhook only if they differ (matchConditions in
 /// deploy/control/webhook.yaml, which also compares what is the same for all pods). A new label or annotation by which
 /// requests are read must be added in both places. Empty: the pod has a value that is not one word, so the webhook is
@@ -261,13 +264,23 @@ std::string admitted_words(const Work& work, const std::vector<PartRequest>& par
       if (name.find('/') != std::string::npos) words.push_back(fmt::format("{}:{}={}", container.name, name, value));
     }
   }
+  const auto is_read = [](std::string_view key) {
+    if (starts_with(key, kOurs)) return !starts_with(key, kChosen) && key != kUnderstood && key != kAdmitted;
+    const auto& all = codec::dialects();
+    return std::any_of(all.begin(), all.end(), [&](const codec::Dialect& dialect) {
+      return std::any_of(dialect.annotations.begin(), dialect.annotations.end(),
+                         [&](std::string_view start) { return starts_with(key, start); });
+    });
+  };
   for (const auto& [key, value] : work.review.pod.annotations) {
-    if (starts_with(key, kOurs) && !starts_with(key, kChosen) && key != kUnderstood && key != kAdmitted)
-      words.push_back(key + "=" + value);
+    if (is_read(key)) words.push_back(key + "=" + value);
   }
-  const auto& labels = work.review.pod.labels;
-  if (const auto count = labels.find(std::string(kCount)); count != labels.end())
-    words.push_back(count->first + "=" + count->second);
+  for (const auto& dialect : codec::dialects()) {
+    for (const auto label : dialect.labels) {
+      const auto found = work.review.pod.labels.find(std::string(label));
+      if (found != work.review.pod.labels.end()) words.push_back(found->first + "=" + found->second);
+    }
+  }
   const auto broken = [](const std::string& word) { return word.find(' ') != std::string::npos; };
   if (std::any_of(words.begin(), words.end(), broken)) return {};
   return fmt::format("{}", fmt::join(words, " "));

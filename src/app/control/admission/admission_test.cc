@@ -332,8 +332,8 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
       {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
        "carve: container c: nvidia.com/gpu together with aliyun.com/gpu-mem: one container must use one "
        "dialect"},
-      {pod(limits(R"("nvidia.com/gpu":"1","nvidia.com/gpumem":"4096")")),
-       "carve: container c: nvidia.com/gpumem: Carve does not read this name; remove it, or request cards with "
+      {pod(limits(R"("aliyun.com/gpu-mem":"2","aliyun.com/gpu-core.percentage":"30")")),
+       "carve: container c: aliyun.com/gpu-core.percentage: Carve does not read this name; remove it, or request cards with "
        "elasticgpu.io/gpu-memory, "
        "elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all these names"},
   };
@@ -469,17 +469,24 @@ TEST(Manifests, CoverEveryNameOfTheDialects) {
   const std::string webhook = deployed("webhook.yaml");
   const std::string policy = deployed("record-policy.yaml");
   for (const auto& dialect : codec::dialects()) {
-    for (const auto name : dialect.resources) {
+    for (const auto name : codec::asked_names(dialect)) {
       const auto word = name.substr(0, 14) == "elasticgpu.io/" ? "startsWith('elasticgpu.io/')"
                                                                : "'" + std::string(name) + "'";
       EXPECT_EQ(occurrences(webhook, word), 4U)
           << name << ": limits and requests, in both configurations";
     }
-    for (const auto names : {dialect.resources, dialect.counts}) {
-      for (const auto name : names) {
-        for (const auto* file : {"scheduler/scheduler.yaml", "scheduler/default/kube-scheduler-config.yaml"})
-          EXPECT_EQ(occurrences(deployed(file), " - " + std::string(name) + "\n"), 1U) << file << ": " << name;
+    for (const auto& [name, total, asked, owned] : dialect.names) {
+      for (const auto* file : {"scheduler/scheduler.yaml", "scheduler/default/kube-scheduler-config.yaml"})
+        EXPECT_EQ(occurrences(deployed(file), " - " + std::string(name) + "\n"), 1U) << file << ": " << name;
+      if (total != codec::Total::kNone) {
+        EXPECT_EQ(occurrences(deployed("../agent-policy.yaml"), "'" + std::string(name) + "'"), 1U) << name;
       }
+    }
+    for (const auto label : dialect.labels) {
+      EXPECT_EQ(occurrences(webhook, "'" + std::string(label) + "'"), 2U) << label;
+    }
+    for (const auto start : dialect.annotations) {
+      EXPECT_EQ(occurrences(webhook, "startsWith('" + std::string(start) + "')"), 2U) << start;
     }
     for (const auto key : dialect.shown) {
       const bool started = key.substr(0, 19) == "ALIYUN_COM_GPU_MEM_";

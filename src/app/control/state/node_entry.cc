@@ -114,7 +114,7 @@ void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
 std::map<std::string, std::string> closed_to(const codec::ClusterNode& node) {
   std::map<std::string, std::string> closed;
   for (const auto& name : node.of_others) {
-    if (const auto* dialect = codec::dialect_of(name); dialect != nullptr) {
+    for (const auto* dialect : codec::dialects_with(name)) {
       closed.emplace(dialect->name,
                      fmt::format("another device plugin serves {} on the node (condition {}): no pod that requests "
                                  "cards in the {} spelling is placed here until that plugin is gone",
