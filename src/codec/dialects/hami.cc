@@ -8,8 +8,8 @@
 #include "codec/trimmed.h"
 
 // HAMi's names: nvidia.com/gpu (number of cards; 1 when it is absent), and of each card nvidia.com/gpumem (MiB) or
-// nvidia.com/gpumem-percentage, nvidia.com/gpucores (hundredths; 0: no cap, so compute is what the neighbours leave) and
-// nvidia.com/priority. nvidia.com/gpu alone is a whole card in both systems and belongs to the row of NVIDIA's plugin.
+// nvidia.com/gpumem-percentage, nvidia.com/gpucores (hundredths; 0: no cap, so compute is what the neighbours leave)
+// and nvidia.com/priority. nvidia.com/gpu alone is a whole card in both systems, and NVIDIA's row reads it.
 //   source  Project-HAMi/HAMi pkg/device/nvidia, as of 2.10 (spec: competitor-hami.md)
 namespace carve::codec {
 namespace {
@@ -40,8 +40,7 @@ std::vector<std::string> words_of(const PodAsk& pod, std::string_view annotation
   return words;
 }
 
-/// The selectors that HAMi's users write. HAMi ignores a value that it does not know; here it is an error where it would
-/// change the cards.
+/// The selectors that HAMi's users write.
 void select(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   std::string& model = request->constraints.model;
   for (const auto& word : words_of(pod, kUseModel)) model += (model.empty() ? "" : ",") + word;
@@ -49,8 +48,8 @@ void select(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   for (const auto& uuid : words_of(pod, kUseCard)) request->constraints.cards.emplace_back(uuid);
   if (!words_of(pod, kNotCard).empty()) {
     errors->push_back({Code::kInvalidArgument,
-                       fmt::format("annotation {}: Carve does not exclude single cards; name the cards that may be used "
-                                   "in {}, or remove the annotation",
+                       fmt::format("annotation {}: Carve does not exclude single cards; name the cards that may be "
+                                   "used in {}, or remove the annotation",
                                    kNotCard, kUseCard)});
   }
   const auto policy = pod.annotations.find(std::string(kCardPolicy));
@@ -72,7 +71,8 @@ Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSe
   const auto priority = words.count(kPriority, 1, "(0: high, 1: low)", &errors, 0);
   if (mib != 0 && percent != 0) {
     errors.push_back({Code::kInvalidArgument,
-                      fmt::format("{}: {} MiB together with {}: {}; set only one of them", kMemory, mib, kPercentage, percent)});
+                      fmt::format("{}: {} MiB together with {}: {}; set only one of them", kMemory, mib, kPercentage,
+                                  percent)});
   }
   CARVE_TRY_VOID(joined(errors));
   Request request;

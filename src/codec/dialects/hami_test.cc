@@ -52,7 +52,7 @@ TEST(Hami, ACardThatItGivesToOnePodIsExclusive) {
 /// nvidia.com/gpu belongs to NVIDIA's plugin unless the container also has a name that only HAMi reads.
 TEST(Hami, TheMoreSpecificDialectReadsTheSharedName) {
   EXPECT_EQ(meaning({{"gpu", "1"}}), "nvidia: 1 whole card");
-  EXPECT_EQ(meaning({{"gpu", "1"}, {"gpumem", "0"}, {"gpucores", "0"}}), "nvidia: 1 whole card") << "defaults of a chart";
+  EXPECT_EQ(meaning({{"gpu", "1"}, {"gpumem", "0"}, {"gpucores", "0"}}), "nvidia: 1 whole card") << "a chart's";
   EXPECT_EQ(owner_of("nvidia.com/gpu")->name, "nvidia");
   const auto both = dialects_with("nvidia.com/gpu");
   ASSERT_EQ(both.size(), 2U);
@@ -75,8 +75,8 @@ TEST(Hami, TheSelectorsOfItsUsersChooseTheCards) {
   EXPECT_EQ(request_of({{"nvidia.com/use-gpuuuid", "GPU-1,GPU-2"}}).constraints.cards,
             (std::vector<CardId>{CardId("GPU-1"), CardId("GPU-2")}));
   EXPECT_EQ(meaning({{"gpumem", "1"}}, {{"nvidia.com/nouse-gpuuuid", "GPU-1"}}),
-            "container c: annotation nvidia.com/nouse-gpuuuid: Carve does not exclude single cards; name the cards that "
-            "may be used in nvidia.com/use-gpuuuid, or remove the annotation");
+            "container c: annotation nvidia.com/nouse-gpuuuid: Carve does not exclude single cards; name the cards "
+            "that may be used in nvidia.com/use-gpuuuid, or remove the annotation");
 }
 
 TEST(Hami, PriorityZeroIsOnline) {
@@ -90,8 +90,8 @@ TEST(Hami, IllegalValuesAreRefusedWithFieldValueUnitAndLegalValues) {
             "container c: nvidia.com/gpumem: 4096 MiB together with nvidia.com/gpumem-percentage: 25; set only one of "
             "them");
   EXPECT_EQ(meaning({{"gpumem-percentage", "101"}}),
-            "container c: nvidia.com/gpumem-percentage: \"101\" is 101 % of each card's memory, out of range; legal: 0 to "
-            "100 % of each card's memory");
+            "container c: nvidia.com/gpumem-percentage: \"101\" is 101 % of each card's memory, out of range; legal: 0 "
+            "to 100 % of each card's memory");
   EXPECT_EQ(meaning({{"gpucores", "150"}, {"gpumem", "1"}}),
             "container c: nvidia.com/gpucores: \"150\" is 150 hundredths of each card, out of range; legal: 0 to 100 "
             "hundredths of each card");

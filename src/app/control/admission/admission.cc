@@ -249,11 +249,10 @@ void annotate(Work& work, std::string_view key, const std::string& value) {
 }
 
 /// Everything in the pod by which the validating webhook decides, as this review leaves it: one word for each extended
-/// resource of a container, for each annotation of Carve's and for each label that a dialect reads. The API server itself compares it
-/// with the final pod, and calls the validating webhook only if they differ (matchConditions in
-/// deploy/control/webhook.yaml, which also compares what is the same for all pods). A new label or annotation by which
-/// requests are read must be added in both places. Empty: the pod has a value that is not one word, so the webhook is
-/// called.
+/// resource of a container, for each annotation of Carve's, and for each label and annotation that a dialect reads. The
+/// API server itself compares it with the final pod, and calls the validating webhook only if they differ
+/// (matchConditions in deploy/control/webhook.yaml, which also compares what is the same for all pods). Empty: the pod
+/// has a value that is not one word, so the webhook is called.
 std::string admitted_words(const Work& work, const std::vector<PartRequest>& parts) {
   std::vector<std::string> words;
   for (const auto& container : work.review.pod.containers) {

@@ -333,9 +333,8 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
        "carve: container c: nvidia.com/gpu together with aliyun.com/gpu-mem: one container must use one "
        "dialect"},
       {pod(limits(R"("aliyun.com/gpu-mem":"2","aliyun.com/gpu-core.percentage":"30")")),
-       "carve: container c: aliyun.com/gpu-core.percentage: Carve does not read this name; remove it, or request cards with "
-       "elasticgpu.io/gpu-memory, "
-       "elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all these names"},
+       "carve: container c: aliyun.com/gpu-core.percentage: Carve does not read this name; remove it, or request "
+       "cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all these names"},
   };
   for (const auto& row : rows) {
     const auto answer = mutate(row.object);
