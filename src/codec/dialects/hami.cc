@@ -14,9 +14,9 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::string_view kMemory = "nvidia.com/gpumem";
-constexpr std::string_view kPercentage = "nvidia.com/gpumem-percentage";
-constexpr std::string_view kCores = "nvidia.com/gpucores";
+constexpr std::string_view kGpumem = "nvidia.com/gpumem";
+constexpr std::string_view kGpumemPercentage = "nvidia.com/gpumem-percentage";
+constexpr std::string_view kGpucores = "nvidia.com/gpucores";
 constexpr std::string_view kPriority = "nvidia.com/priority";
 constexpr std::string_view kUseModel = "nvidia.com/use-gputype";
 constexpr std::string_view kNotModel = "nvidia.com/nouse-gputype";
@@ -24,10 +24,10 @@ constexpr std::string_view kUseCard = "nvidia.com/use-gpuuuid";
 constexpr std::string_view kNotCard = "nvidia.com/nouse-gpuuuid";
 constexpr std::string_view kCardPolicy = "hami.io/gpu-scheduler-policy";
 
-constexpr std::uint64_t kMostMib = 1ULL << 22;  // as for elasticgpu.io/gpu-memory: no card has that much
+constexpr std::uint64_t kMostGpumem = 1ULL << 22;  // as for elasticgpu.io/gpu-memory: no card has that much
 
 /// The words of a list in an annotation, "A100,H200"; empty words are left out.
-std::vector<std::string> words_of(const PodAsk& pod, std::string_view annotation) {
+std::vector<std::string> listed_in(const PodAsk& pod, std::string_view annotation) {
   const auto found = pod.annotations.find(std::string(annotation));
   if (found == pod.annotations.end()) return {};
   std::vector<std::string> words;
@@ -43,10 +43,10 @@ std::vector<std::string> words_of(const PodAsk& pod, std::string_view annotation
 /// The selectors that HAMi's users write.
 void select(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   std::string& model = request->constraints.model;
-  for (const auto& word : words_of(pod, kUseModel)) model += (model.empty() ? "" : ",") + word;
-  for (const auto& word : words_of(pod, kNotModel)) model += (model.empty() ? "!" : ",!") + word;
-  for (const auto& uuid : words_of(pod, kUseCard)) request->constraints.cards.emplace_back(uuid);
-  if (!words_of(pod, kNotCard).empty()) {
+  for (const auto& word : listed_in(pod, kUseModel)) model += (model.empty() ? "" : ",") + word;
+  for (const auto& word : listed_in(pod, kNotModel)) model += (model.empty() ? "!" : ",!") + word;
+  for (const auto& uuid : listed_in(pod, kUseCard)) request->constraints.cards.emplace_back(uuid);
+  if (!listed_in(pod, kNotCard).empty()) {
     errors->push_back({Code::kInvalidArgument,
                        fmt::format("annotation {}: Carve does not exclude single cards; name the cards that may be "
                                    "used in {}, or remove the annotation",
@@ -65,13 +65,13 @@ Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSe
     return words.count(name, high, unit, &errors, 0).value_or(0);
   };
   const auto cards = words.count("nvidia.com/gpu", kMaxCardsPerRequest, "cards", &errors).value_or(1);
-  const auto mib = given(kMemory, kMostMib, "MiB");
-  const auto percent = given(kPercentage, 100, "% of each card's memory");
-  const auto cores = given(kCores, 100, "hundredths of each card");
+  const auto mib = given(kGpumem, kMostGpumem, "MiB");
+  const auto percent = given(kGpumemPercentage, 100, "% of each card's memory");
+  const auto cores = given(kGpucores, 100, "hundredths of each card");
   const auto priority = words.count(kPriority, 1, "(0: high, 1: low)", &errors, 0);
   if (mib != 0 && percent != 0) {
     errors.push_back({Code::kInvalidArgument,
-                      fmt::format("{}: {} MiB together with {}: {}; set only one of them", kMemory, mib, kPercentage,
+                      fmt::format("{}: {} MiB together with {}: {}; set only one of them", kGpumem, mib, kGpumemPercentage,
                                   percent)});
   }
   CARVE_TRY_VOID(joined(errors));
