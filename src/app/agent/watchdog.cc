@@ -139,7 +139,7 @@ void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const 
   breaches->back().ends_slice = ends;
 }
 
-bool Watchdog::wary(Clock::Time now) const {
+bool Watchdog::needs_frequent_rounds(Clock::Time now) const {
   return std::any_of(prices_.begin(), prices_.end(), [&](const auto& one) {
     return one.second.count > 0 && now - one.second.last < bounds_.forgiven_after * one.second.count;
   });

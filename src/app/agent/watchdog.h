@@ -90,8 +90,8 @@ class Watchdog {
   std::vector<Breach> judge(const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings,
                             Clock::Time now);
 
-  /// True if a slice has short breaches that count: it must be observed more often.
-  [[nodiscard]] bool wary(Clock::Time now) const;
+  /// True if a slice has short breaches that still count: such a slice must be observed more often.
+  [[nodiscard]] bool needs_frequent_rounds(Clock::Time now) const;
 
   /// What the slice keeps back from its own limit on its card number `index`, by the last round: tolerance.h. Nothing
   /// for a slice that is alone on its card, because it cannot take what another slice was promised.
