@@ -5,7 +5,7 @@
 #include "sim/cuda/driver.h"
 #include "sim/cuda/memory.h"
 
-// Device queries. Attributes are one table: number → value, most from the model.
+// Device queries. The numbers of attributes are those of CUdevice_attribute in the driver API.
 namespace carve::sim::cu {
 namespace {
 

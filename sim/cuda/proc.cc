@@ -34,14 +34,12 @@ CU_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int versi
 
 CU_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   (void)table;
-  // A program that asks for another table continues without it: NVRTC compiles, and asks for
-  // da9151d33ae6cc41a5c04f26d533e328.
+  // A program that asks for another table continues without it. For example, NVRTC asks for
+  // da9151d33ae6cc41a5c04f26d533e328 and compiles without it.
   if (id == nullptr || std::memcmp(id, kRuntimeTable, sizeof kRuntimeTable) != 0) return CUDA_ERROR_INVALID_VALUE;
   say_once(&g_said_tables,
-           "it serves driver-API programs only: the CUDA runtime library (and PyTorch, JAX, CuPy, "
-           "nvcc's "
-           "default output) needs private tables of NVIDIA's own driver, which are not imitated "
-           "(SIMULATED)");
+           "it serves driver-API programs only: the CUDA runtime library (and PyTorch, JAX, CuPy, nvcc's default "
+           "output) needs private tables of NVIDIA's own driver, which are not imitated (SIMULATED)");
   return CUDA_ERROR_INVALID_VALUE;
 }
 

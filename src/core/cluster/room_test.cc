@@ -51,7 +51,7 @@ TEST_F(RoomTest, NoPodIsEvictedWhereThereIsRoomNowOrSoon) {
   candidates.going.clear();
   const auto found = find(8);
   EXPECT_EQ(found.room, Room::kForOthers);
-  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "the lower name between equals";
+  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "between equal nodes, the one with the lower name";
   EXPECT_EQ(find(8, 0).room, Room::kNone) << "no pod has a lower priority";
   EXPECT_EQ(find(17).room, Room::kNone) << "no card is large enough, regardless of the victims";
 }
@@ -96,7 +96,7 @@ TEST_F(RoomTest, NodesAreComparedInTheOrderOfKubeScheduler) {
   add_node("two", {{holder("t1", 0), 8}, {holder("t2", 0), 8}});
   add_node("old", {{holder("o", 0, 1), 16}});
   add_node("young", {{holder("y", 0, 2), 16}});
-  EXPECT_EQ(find(16).node, "young") << "its victim has done the least work";
+  EXPECT_EQ(find(16).node, "young") << "its victim started last, so the least work is lost";
   names = {"dear", "two", "old"};
   EXPECT_EQ(find(16).node, "old") << "one victim instead of two";
   names = {"dear", "two"};
