@@ -21,7 +21,8 @@ namespace carve {
 
 /// The second line: acts against processes that bypass libcarve. It consists of the watchdog's rounds (watch.cc), the
 /// search for the holder of unexplained memory (accuse.cc), and the actions after a breach (act.cc). One thread, the
-/// watch thread, calls round() and needs_frequent_rounds(). Everything else is safe from any thread.
+/// watch thread, calls round() and needs_frequent_rounds(). look_at_pages() and thaw_containers() are called before the
+/// threads start. seen() and thaw() are safe from any thread.
 class SecondLine {
  public:
   /// The observations of the last round.

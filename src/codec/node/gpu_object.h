@@ -72,8 +72,8 @@ struct GpuDigest {
 [[nodiscard]] Result<GpuDigest> parse_gpu_digest(std::string_view text);
 
 /// The object as encode_gpu() and the patches wrote it, without `allocated`. Tolerant: a holder that cannot be read
-/// completely is left out and counted in `*odd`.
+/// completely is left out and counted in `*unreadable`.
 ///   errors  kInvalidArgument: not JSON, or without name, node, UUID or memory
-[[nodiscard]] Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd);
+[[nodiscard]] Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* unreadable);
 
 }  // namespace carve::codec
