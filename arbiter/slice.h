@@ -41,9 +41,9 @@ class Slice {
   static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, Closer closer,
                                              const std::string& slices_folder, const abi::ControlRequest& order,
                                              Descriptors kept);
-  /// Removes the remains of a slice for which the arbiter died while it created or removed the slice. Revokes pages
-  /// that are still mapped, then deletes pages, socket and folder. Must not be called for an open slice. Succeeds if
-  /// nothing is left.
+  /// Removes what is left of a slice after the arbiter died while it created or removed that slice. Revokes pages that
+  /// are still mapped, then deletes pages, socket and folder. Does nothing if nothing is left. Must not be called for
+  /// an open slice.
   static void remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id);
   ~Slice();
   Slice(const Slice&) = delete;
@@ -54,14 +54,15 @@ class Slice {
   Result<void> set_limits(const abi::ControlRequest& order);
   Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
 
-  /// Ends the account entries that the process took before execve(), when it ran another program. Otherwise only the
-  /// death of the process ends them.
+  /// Ends the account entries that the process took for the program that it ran before execve(). Other entries end only
+  /// when the process dies.
   void free_replaced(std::int32_t pid);
-  /// Takes an account entry for one library of a process. The entry is empty on every card and names the process. −1:
-  /// all 1,024 are taken (stock entries are among them).
+  /// Takes an account entry for one library of a process. The entry is empty on every card and names the process.
+  /// Returns −1 if all 1,024 entries are taken, stock entries included.
   int take_entry(std::int32_t pid, Fd pidfd);
-  /// The program of this account entry, or one of its heirs, has ended. Heirs are forked children that have the
-  /// driver's descriptors, which keep its memory allocated. Without heirs only the time that it used still counts.
+  /// The program of this account entry, or one of its heirs, has ended. Heirs are forked children that inherited the
+  /// driver's descriptors, which keep the program's memory allocated. Without heirs only the card time that the program
+  /// used still counts.
   void process_died(std::uint32_t entry);
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;

@@ -156,7 +156,8 @@ Result<Replayed> replay(const std::string& path, std::int64_t alter_step) {
   Player player(alter_step);
   Kind kind{};
   while (get(file.get(), &kind)) {
-    if (kind < Kind::kAdd || kind > Kind::kStep) return fail(Code::kDataLoss, "trace " + path + ": no such record");
+    if (kind < Kind::kAdd || kind > Kind::kStep)
+      return fail(Code::kDataLoss, "trace " + path + ": unknown kind of record");
     if (!player.play(file.get(), kind)) break;
   }
   return player.result();

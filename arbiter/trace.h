@@ -42,7 +42,8 @@ struct Replayed {
 
 /// Replays a trace with a new lease::Arbiter.
 ///   alter_step  the number of the step to move by 3 ms, to show that the comparison can fail; −1: none
-///   errors      kNotFound, kDataLoss: not a trace, or cut within a record other than the last
+///               A record that is incomplete or has too many slices ends the replay without an error.
+///   errors      kNotFound; kDataLoss: not a trace of this version, or a record of an unknown kind
 Result<Replayed> replay(const std::string& path, std::int64_t alter_step = -1);
 
 }  // namespace carve::arbiter

@@ -11,9 +11,9 @@ namespace {
 
 lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.account, *card.entry}; }
 
-constexpr std::uint32_t kCareful = 256;  // requests
+constexpr std::uint32_t kCareful = 256;  // requests after a refusal that check the sum before they announce
 constexpr int kAttempts = 4;
-constexpr int kCollections = 64;  // of stock that threads leave while this thread needs it
+constexpr int kCollections = 64;  // per request, because other threads may build up new stock in between
 
 /// Announces `bytes` and keeps a second count of this process's announcements in private memory. Another process of the
 /// slice can overwrite the account page or punch a hole into it, but this process still knows its own sum.
@@ -27,7 +27,7 @@ bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
     const std::uint64_t charged = account.charged();
     if (charged > account.limit() || missing > account.limit() - charged) {
       __atomic_fetch_sub(&held, bytes, __ATOMIC_RELAXED);
-      return false;  // keeps the announcement: the figures in the page are not reliable
+      return false;  // the announcement remains: the figures in the page are not reliable
     }
   }
   return true;
@@ -37,9 +37,10 @@ bool fits(std::uint64_t bytes, std::uint64_t used, std::uint64_t limit) {
   return used < limit && bytes <= limit - used;
 }
 
-/// Announces `bytes`. For some requests after a refusal it checks the sum before it announces: an announcement that is
-/// later withdrawn hides free memory from other processes, and the process may be preempted in between. A thread that
-/// saw enough room and lost a race checks again. It refuses only when the slice is full without its stock.
+/// Announces `bytes`. For the next kCareful requests after a refusal it checks the sum before it announces, because an
+/// announcement that is withdrawn later hides free memory from other processes, and the process may be preempted before
+/// it withdraws. A thread that saw enough room and lost a race checks again. Returns false when the slice is full even
+/// without its stock, or after kAttempts lost races.
 bool announce(Card& card, std::uint64_t bytes) {
   std::uint32_t& careful = memory.careful[index_of(card)];
   lease::MemoryAccount account = account_of(card);
@@ -143,8 +144,8 @@ bool charge_request(Card& card, std::uint64_t bytes, Charge& charged) {
       return true;
     }
   }
-  // Only the last granule may exceed the limit, never the request. So a program can allocate all that is reported as
-  // free.
+  // The rounding to whole granules does not fit. The request is refused only if its exact bytes do not fit either, so
+  // that a program can allocate all memory that is reported as free.
   charged.kind = Kind::kExact;
   return charge(card, bytes);
 }

@@ -34,7 +34,8 @@ struct Pool {
 inline constexpr std::uint32_t kMaxPools = 128;
 inline constexpr std::uint32_t kDestroyed = 64;
 
-/// The state of the memory hooks. The kernel zeroes it in a forked child, where no address of the parent is valid.
+/// The state of the memory hooks. The kernel zeroes it in a forked child, where no device address of the parent is
+/// valid.
 struct alignas(4096) Memory {
   Table<64> addresses;  // device addresses from all families of allocation calls
   Table<4> objects;     // VMM handles, contexts, arrays, graphs, imports
@@ -46,8 +47,8 @@ struct alignas(4096) Memory {
   Pool pools[kMaxPools];
   std::uint32_t pool_count;
   Lock pools_lock;
-  SharedLock capture_lock;  // alone: a stream begins or ends a capture; shared: no stream does
-  SharedLock map_lock;      // alone: mappings are removed, in the driver and here; shared: mappings are created
+  SharedLock capture_lock;  // exclusive: to begin or end a stream's capture; shared: while no capture may begin or end
+  SharedLock map_lock;      // exclusive: to remove mappings, in the driver and here; shared: to create mappings
   Lock import_lock;         // protects the increase of an imported handle's charge
   Lock context_lock;
   // The latest kDestroyed contexts that were destroyed. `destroyed_count` counts all of them. Under `context_lock`.
@@ -70,7 +71,7 @@ struct Charge {
   Kind kind;           // whole granules, a part of a shared granule, or exact bytes when only the exact bytes fit
   std::uint8_t stock;  // the number of the thread's stock (stock.h); 0: the process's own account entry
 };
-/// Like `charge`, for one request.
+/// Like `charge`, for one request. Sets `charged`, which give_back_request() needs.
 bool charge_request(Card& card, std::uint64_t bytes, Charge& charged);
 void give_back_request(Card& card, std::uint64_t bytes, Charge charged);
 inline Charge charge_of(const Entry& entry) { return {entry.kind, entry.stock}; }
@@ -109,7 +110,7 @@ Pool* graph_pool_of(Card& card);
 /// charge to what the pool holds and tries once more. `with_trim` lets the driver release unused memory before the
 /// second try.
 bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim) REQUIRES(pool.lock);
-/// The request failed, or its memory returned to the pool.
+/// Call it when the request failed or its memory returned to the pool.
 void leave_pool(Pool& pool, std::uint64_t bytes) REQUIRES(pool.lock);
 /// Call it after the driver's answer. Charges what the driver has reserved and gives back the rest.
 /// Returns false when the driver has reserved more than was announced and the difference does not fit into the slice.
@@ -121,7 +122,8 @@ void refresh_pools(Card& card, bool trim);
 /// Removes one reference (handle or mapping) of physical memory. The last one gives back the charge.
 void drop_handle(std::uint64_t handle);
 
-/// Forgets everything that a destroyed context or a device reset freed, and gives back its charge.
+/// Forgets everything that a destroyed context or a device reset freed, and gives back its charge. Call it under
+/// `context_lock`.
 void forget_context(Card& card, std::uint64_t context);
 
 }  // namespace carve::preload

@@ -40,7 +40,7 @@ struct Tenant {
   Workload work;
 };
 
-/// The card and the machine around it. Sources: measured-time lease note (spec of the isolation design), 2.8.
+/// The card and the machine around it. The durations are design figures; none was measured on a real card.
 struct Machine {
   std::uint64_t slice_ns = 1'024'000;
   std::uint64_t switch_ns = 100'000;

@@ -1,6 +1,7 @@
 // carve-in-slice DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…
-// Runs the command with the libraries under the driver's names, in a slice with grants that do not change. "-" in place
-// of a library leaves that one out. For tests and for manual checks of the library; users run `carve run`.
+// Runs the command with the libraries under the driver's names, in a slice with grants that do not change. MEMORY is in
+// bytes, CORES in hundredths of a card; without UUID, MEMORY and CORES there is no slice. "-" in place of a library
+// leaves that one out. For tests and for manual checks of the library; users run `carve run`.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -25,6 +25,7 @@ class StubSlice : public ::testing::Test {
     ASSERT_EQ(problem, "");
   }
 
+  /// `limit` and `context_bytes` are in bytes of card memory, `compute` in hundredths of the card.
   void start_slice(std::uint64_t limit, std::uint32_t compute = 30, std::uint64_t context_bytes = 0) {
     CardSpec card;
     card.uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";

@@ -5,7 +5,7 @@
 #include "sim/cuda/driver.h"
 #include "sim/cuda/memory.h"
 
-// Device queries. Attributes are one table: number → value, most from the model.
+// Device queries. The numbers of attributes are those of CUdevice_attribute in the driver API.
 namespace carve::sim::cu {
 namespace {
 
@@ -15,7 +15,7 @@ CUresult find(int ordinal, Device** device) {
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
-int clamp_int(std::uint64_t value) { return static_cast<int>(value); }
+int to_int(std::uint64_t value) { return static_cast<int>(value); }
 
 /// The attributes that differ between models. False: the attribute is not one of these.
 bool model_attribute(int attribute, const Device& device, int* out) {
@@ -24,52 +24,52 @@ bool model_attribute(int attribute, const Device& device, int* out) {
   const bool hopper = m.compute_major >= 9;
   switch (attribute) {
     case 13:
-      *out = clamp_int(m.sm_clock_mhz * 1000ULL);
+      *out = to_int(m.sm_clock_mhz * 1000ULL);
       return true;
     case 16:
-      *out = clamp_int(m.sm_count);
+      *out = to_int(m.sm_count);
       return true;
     case 33:
-      *out = clamp_int(card.pci_bus);
+      *out = to_int(card.pci_bus);
       return true;
     case 34:
-      *out = clamp_int(card.pci_device);
+      *out = to_int(card.pci_device);
       return true;
     case 36:
-      *out = clamp_int(m.memory_clock_mhz * 1000ULL);
+      *out = to_int(m.memory_clock_mhz * 1000ULL);
       return true;
     case 37:
-      *out = clamp_int(m.memory_bus_bits);
+      *out = to_int(m.memory_bus_bits);
       return true;
     case 38:
-      *out = clamp_int(m.l2_bytes);
+      *out = to_int(m.l2_bytes);
       return true;
     case 39:
-      *out = clamp_int(m.threads_per_sm);
+      *out = to_int(m.threads_per_sm);
       return true;
     case 50:
-      *out = clamp_int(card.pci_domain);
+      *out = to_int(card.pci_domain);
       return true;
     case 75:
-      *out = clamp_int(m.compute_major);
+      *out = to_int(m.compute_major);
       return true;
     case 76:
-      *out = clamp_int(m.compute_minor);
+      *out = to_int(m.compute_minor);
       return true;
     case 81:
-      *out = clamp_int(m.shared_per_sm);
+      *out = to_int(m.shared_per_sm);
       return true;
     case 87:
       *out = m.compute_major == 8 && m.compute_minor == 0 ? 2 : hopper ? 2 : 32;
       return true;
     case 97:
-      *out = clamp_int(m.shared_per_block_max);
+      *out = to_int(m.shared_per_block_max);
       return true;
     case 106:
-      *out = clamp_int(m.blocks_per_sm);
+      *out = to_int(m.blocks_per_sm);
       return true;
     case 108:
-      *out = m.compute_major >= 8 ? clamp_int(m.l2_bytes / 4 * 3) : 0;
+      *out = m.compute_major >= 8 ? to_int(m.l2_bytes / 4 * 3) : 0;
       return true;
     case 109:
       *out = m.compute_major >= 8 ? 128 << 20 : 0;
@@ -85,7 +85,7 @@ bool model_attribute(int attribute, const Device& device, int* out) {
       *out = hopper ? 4 : 1;
       return true;
     case 134:
-      *out = clamp_int(card.numa_node);
+      *out = to_int(card.numa_node);
       return true;
     case 139:
       *out = static_cast<int>(m.pci_device_id);
@@ -206,7 +206,7 @@ CU_EXPORT CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
            32,
            2147483647,
            65536,
-           clamp_int(Driver::get().model().sm_clock_mhz * 1000ULL),
+           to_int(Driver::get().model().sm_clock_mhz * 1000ULL),
            512};
   return CUDA_SUCCESS;
 }
@@ -215,8 +215,8 @@ CU_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice de
   Device* device = nullptr;
   if (const CUresult rc = find(dev, &device); rc != CUDA_SUCCESS) return rc;
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *major = clamp_int(Driver::get().model().compute_major);
-  *minor = clamp_int(Driver::get().model().compute_minor);
+  *major = to_int(Driver::get().model().compute_major);
+  *minor = to_int(Driver::get().model().compute_minor);
   return CUDA_SUCCESS;
 }
 

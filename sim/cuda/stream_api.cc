@@ -110,6 +110,8 @@ CU_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
 }
 CU_EXPORT CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
 
+// Defines both forms of a call. The handle 0 (`zero`) is the legacy default stream in the plain form, and the default
+// stream of the calling thread in the form with _ptsz.
 #define CU_BOTH(name, implementation, parameters, arguments) \
   CU_EXPORT CUresult name parameters {                       \
     constexpr std::uintptr_t zero = kStreamLegacy;           \

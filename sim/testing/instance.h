@@ -22,7 +22,7 @@ class Instance {
   ///   errors  the reason in words; empty on success. Needs root. Call it while the process has one thread.
   std::string start(const std::string& profile, const std::string& daemon = "");
 
-  /// Ends the daemon (SIGTERM, waits) and starts another with the same profile. All contexts are lost.
+  /// Stops the daemon (sends SIGTERM and waits) and starts another with the same profile. All contexts are lost.
   std::string restart();
   void stop();
   [[nodiscard]] pid_t daemon_pid() const { return daemon_; }
@@ -42,8 +42,8 @@ class Instance {
   pid_t daemon_ = -1;
 };
 
-/// To use one instance for a whole gtest binary, include testing/gtest_instance.h and write
-///   const auto* env = ::testing::AddGlobalTestEnvironment(new carve::sim::InstanceEnvironment("h200x2"));
-/// or construct an Instance in your own main().
+// To use one instance for a whole gtest binary, include testing/gtest_instance.h and write
+//   const auto* env = ::testing::AddGlobalTestEnvironment(new carve::sim::InstanceEnvironment("h200x2"));
+// or construct an Instance in your own main().
 
 }  // namespace carve::sim

@@ -55,8 +55,8 @@ TEST(Defaults, OfANodesAnswers) {
   EXPECT_EQ(FittingView().number, 0U);
   EXPECT_EQ(RefusedGroup().nodes, 0U);
   EXPECT_EQ(FitCache::Stats().remembered + FitCache::Stats().asked, 0U);
-  EXPECT_FALSE(NodeWord().fits || NodeWord().final);
-  EXPECT_EQ(NodeWord().score, 0);
+  EXPECT_FALSE(NodeAnswer().fits || NodeAnswer().final);
+  EXPECT_EQ(NodeAnswer().score, 0);
   EXPECT_EQ(Leftover().cards + Leftover().node + Leftover().owners, 0);
 }
 

@@ -21,9 +21,9 @@ struct PrepareRequest {
   std::string device = {};  // the CDI name promised in Allocate; empty: create one
   std::string label = {};   // namespace/pod/container, for messages
   std::vector<std::string> pods = {};  // UIDs of the pods that hold it, as the kubelet knows them (at most 64 are used)
-  // True: the part keeps the slices that it holds, and of the record only the owner is used. If the slices have ended,
-  // they are not created again for an owner that is gone.
-  bool standing = false;
+  // True: the part keeps the slices that it holds, and only the owner of the record is used. If the slices have ended,
+  // the request fails with kNotFound, so that an owner that is gone gets no new slices.
+  bool existing_only = false;
   // Variables that its dialect promises inside the container: a projection of the record that nothing reads back. They
   // are stored with the slice; empty for an existing part keeps the stored ones. At most 16. Keys consist of letters,
   // digits and _; values may also contain . : / - and commas; NVIDIA_VISIBLE_DEVICES is not allowed.
@@ -73,7 +73,7 @@ class NodeSlices {
   /// call with the same part, the same slices and the same `device` changes nothing and returns the same result. With
   /// another `device` the slices are created again under that name.
   ///   errors  kResourceExhausted: other owners hold the card, with the numbers; kAlreadyExists: the part holds
-  ///           something else; kNotFound: no such card on this node, or `standing` is set and the part has ended;
+  ///           something else; kNotFound: no such card on this node, or `existing_only` is set and the part has ended;
   ///           kInvalidArgument: an illegal record, or one without this part; kFailedPrecondition: another `device`,
   ///           and a process of the previous container runs; kUnavailable: the arbiter or the journal is away
   virtual Result<Prepared> prepare(const PrepareRequest& request) = 0;

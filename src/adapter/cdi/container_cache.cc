@@ -75,8 +75,8 @@ std::optional<std::uint64_t> mount_of(const Fd& folder) {
   return info.stx_mnt_id;
 }
 
-/// True when the folder belongs to the container's own file system: it is neither a mount of another one nor the host's
-/// /etc itself.
+/// True when the folder belongs to the container's own file system: it is neither a mount of another file system nor
+/// the host's /etc itself.
 bool is_own(const Fd& root, const Fd& folder) {
   struct stat mine = {};
   struct stat of_root = {};

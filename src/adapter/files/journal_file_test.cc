@@ -40,8 +40,8 @@ void note(const char* call, int fd) {
 
 }  // namespace
 
-// The linker prefers these to libc's functions. Only this shows a missing sync: without a power failure the page cache
-// hides it.
+// The linker prefers these functions to libc's. Only recorded calls show a missing sync: without a power failure the
+// page cache hides it.
 extern "C" int fdatasync(int fd) {
   note("fdatasync", fd);
   return static_cast<int>(::syscall(SYS_fdatasync, fd));
@@ -152,7 +152,8 @@ void play(const std::string& folder, IoHook hook, int from, volatile int* acknow
   }
 }
 
-/// Kills the process at its nth disk step; with `partly`, a write is first executed in part.
+/// Kills the process at its disk step number `at`. With `partly`, a write at that step is executed in part, and the
+/// process is killed at the next step.
 IoHook killer(int at, bool partly) {
   auto calls = std::make_shared<int>(0);
   return [=](IoStep step, std::size_t bytes) -> IoVerdict {

@@ -4,7 +4,7 @@
 
 namespace carve {
 
-/// Reads files at their own paths. In a container, enter_host_root() first changes the root to the host's.
+/// Reads files at the given paths. In a container, call enter_host_root() first: it changes the root to the host's.
 class HostFilesOnDisk final : public HostFiles {
  public:
   [[nodiscard]] Result<std::string> read(const std::string& path) const override;

@@ -52,8 +52,8 @@ std::vector<std::string> slices_in_mounts(const std::string& mountinfo) {
 }
 
 std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
-  // Not what its folders show: the agent may run in a mount namespace of its own, whence every process of the
-  // host looks like one of another container; and a tenant may make folders beside its own.
+  // The mounts are read, not the folders that the process sees. The agent may run in its own mount namespace, from
+  // which every process of the host looks like a process of another container. And a tenant may create more folders.
   const auto mounts = read_text("/proc/" + std::to_string(pid) + "/mountinfo", kLongestMounts);
   return mounts ? slices_in_mounts(*mounts) : std::vector<std::string>();
 }

@@ -82,7 +82,7 @@ void Agent::run_watch(Clock& clock, const std::stop_token& stop) {
     watch();
     // In the idle state it checks rarely, but it checks a new slice within one short round.
     for (int i = 0; i < kIdleRounds && !stop.stop_requested(); ++i) {
-      clock.sleep_for(second_line_.wary() ? kWatchClosely : kWatchEvery, stop);
+      clock.sleep_for(second_line_.needs_frequent_rounds() ? kWatchClosely : kWatchEvery, stop);
       if (store_.read([](const SliceStore::State& state) { return !state.slices.empty(); })) break;
     }
   }

@@ -17,11 +17,11 @@ namespace carve::agent {
 struct CardNews {
   std::string kind;  // xid, card-unhealthy, card-lost, card-healthy, card-unwatched
   std::string text;
-  std::optional<ProgramError> program = {};  // set: the error is a program's own
+  std::optional<ProgramError> program = {};  // set if a program caused the error, not the card
 };
 
-/// The health of all cards. Takes what the driver lists, answers and reports; returns verdicts and news. A value, with
-/// one user at a time; time is a parameter.
+/// The health of all cards. Takes what the driver lists, answers and reports; returns verdicts and news. Not
+/// thread-safe. Time is a parameter.
 class CardWatch {
  public:
   explicit CardWatch(XidPolicy policy) : policy_(std::move(policy)) {}
@@ -39,11 +39,12 @@ class CardWatch {
   [[nodiscard]] std::map<CardId, Health> verdicts(Clock::Time now);
   /// The news since the last call, changes of verdicts included. A repeated XID is reported once a minute.
   [[nodiscard]] std::vector<CardNews> news(Clock::Time now);
-  /// A card is lost: the driver's library may have to be reopened before it lists the card again.
+  /// True if a card is lost: the driver's library may have to be reopened before it lists the card again.
   [[nodiscard]] bool any_lost(Clock::Time now) const;
   [[nodiscard]] bool any_unlisted() const { return !unlisted_.empty(); }
+  /// The XID after which the card needs a reset; nullopt: none.
   [[nodiscard]] std::optional<HeldXid> held(const CardId& card) const;
-  /// "XIDs so far: 31 (2), 63 (1)". Empty: there were none, and the card's events are watched.
+  /// "XIDs so far: 31 (2), 63 (1)". Empty if there were no XIDs and the card's events are watched.
   [[nodiscard]] std::string remark(const CardId& card) const;
 
  private:

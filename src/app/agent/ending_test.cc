@@ -202,7 +202,7 @@ TEST(Ending, AnEndedSliceIsNotRecreated) {
   auto agent = machine.start();
   auto request = part(kPod, "main", {"pod-1"});
   request.device = agent->prepare(request)->device;
-  request.standing = true;
+  request.existing_only = true;
   EXPECT_EQ(agent->prepare(request)->device, request.device);
   ASSERT_TRUE(agent->unprepare(kPod));
   EXPECT_EQ(agent->prepare(request).error().code, Code::kNotFound);

@@ -51,7 +51,7 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
   slice.environment = request.environment;
   slice.epoch = request.record.epoch;
   slice.pods = pods_in(request);
-  if (request.standing) return slice;  // its slices are those that the part holds
+  if (request.existing_only) return slice;  // prepare() adds the slices that the part holds
   CARVE_TRY_VOID(joined(validate(request.record)));
   const RecordPart* part = part_named(request.record, request.part);
   if (part == nullptr) return fail(Code::kInvalidArgument, fmt::format("part {}: not in the record", request.part));
@@ -107,7 +107,7 @@ Result<Prepared> PreparedSlices::prepare(const PrepareRequest& request) {
   CARVE_TRY(auto wanted, slice_of(request));
   const auto turn = turns_.take(wanted.holder);
   const auto there = part_of(wanted.holder, wanted.part);
-  if (request.standing) {
+  if (request.existing_only) {
     if (!there) return fail(Code::kNotFound, fmt::format("part {}: its slices have ended", wanted.part));
     wanted.slices = there->slices;
   }

@@ -81,9 +81,9 @@ TEST(Prepare, VariablesOfADialectAreInTheCdiFileAndOutliveTheAgent) {
   machine.devices.environments.clear();
   agent = machine.start();
   EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "read back from the journal";
-  const PrepareRequest standing{.record = {.owner = kClaim}, .part = "gpu", .standing = true};
+  const PrepareRequest existing{.record = {.owner = kClaim}, .part = "gpu", .existing_only = true};
   machine.devices.environments.clear();
-  ASSERT_TRUE(agent->prepare(standing));
+  ASSERT_TRUE(agent->prepare(existing));
   EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "a published file does not change";
 }
 
@@ -206,11 +206,11 @@ TEST(Prepare, AStandingPartKeepsItsSlicesUnderAnotherName) {
   const Owner pod{OwnerKind::kPod, "pod-1"};
   ASSERT_TRUE(agent->prepare(part(pod, "main")));
   const auto held = agent->held();
-  const PrepareRequest standing{
-      .record = {.owner = pod}, .part = "main", .device = *agent->promise_device(), .standing = true};
-  const auto prepared = agent->prepare(standing);
+  const PrepareRequest existing{
+      .record = {.owner = pod}, .part = "main", .device = *agent->promise_device(), .existing_only = true};
+  const auto prepared = agent->prepare(existing);
   ASSERT_TRUE(prepared) << prepared.error().what;
-  EXPECT_EQ(prepared->device, standing.device);
+  EXPECT_EQ(prepared->device, existing.device);
   EXPECT_EQ(agent->held(), held);
 }
 

@@ -17,8 +17,8 @@ namespace carve::agent {
 /// work in flight seems to wait for a launch that may not start yet (lease/arbiter.h). An honest program needs one now
 /// and then. A program that needs one again and again hangs, or imitates that to get more of the card.
 struct RescueBounds {
-  /// Longer than the longest pause between two rescue leases of a slice next to a higher class (6.4 s), times
-  /// `repeated_at`, so that a slice that hangs permanently is reported again and again.
+  /// Longer than `repeated_at` times the longest pause between two rescue leases of a slice (6.4 s, when slices of a
+  /// higher priority class compete with it), so that a slice that hangs permanently is reported again and again.
   Clock::Duration window = std::chrono::seconds(30);
   std::uint64_t repeated_at = 3;                          // rescue leases within the window
   Clock::Duration again_after = std::chrono::minutes(1);  // from one report of a slice and card to the next

@@ -16,7 +16,7 @@ PageSlice slice(const std::string& id, std::uint32_t rescues, const std::string&
   return one;
 }
 
-TEST(RescueWatch, TwoRescuesAreNotRepeatedAndTheThirdIs) {
+TEST(RescueWatch, TwoRescuesAreNotReportedAndAThirdIs) {
   RescueWatch watch;
   Clock::Time now{seconds(10)};
   for (std::uint32_t rescues = 0; rescues < 3; ++rescues, now += milliseconds(250))
@@ -30,14 +30,15 @@ TEST(RescueWatch, TwoRescuesAreNotRepeatedAndTheThirdIs) {
       << repeated[0].text();
 }
 
-TEST(RescueWatch, RescuesThatAreFarApartAreNotRepeated) {
+TEST(RescueWatch, RescuesThatAreFarApartAreNotReported) {
   RescueWatch watch;
   Clock::Time now{seconds(10)};
   for (std::uint32_t rescues = 0; rescues < 20; ++rescues, now += seconds(16))
     EXPECT_TRUE(watch.look({slice("s", rescues)}, now).empty()) << rescues;
 }
 
-/// Next to a higher class the pause grows to 6.4 s: the arbiter then gives at most nine rescue leases a minute.
+/// When slices of a higher priority class compete with the slice, the pause between its rescue leases grows to 6.4 s:
+/// the arbiter then gives at most nine a minute.
 TEST(RescueWatch, ASliceThatHangsPermanentlyIsReportedOnceAMinute) {
   RescueWatch watch;
   Clock::Time now{seconds(10)};
@@ -80,7 +81,7 @@ TEST(RescueWatch, CardsAreCountedSeparatelyAndASliceThatEndedIsForgotten) {
   EXPECT_TRUE(watch.look({both}, now += seconds(1)).empty()) << "four, but two on each card";
   EXPECT_TRUE(watch.look({}, now += seconds(1)).empty());
   both.cards[1].rescues = 3;
-  EXPECT_TRUE(watch.look({both}, now += seconds(1)).empty()) << "another slice of that name";
+  EXPECT_TRUE(watch.look({both}, now += seconds(1)).empty()) << "a new slice with the same id";
 }
 
 }  // namespace

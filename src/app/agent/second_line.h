@@ -21,7 +21,8 @@ namespace carve::agent {
 
 /// The second line: acts against processes that bypass libcarve. It consists of the watchdog's rounds (watch.cc), the
 /// search for the holder of unexplained memory (accuse.cc), and the actions after a breach (act.cc). One thread, the
-/// watch thread, calls round() and wary(). Everything else is safe from any thread.
+/// watch thread, calls round() and needs_frequent_rounds(). look_at_pages() and thaw_containers() are called before the
+/// threads start. seen() and thaw() are safe from any thread.
 class SecondLine {
  public:
   /// The observations of the last round.
@@ -48,8 +49,8 @@ class SecondLine {
   void round() EXCLUDES(mutex_);
   /// Reads the arbiter's list and reconciles it with the slices. True: the arbiter answered.
   bool look_at_pages();
-  /// True if a slice has short breaches that count: it must be observed more often.
-  [[nodiscard]] bool wary() const { return watchdog_.wary(world_.clock.now()); }
+  /// True if a slice has short breaches that still count: such a slice must be observed more often.
+  [[nodiscard]] bool needs_frequent_rounds() const { return watchdog_.needs_frequent_rounds(world_.clock.now()); }
   [[nodiscard]] Seen seen() const EXCLUDES(mutex_);
   /// Thaws groups that were frozen for long enough.
   void thaw() EXCLUDES(mutex_);

@@ -106,7 +106,7 @@ TEST_F(SecondLine, NoSliceIsEndedForMemoryOfAProgramOutside) {
   EXPECT_NE(last_event().find("900 (in no slice: /opt/bin/train, uid 0)"), std::string::npos) << last_event();
 }
 
-/// It starts after the memory was taken, so it can neither be the holder nor shield it.
+/// The slice starts after the memory was taken, so it cannot be the holder. It does not shield the holder either.
 TEST_F(SecondLine, ASliceThatStartsLaterIsNotSuspected) {
   machine_.processes.holders[0] = {900};
   machine_.processes.users[900] = {0, true, "/opt/bin/train"};
@@ -119,7 +119,8 @@ TEST_F(SecondLine, ASliceThatStartsLaterIsNotSuspected) {
   EXPECT_TRUE(machine_.processes.killed.empty());
 }
 
-/// The data loaders of a training job hold the job's open files. They never send a hello. The taker sent one.
+/// The data loaders of a training job inherit the job's open files and never send a hello. The process that took the
+/// memory sent one.
 TEST_F(SecondLine, DataLoadersOfANeighbourAreNotSuspected) {
   start(77, 1, 10);
   const auto job = start(78, 1, 10);
@@ -133,7 +134,8 @@ TEST_F(SecondLine, DataLoadersOfANeighbourAreNotSuspected) {
   EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
 }
 
-/// The holder is not visible. The only visible suspect is ended, which frees nothing: no second slice is ended.
+/// The holder is not visible. The only visible suspect is ended, which frees nothing. After that no other slice is
+/// ended.
 TEST_F(SecondLine, AVerdictWithoutEffectIsReportedAndNotRepeated) {
   const auto first = start(77, 1, 10);
   const auto second = start(78, 1, 10);
@@ -286,19 +288,19 @@ TEST_F(SecondLine, RepeatedRescuesOfASliceAreAnEventAndAreShown) {
 class ComputeLine : public SecondLine {
  protected:
   void SetUp() override {
-    liar_ = start(77, 1, 10);
+    offender_ = start(77, 1, 10);
     neighbour_ = start(78, 1, 70);
     machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 0}, {78, Bytes::mib(500), 100}};
     for (int i = 0; i < 4; ++i) compute_round(0);
     machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 50}, {78, Bytes::mib(500), 50}};
   }
-  /// 250 ms in which the neighbour has the lease. The liar adds `claimed_ms` to its busy_ns, and the arbiter charges it
-  /// for that.
+  /// 250 ms in which the neighbour has the lease. The offender adds `claimed_ms` to its busy_ns, and the arbiter
+  /// charges the offender for that time.
   void compute_round(std::uint64_t claimed_ms) {
-    machine_.pages.busy_ns[liar_] += claimed_ms * 1'000'000;
-    machine_.pages.charged_ns[liar_] += claimed_ms * 1'000'000;
+    machine_.pages.busy_ns[offender_] += claimed_ms * 1'000'000;
+    machine_.pages.charged_ns[offender_] += claimed_ms * 1'000'000;
     machine_.pages.charged_ns[neighbour_] += 250'000'000;
-    machine_.pages.granted_ms.try_emplace(liar_, 1);
+    machine_.pages.granted_ms.try_emplace(offender_, 1);
     machine_.pages.granted_ms[neighbour_] += 250;
     round();
     agent_->reap();
@@ -311,30 +313,30 @@ class ComputeLine : public SecondLine {
     }
     return most + 1;
   }
-  std::string liar_, neighbour_;
+  std::string offender_, neighbour_;
 };
 
 TEST_F(ComputeLine, AFalseBusyNsCausesAnEventWithinASecond) {
   EXPECT_LE(rounds_until([&] { return events("breach-compute") != 0; }, 250), 4);
-  EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{liar_});
+  EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{offender_});
 }
 
 TEST_F(ComputeLine, ADriverNextToTheLibraryCausesAnEventWithinASecond) {
   EXPECT_LE(rounds_until([&] { return events("breach-compute") != 0; }, 0), 4);
-  EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{liar_});
+  EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{offender_});
 }
 
 /// Queued work runs on while the slice is frozen: the slice loses its leases, does not get them back, and is ended.
 TEST_F(ComputeLine, ASliceThatFreezingDoesNotStopIsRevokedAndThenEnded) {
-  const int frozen = rounds_until([&] { return machine_.cgroups.frozen.count(liar_) != 0; }, 250);
-  const int revoked = frozen + rounds_until([&] { return machine_.pages.orders.count(liar_) == 0; }, 250);
-  EXPECT_TRUE(alive(liar_));
+  const int frozen = rounds_until([&] { return machine_.cgroups.frozen.count(offender_) != 0; }, 250);
+  const int revoked = frozen + rounds_until([&] { return machine_.pages.orders.count(offender_) == 0; }, 250);
+  EXPECT_TRUE(alive(offender_));
   EXPECT_NE(last_event().find("revoked"), std::string::npos) << last_event();
   bool back = false;
   const int ended = revoked + rounds_until(
                                   [&] {
-                                    back = back || machine_.pages.orders.count(liar_) != 0;
-                                    return !alive(liar_);
+                                    back = back || machine_.pages.orders.count(offender_) != 0;
+                                    return !alive(offender_);
                                   },
                                   250);
   EXPECT_FALSE(back) << "its pages were re-created";
@@ -354,8 +356,8 @@ class ThrottledOnly : public ComputeLine {
 };
 
 TEST_F(ThrottledOnly, ThePolicyThrottleNeverRevokesAndNeverKills) {
-  EXPECT_LE(rounds_until([&] { return machine_.cgroups.frozen.count(liar_) != 0; }, 250), 4);
-  EXPECT_EQ(rounds_until([&] { return !alive(liar_) || machine_.pages.orders.count(liar_) == 0; }, 250), 81);
+  EXPECT_LE(rounds_until([&] { return machine_.cgroups.frozen.count(offender_) != 0; }, 250), 4);
+  EXPECT_EQ(rounds_until([&] { return !alive(offender_) || machine_.pages.orders.count(offender_) == 0; }, 250), 81);
   EXPECT_GT(events("breach-compute"), 5) << "reported once a second";
 }
 
@@ -363,17 +365,17 @@ TEST_F(ThrottledOnly, ThePolicyThrottleNeverRevokesAndNeverKills) {
 TEST_F(ComputeLine, AUserThatReturnsIsEndedInTheFourthSlice) {
   std::vector<int> rounds;
   for (int visit = 1; visit <= 4; ++visit) {
-    rounds.push_back(rounds_until([&] { return events("breach-compute") != 0 && !alive(liar_); }, 250, 5));
-    if (!alive(liar_)) break;
-    machine_.cgroups.groups[liar_].clear();
+    rounds.push_back(rounds_until([&] { return events("breach-compute") != 0 && !alive(offender_); }, 250, 5));
+    if (!alive(offender_)) break;
+    machine_.cgroups.groups[offender_].clear();
     machine_.gpu.processes["GPU-0"] = {{78, Bytes::mib(500), 100}};
     agent_->reap();
     for (int i = 0; i < 32; ++i) compute_round(0);
-    liar_ = start(77, 1, 10);
+    offender_ = start(77, 1, 10);
     machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 50}, {78, Bytes::mib(500), 50}};
   }
   ASSERT_EQ(rounds.size(), 4U);
-  EXPECT_FALSE(alive(liar_)) << last_event();
+  EXPECT_FALSE(alive(offender_)) << last_event();
 }
 
 }  // namespace

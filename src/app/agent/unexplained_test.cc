@@ -62,8 +62,8 @@ TEST(Unexplained, TheDriversOwnMemoryIsLearntUpToABound) {
   EXPECT_TRUE(late.look({kCard, Bytes::gib(12), Bytes(), Bytes::gib(8)}, now + milliseconds(500))->lasted);
 }
 
-/// What is tolerated was promised to no slice: for any spare memory, what the driver holds without an explanation fits
-/// on the card beside the promises, or it is a finding. The exception is the floor.
+/// The tolerance comes from memory that is promised to no slice: for any spare memory, the unexplained memory fits on
+/// the card next to the promised memory, or it is a finding. The exception is the floor.
 TEST(Unexplained, TheToleranceIsTakenFromUnpromisedMemory) {
   const UnexplainedBounds bounds;
   for (std::uint64_t spare = 0; spare <= 400; spare += 8) {

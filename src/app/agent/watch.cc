@@ -67,11 +67,13 @@ std::vector<WatchedSlice> SecondLine::watched_slices(bool pages_known) {
 void SecondLine::round() {
   auto usage = world_.gpu.usage();
   note_gpu_state();
-  // Read after the driver's list: a process on a card has sent its hello before, so it is in the pages' list.
+  // The pages are read after the driver's list. A process sends its hello before it uses a card, so every process of
+  // the driver's list that has libcarve is in the pages' list.
   const bool arbiter_answers = look_at_pages();
-  // Hellos to an absent arbiter may be from processes that have ended, and other processes may have their PIDs now.
+  // While the arbiter does not answer, the known hellos may be from processes that have ended, and other processes may
+  // have their PIDs now.
   const auto sightings = usage ? processes_.sightings_of(*usage, arbiter_answers) : std::vector<Sighting>();
-  // An arbiter that has just restarted may not know all its processes yet.
+  // An arbiter that has just restarted may not know all registered processes yet.
   const auto arbiter = pages_.state();
   const bool pages_known = arbiter.ok && world_.clock.now() - arbiter.since >= config_.arbiter_settles;
   const auto watched = watched_slices(pages_known);

@@ -111,7 +111,7 @@ Bytes Watchdog::beyond_limits(const CardId& card) const {
 void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
                             std::vector<Breach>* breaches) {
   const Slice& card = slice.cards[index];
-  Price& price = prices_[{slice.id, card.card}];
+  BreachHistory& history = histories_[{slice.id, card.card}];
   const auto report = [&](BreachKind kind, Bytes bytes, const std::string& more) {
     breaches->push_back({kind, slice.id, card.card, sum.pids,
                          fmt::format("{} {} on {}, its limit is {}{}", kind == BreachKind::kMemory ? "holds" : "held",
@@ -119,28 +119,28 @@ void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const 
                          100, 0});
   };
   if (sum.memory <= card.memory + margins_[{slice.id, index}].tolerance) {
-    if (std::exchange(price.over, false) && !price.told)
-      report(BreachKind::kMemoryBrief, price.most, fmt::format(" (briefly, {} times recently)", price.count));
+    if (std::exchange(history.over, false) && !history.reported)
+      report(BreachKind::kMemoryBrief, history.most, fmt::format(" (briefly, {} times recently)", history.count));
     return;
   }
-  if (!std::exchange(price.over, true)) {
-    const auto forgiven = price.count == 0 ? 0 : (now - price.last) / bounds_.forgiven_after;
-    price.count = 1 + static_cast<int>(std::max<std::int64_t>(0, price.count - forgiven));
-    price.told = false;
-    price.most = Bytes();
+  if (!std::exchange(history.over, true)) {
+    const auto forgiven = history.count == 0 ? 0 : (now - history.last) / bounds_.forgiven_after;
+    history.count = 1 + static_cast<int>(std::max<std::int64_t>(0, history.count - forgiven));
+    history.reported = false;
+    history.most = Bytes();
   }
-  price.last = now;
-  price.most = std::max(price.most, sum.memory);
-  const bool ends = price.count >= bounds_.ended_at;
-  const Clock::Duration need = ends ? Clock::Duration(0) : bounds_.memory_for / (1 << (price.count - 1));
+  history.last = now;
+  history.most = std::max(history.most, sum.memory);
+  const bool ends = history.count >= bounds_.ended_at;
+  const Clock::Duration need = ends ? Clock::Duration(0) : bounds_.memory_for / (1 << (history.count - 1));
   if (!lasted({BreachKind::kMemory, slice.id, card.card, 0}, need, now)) return;
-  price.told = true;
-  report(BreachKind::kMemory, sum.memory, ends ? fmt::format(" (breach number {})", price.count) : "");
+  history.reported = true;
+  report(BreachKind::kMemory, sum.memory, ends ? fmt::format(" (breach number {})", history.count) : "");
   breaches->back().ends_slice = ends;
 }
 
-bool Watchdog::wary(Clock::Time now) const {
-  return std::any_of(prices_.begin(), prices_.end(), [&](const auto& one) {
+bool Watchdog::needs_frequent_rounds(Clock::Time now) const {
+  return std::any_of(histories_.begin(), histories_.end(), [&](const auto& one) {
     return one.second.count > 0 && now - one.second.last < bounds_.forgiven_after * one.second.count;
   });
 }
@@ -235,7 +235,7 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
   }
   // A breach that was not seen in this round starts again.
   std::erase_if(strikes_, [&](const auto& entry) { return entry.second.last_round != now; });
-  std::erase_if(prices_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
+  std::erase_if(histories_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
   std::erase_if(computing_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
   offences_.forget(now, bounds_.offences);
   return breaches;

@@ -90,8 +90,8 @@ class Watchdog {
   std::vector<Breach> judge(const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings,
                             Clock::Time now);
 
-  /// True if a slice has short breaches that count: it must be observed more often.
-  [[nodiscard]] bool wary(Clock::Time now) const;
+  /// True if a slice has short breaches that still count: such a slice must be observed more often.
+  [[nodiscard]] bool needs_frequent_rounds(Clock::Time now) const;
 
   /// What the slice keeps back from its own limit on its card number `index`, by the last round: tolerance.h. Nothing
   /// for a slice that is alone on its card, because it cannot take what another slice was promised.
@@ -118,12 +118,12 @@ class Watchdog {
     Clock::Time reported;
   };
   /// The short breaches of one slice on one card.
-  struct Price {
-    int count = 0;
-    bool over = false;  // over its bound in the last round
-    bool told = false;  // the current breach was reported
-    Bytes most;         // of the current breach
-    Clock::Time last{};  // when it was last seen over its bound
+  struct BreachHistory {
+    int count = 0;          // breaches that are not forgiven yet
+    bool over = false;      // over its bound in the last round
+    bool reported = false;  // the current breach was reported
+    Bytes most;             // of the current breach
+    Clock::Time last{};     // when it was last seen over its bound
   };
   void measure_margins(const std::vector<WatchedSlice>& slices, const Sums& sums);
   static Sums sums_of(const std::vector<Sighting>& sightings);
@@ -153,7 +153,7 @@ class Watchdog {
 
   WatchBounds bounds_;
   std::map<Key, Strike> strikes_;
-  std::map<std::pair<std::string, CardId>, Price> prices_;
+  std::map<std::pair<std::string, CardId>, BreachHistory> histories_;
   std::map<std::pair<std::string, CardId>, Computing> computing_;
   std::map<std::pair<std::string, std::size_t>, Margin> margins_;  // of the last round, by slice and index of its card
   std::map<CardId, Bytes> beyond_;                                 // beyond_limits()

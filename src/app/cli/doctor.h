@@ -45,7 +45,8 @@ struct HostFacts {
   bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
   std::vector<CardFileFact> card_files;    // the existing device nodes of cards
-  /// The mode that nvidia-modprobe sets on them; any user can start it (setuid root). nullopt: it does not set a mode.
+  /// The mode that nvidia-modprobe sets on the cards' device nodes. It is setuid root, so any user can run it at any
+  /// time. nullopt: it does not set a mode.
   std::optional<std::uint32_t> driver_sets_mode;
 };
 

@@ -18,7 +18,7 @@ std::string gpu_cause(const NodeTroubles& troubles, GpuState state) {
 }
 
 codec::NodeCondition runtime_condition(const RuntimeVerdict& runtime) {
-  const bool without = runtime.word == RuntimeVerdict::Word::kWithout;
+  const bool without = runtime.cdi == RuntimeVerdict::Cdi::kWithout;
   return {"RuntimeWithoutCDI", without, runtime.reason.empty() ? "RuntimeNotAsked" : runtime.reason,
           runtime.message};
 }

@@ -11,13 +11,13 @@ namespace {
 using Kind = codec::MetricsText::Kind;
 
 /// The parts of "namespace/pod/container", the name of a slice that was prepared for the kubelet.
-struct Whose {
+struct PartNames {
   std::string_view namespace_name;
   std::string_view pod;
   std::string_view container;
 };
 
-Whose whose(const SliceView& slice) {
+PartNames names_of(const SliceView& slice) {
   const std::string_view name = slice.name;
   const auto first = name.find('/');
   const auto last = name.rfind('/');
@@ -83,7 +83,7 @@ void write_slices(const AgentView& view, std::string_view node, codec::MetricsTe
   for (const auto& row : kSliceRows) {
     text->family(row.name, row.kind, row.help);
     for (const auto& slice : view.slices) {
-      const Whose by = whose(slice);
+      const PartNames by = names_of(slice);
       for (const auto& held : slice.cards)
         text->sample(row.value(held), {{"node", node},
                                        {"uuid", held.card},

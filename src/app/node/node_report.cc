@@ -52,9 +52,9 @@ void NodeReport::ask_runtime() {
   auto verdict = judge_runtime(facts, node ? node->runtime : "", world_.cdi_dir);
   const MutexLock lock(mutex_);
   // While the runtime does not answer, its last answer counts.
-  if (!facts && runtime_.word != RuntimeVerdict::Word::kUnknown) return;
+  if (!facts && runtime_.cdi != RuntimeVerdict::Cdi::kUnknown) return;
   if (verdict == runtime_) return;
-  if (verdict.word != RuntimeVerdict::Word::kWith)
+  if (verdict.cdi != RuntimeVerdict::Cdi::kWith)
     world_.log.warn("the container runtime may not inject CDI devices",
                     {{"reason", verdict.reason}, {"message", verdict.message}});
   runtime_ = std::move(verdict);
@@ -62,7 +62,7 @@ void NodeReport::ask_runtime() {
 
 std::string NodeReport::shut() const {
   const MutexLock lock(mutex_);
-  return runtime_.word == RuntimeVerdict::Word::kWithout ? runtime_.message : std::string();
+  return runtime_.cdi == RuntimeVerdict::Cdi::kWithout ? runtime_.message : std::string();
 }
 
 void NodeReport::count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts) {

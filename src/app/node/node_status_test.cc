@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
-using Word = RuntimeVerdict::Word;
+using Cdi = RuntimeVerdict::Cdi;
 
 constexpr const char* kPath = "/api/v1/nodes/n1";
 
@@ -162,19 +162,19 @@ TEST(Conditions, ReportEachTroubleAsOneConditionWithCauseAndFix) {
 
 TEST(RuntimeCdi, IsJudgedByTheRuntimesConfigurationThenByItsVersion) {
   const auto judge = [](RuntimeFacts facts) {
-    return judge_runtime(Result<RuntimeFacts>(std::move(facts)), "", "/var/run/cdi").word;
+    return judge_runtime(Result<RuntimeFacts>(std::move(facts)), "", "/var/run/cdi").cdi;
   };
-  EXPECT_EQ(judge({"containerd", "2.3.7", true, {"/etc/cdi", "/run/cdi/"}}), Word::kWith);
-  EXPECT_EQ(judge({"containerd", "2.3.7", false, {"/etc/cdi", "/var/run/cdi"}}), Word::kWithout);
-  EXPECT_EQ(judge({"containerd", "2.3.7", true, {"/etc/cdi"}}), Word::kWithout);
-  EXPECT_EQ(judge({"containerd", "v1.6.20", std::nullopt, {}}), Word::kWithout);
-  EXPECT_EQ(judge({"containerd", "1.7.2", std::nullopt, {}}), Word::kUnknown);
-  EXPECT_EQ(judge({"cri-o", "1.23.0", std::nullopt, {}}), Word::kWithout);
-  EXPECT_EQ(judge({"cri-o", "1.31.0", std::nullopt, {}}), Word::kWith);
-  EXPECT_EQ(judge({"other", "1", std::nullopt, {}}), Word::kUnknown);
+  EXPECT_EQ(judge({"containerd", "2.3.7", true, {"/etc/cdi", "/run/cdi/"}}), Cdi::kWith);
+  EXPECT_EQ(judge({"containerd", "2.3.7", false, {"/etc/cdi", "/var/run/cdi"}}), Cdi::kWithout);
+  EXPECT_EQ(judge({"containerd", "2.3.7", true, {"/etc/cdi"}}), Cdi::kWithout);
+  EXPECT_EQ(judge({"containerd", "v1.6.20", std::nullopt, {}}), Cdi::kWithout);
+  EXPECT_EQ(judge({"containerd", "1.7.2", std::nullopt, {}}), Cdi::kUnknown);
+  EXPECT_EQ(judge({"cri-o", "1.23.0", std::nullopt, {}}), Cdi::kWithout);
+  EXPECT_EQ(judge({"cri-o", "1.31.0", std::nullopt, {}}), Cdi::kWith);
+  EXPECT_EQ(judge({"other", "1", std::nullopt, {}}), Cdi::kUnknown);
   const Result<RuntimeFacts> away = fail(Code::kUnavailable, "away");
-  EXPECT_EQ(judge_runtime(away, "containerd://1.6.1", "/var/run/cdi").word, Word::kWithout);
-  EXPECT_EQ(judge_runtime(away, "", "/var/run/cdi").word, Word::kUnknown);
+  EXPECT_EQ(judge_runtime(away, "containerd://1.6.1", "/var/run/cdi").cdi, Cdi::kWithout);
+  EXPECT_EQ(judge_runtime(away, "", "/var/run/cdi").cdi, Cdi::kUnknown);
 }
 
 TEST(Labels, CountMixedModelsSeparately) {

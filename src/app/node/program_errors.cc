@@ -19,12 +19,12 @@ std::set<std::string> pods_on(const CardId& card, const std::vector<codec::GpuOb
 }
 
 std::string words(const ProgramError& error, const std::string& node, std::size_t pods) {
-  const std::string whose =
+  const std::string which =
       pods == 1 ? "of this pod, the only pod on the card"
                 : fmt::format("of one of the {} pods on the card (the driver does not say which)", pods);
   return fmt::format("card {}: {}: a program error {}; the card is healthy. Check which program ended with a CUDA "
                      "error, or find its process in the kernel log of node {}",
-                     error.card.str(), error.text, whose, node);
+                     error.card.str(), error.text, which, node);
 }
 
 }  // namespace

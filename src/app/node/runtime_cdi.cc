@@ -9,7 +9,7 @@
 namespace carve::node {
 namespace {
 
-using Word = RuntimeVerdict::Word;
+using Cdi = RuntimeVerdict::Cdi;
 
 struct Version {
   int major = -1;
@@ -40,7 +40,7 @@ std::string plain_folder(std::string path) {
 }
 
 RuntimeVerdict without(std::string reason, std::string message) {
-  return {Word::kWithout, std::move(reason), std::move(message)};
+  return {Cdi::kWithout, std::move(reason), std::move(message)};
 }
 
 RuntimeVerdict by_version(const std::string& name, const std::string& text) {
@@ -48,7 +48,7 @@ RuntimeVerdict by_version(const std::string& name, const std::string& text) {
   const auto runtime = name + " " + text;
   const bool containerd = name == "containerd";
   if ((!containerd && name != "cri-o") || version.major < 0)
-    return {Word::kUnknown, "RuntimeNotKnown",
+    return {Cdi::kUnknown, "RuntimeNotKnown",
             fmt::format(
                 "it is not known whether {} injects CDI devices; containerd 1.7 and CRI-O 1.24 and "
                 "later do",
@@ -61,13 +61,13 @@ RuntimeVerdict by_version(const std::string& name, const std::string& text) {
                     runtime, containerd ? "containerd 2.0" : "CRI-O 1.24"));
   }
   if (containerd && version.major < 2) {
-    return {Word::kUnknown, "RuntimeDidNotTell",
+    return {Cdi::kUnknown, "RuntimeCDINotReported",
             fmt::format(
                 "{} injects CDI devices only with enable_cdi = true in its configuration, which the agent "
                 "cannot read because the runtime does not answer",
                 runtime)};
   }
-  return {Word::kWith, "RuntimeWithCDI", runtime + " injects CDI devices"};
+  return {Cdi::kWith, "RuntimeWithCDI", runtime + " injects CDI devices"};
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ RuntimeVerdict judge_runtime(const Result<RuntimeFacts>& facts, const std::strin
     name = node_runtime.substr(0, colon);
     version = node_runtime.substr(colon + 3);
   } else {
-    return {Word::kUnknown, "RuntimeNotAsked",
+    return {Cdi::kUnknown, "RuntimeNotAsked",
             "the container runtime does not answer: " + facts.error().what};
   }
   if (facts && facts->cdi && !*facts->cdi) {
@@ -106,7 +106,7 @@ RuntimeVerdict judge_runtime(const Result<RuntimeFacts>& facts, const std::strin
     }
   }
   if (facts && facts->cdi)
-    return {Word::kWith, "RuntimeWithCDI", name + " " + version + " injects CDI devices"};
+    return {Cdi::kWith, "RuntimeWithCDI", name + " " + version + " injects CDI devices"};
   return by_version(name, version);
 }
 

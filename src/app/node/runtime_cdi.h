@@ -9,7 +9,7 @@ namespace carve::node {
 
 /// Whether the container runtime injects CDI devices into containers.
 struct RuntimeVerdict {
-  enum class Word : std::uint8_t { kWith, kWithout, kUnknown } word = Word::kUnknown;
+  enum class Cdi : std::uint8_t { kWith, kWithout, kUnknown } cdi = Cdi::kUnknown;
   std::string reason;   // CamelCase
   std::string message;  // cause and fix
   friend bool operator==(const RuntimeVerdict&, const RuntimeVerdict&) = default;

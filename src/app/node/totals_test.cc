@@ -26,7 +26,7 @@ TEST(Totals, AreInTheUnitOfTheirName) {
   EXPECT_EQ(total("aliyun.com/gpu-count"), "2");
 }
 
-TEST(Totals, AddUpTheMemoryOfEachCardForGpushare) {  // R5-8: 15 and 140, not 2 x 15
+TEST(Totals, AddUpTheMemoryOfEachCardForGpushare) {  // 15 and 140, not 2 x 15
   EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::gib(1)), "155");
   EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::mib(1)), "159931");
 }

@@ -249,7 +249,7 @@ Result<void> DevicePlugin::try_bind(Binding* binding) {
   const Owner owner{OwnerKind::kPod, pod ? pod->uid : binding->kubelet_uid};
   if (holds(world_.slices.held(), owner, binding->container)) {
     binding->owner = owner;
-    return prepare(binding, PrepareRequest{.record = {.owner = owner}, .standing = true});
+    return prepare(binding, PrepareRequest{.record = {.owner = owner}, .existing_only = true});
   }
   if (!pod) {
     return fail(Code::kUnavailable,

@@ -111,7 +111,7 @@ TEST_F(SlotJobs, ThePodEndsDuringItsPrepare) {
   EXPECT_EQ(slices.prepares, 1);
 }
 
-TEST_F(SlotJobs, ItsSlotsAreAllocatedAnewDuringItsPrepare) {
+TEST_F(SlotJobs, ItsSlotsAreAllocatedAgainDuringItsPrepare) {
   hear_bound("a");
   hear_bound("b");
   allocate("a", "slot-1");
@@ -131,7 +131,7 @@ TEST_F(SlotJobs, ItsSlotsAreAllocatedAnewDuringItsPrepare) {
   EXPECT_EQ(slices.prepares, 2);
 }
 
-TEST_F(SlotJobs, SlotsThatAreAllocatedAnewBeforeItsJobRunsHoldNothing) {
+TEST_F(SlotJobs, SlotsThatAreAllocatedAgainBeforeItsJobRunsHoldNothing) {
   hear_bound("a");
   hear_bound("b");
   allocate("a", "slot-1");

@@ -36,7 +36,7 @@ TEST(Review, ReadsTheContentsOfAPod) {
   EXPECT_EQ(review->user, "ann");
   EXPECT_EQ(review->node, "n1");
   EXPECT_EQ(review->scheduler, "default-scheduler");
-  EXPECT_THAT(review->odd, ElementsAre("n"));
+  EXPECT_THAT(review->non_string, ElementsAre("n"));
   EXPECT_TRUE(review->has_annotations);
   ASSERT_EQ(review->containers.size(), 4U);
   const auto& init = review->containers[0];

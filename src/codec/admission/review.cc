@@ -79,7 +79,7 @@ void read_odd(const json::value& pod, const char* path, Review* review) {
   const auto* all = object_at(pod, path);
   if (all == nullptr) return;
   for (const auto& entry : *all) {
-    if (!entry.value().is_string()) review->odd.emplace_back(entry.key());
+    if (!entry.value().is_string()) review->non_string.emplace_back(entry.key());
   }
 }
 

@@ -48,7 +48,7 @@ struct Review {
   PodAsk pod;        // its request: init containers and main containers
   std::vector<ReviewedContainer> containers;  // the same containers in the same order, then ephemeral ones
   bool has_annotations = false;
-  std::vector<std::string> odd;  // labels and annotations with a value that is not a string
+  std::vector<std::string> non_string;  // labels and annotations with a value that is not a string
   std::string scheduler;
   std::string node;
 };

@@ -16,7 +16,8 @@ namespace {
 namespace json = boost::json;
 namespace read = json_read;
 
-/// The members that are read below. Half of a Pod's text is managedFields, volumes, probes and others that are not.
+/// The members that are read below. Half of a Pod's text is in other members, for example managedFields, volumes and
+/// probes.
 constexpr std::array<std::string_view, 7> kMetadata = {"name",        "namespace",       "uid", "labels",
                                                        "annotations", "resourceVersion", "deletionTimestamp"};
 constexpr std::array<std::string_view, 8> kSpec = {
@@ -43,7 +44,8 @@ bool keep(JsonPieces& pieces, JsonPieces::Value object, const std::array<std::st
   return whole;
 }
 
-/// The Pod reduced to these members; nullopt: the text is not in the API server's form, and is parsed completely.
+/// The Pod reduced to these members; nullopt: the text is not in the API server's form, and the caller must parse all
+/// of it.
 std::optional<std::string> what_is_read(std::string_view text) {
   JsonPieces pieces(text);
   std::string out;
@@ -80,7 +82,7 @@ bool any_started(const json::value& pod) {
   return false;
 }
 
-/// The digits of "2026-01-01T23:59:59Z" as one number.
+/// The digits of "2026-01-01T23:59:59Z" as one number, for comparison only.
 std::int64_t moment(const std::string& rfc3339) {
   std::int64_t number = 0;
   for (const char c : rfc3339.substr(0, 19)) {

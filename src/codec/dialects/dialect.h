@@ -98,8 +98,7 @@ inline constexpr std::string_view kSlots = "elasticgpu.io/slot";
 
 /// What a Pod requests, in normal form: a pure function of its spec. Empty: the Pod requests nothing from Carve.
 ///   errors  kInvalidArgument: all faults of all containers, each with the container's name: requests without limits,
-///           or different from the limits (R0-2); two dialects in one container
-///   source  design.md 7, spec: unit normaliser
+///           or different from the limits; two dialects in one container
 [[nodiscard]] Result<std::vector<PartRequest>> requests_of(const PodAsk& pod,
                                                            const DialectSettings& settings);
 /// The same for a pod that carries slots: what it requests of Carve. Empty for any other pod, regardless of its spec: a

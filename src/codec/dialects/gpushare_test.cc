@@ -45,13 +45,13 @@ class Gpushare : public testing::Test {
   Record record;
 };
 
-TEST_F(Gpushare, APublishedStatefulSetPacksOnOneCard) {  // R5-2
+TEST_F(Gpushare, APublishedStatefulSetPacksOnOneCard) {
   for (const char* replica : {"binpack-0", "binpack-1", "binpack-2"}) EXPECT_EQ(place(pod(replica, {"3"})), "0");
   EXPECT_EQ(place(pod("seven", {"7"})), "1") << "6 GiB are left on the first card";
   EXPECT_EQ(place(pod("six", {"6"})), "0");
 }
 
-TEST_F(Gpushare, TheContainersOfAPodShareItsCardWithSeparateLimits) {  // R5-4
+TEST_F(Gpushare, TheContainersOfAPodShareItsCardWithSeparateLimits) {
   EXPECT_EQ(place(pod("a", {"13"})), "0");
   EXPECT_EQ(place(pod("b", {"14"})), "1");
   EXPECT_EQ(place(pod("c", {"1", "2"})),
@@ -73,7 +73,7 @@ TEST_F(Gpushare, MemoryNeverGoesBelowZero) {  // its own extender loses track of
   EXPECT_TRUE(ledger.audit());
 }
 
-TEST_F(Gpushare, APodWithTheSameNameIsAnotherPod) {  // R5-13: deleted and immediately re-created
+TEST_F(Gpushare, APodWithTheSameNameIsAnotherPod) {  // deleted and immediately re-created
   EXPECT_EQ(place(pod("first-uid", {"15"})), "0");
   EXPECT_EQ(ledger.remove_owner({OwnerKind::kPod, "first-uid"}), 1U);
   EXPECT_EQ(place(pod("second-uid", {"15"})), "0");

@@ -19,7 +19,7 @@ inline constexpr std::string_view kUnhealthyGpusKey = "gpus";
 /// "1,3": positions of cards in the driver's list, from 0. Blanks around them and an empty text are legal.
 ///   errors  kInvalidArgument: one of them is not such a number; then none counts. gpushare itself read such text as
 ///           card 0
-///   source  gpushare-device-plugin, pkg/gpu/nvidia (spec: R5)
+///   source  gpushare-device-plugin, pkg/gpu/nvidia
 [[nodiscard]] Result<std::set<int>> parse_unhealthy_gpus(std::string_view text);
 
 }  // namespace carve::codec

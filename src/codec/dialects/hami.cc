@@ -71,8 +71,8 @@ Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSe
   const auto priority = words.count(kPriority, 1, "(0: high, 1: low)", &errors, 0);
   if (mib != 0 && percent != 0) {
     errors.push_back({Code::kInvalidArgument,
-                      fmt::format("{}: {} MiB together with {}: {}; set only one of them", kGpumem, mib, kGpumemPercentage,
-                                  percent)});
+                      fmt::format("{}: {} MiB together with {}: {}; set only one of them", kGpumem,
+                                  mib, kGpumemPercentage, percent)});
   }
   CARVE_TRY_VOID(joined(errors));
   Request request;

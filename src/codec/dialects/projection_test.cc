@@ -41,7 +41,7 @@ std::string lines(const Texts& texts) {
   return out;
 }
 
-TEST(Projection, GpushareShowsTheAnnotationsOfItsTools) {  // R5-1
+TEST(Projection, GpushareShowsTheAnnotationsOfItsTools) {
   const Record record{
       7, {OwnerKind::kPod, "u"}, {part("c", {{CardId("GPU-a"), Bytes::gib(3), CoreShare()}})}};
   EXPECT_EQ(lines(projections(pod_of(record), record, kCards, {}, kNow)),
@@ -59,8 +59,7 @@ TEST(Projection, GpushareShowsTheAnnotationsOfItsTools) {  // R5-1
             "ALIYUN_COM_GPU_VISIBLE_DEVICES=GPU-a\n");
 }
 
-TEST(Projection,
-     EveryCardHasItsOwnSizeInTheInstallationsUnit) {  // R5-8: not the first card's size for all
+TEST(Projection, EveryCardHasItsOwnSizeInTheInstallationsUnit) {  // not the first card's size for all
   const Record record{
       7, {OwnerKind::kPod, "u"}, {part("c", {{CardId("GPU-b"), Bytes::mib(2048), CoreShare()}})}};
   const auto gib = environment(record, "c", kCards, {});
@@ -71,7 +70,7 @@ TEST(Projection,
   EXPECT_EQ(mib.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "2048");
 }
 
-TEST(Projection, EachContainerGetsItsOwnAmountAndThePodsSum) {  // R5-4
+TEST(Projection, EachContainerGetsItsOwnAmountAndThePodsSum) {
   Record record{7,
                 {OwnerKind::kPod, "u"},
                 {part("i", {{CardId("GPU-a"), Bytes::gib(2), CoreShare()}}),

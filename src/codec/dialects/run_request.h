@@ -35,7 +35,6 @@ struct Amounts {
 /// well. Cards alone, or k·100 cores alone: whole cards. Cards with memory or cores: that number of equal slices. The
 /// default class is burst.
 ///   errors  kInvalidArgument: amounts that contradict each other, or none
-///   source  design.md 7 (native dialect)
 [[nodiscard]] Result<Request> request_from(const Amounts& amounts);
 
 /// The same for the arguments of the command line.

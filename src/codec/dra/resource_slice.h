@@ -18,15 +18,14 @@ struct AttributeVersion {
 };
 using DeviceAttribute = std::variant<std::string, std::int64_t, bool, AttributeVersion>;
 
-/// A consumable capacity: the total, what a claim consumes that requests no amount, the smallest amount, the step and
-/// the largest amount. Canonical quantities ("80Gi", "100"), so that values that are read back compare equal.
+/// A consumable capacity. Canonical quantities ("80Gi", "100"), so that values that are read back compare equal.
 ///   source  KEP-5075; the API server requires default = min + n × step, min + step <= value, max <= value
 struct DeviceCapacity {
-  std::string value;
-  std::string standard;  // requestPolicy.default
-  std::string min;
-  std::string step;  // empty: any amount from `min`
-  std::string max;   // of one claim's request for one device; empty: `value`
+  std::string value;     // the total
+  std::string standard;  // requestPolicy.default: the amount for a claim that requests none
+  std::string min;       // the smallest amount
+  std::string step;      // empty: any amount from `min`
+  std::string max;       // of one claim's request for one device; empty: `value`
   friend bool operator==(const DeviceCapacity&, const DeviceCapacity&) = default;
 };
 

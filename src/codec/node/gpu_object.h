@@ -15,7 +15,7 @@ namespace carve::codec {
 struct GpuLink {
   std::string uuid;
   std::string level;  // "NVLINK"
-  int lanes = 0;
+  int lanes = 0;      // for NVLink: the number of active links
 };
 
 /// One slice of the card, with the names of its owner.
@@ -54,26 +54,26 @@ struct GpuObject {
   std::map<std::string, GpuAllocation> allocated;  // by UID
 };
 
-/// Hashes of the two halves, for comparison.
+/// Hashes of the spec and of the status, for comparison.
 struct GpuDigest {
   std::string name;
   std::size_t spec = 0;
   std::size_t status = 0;
 };
 
-/// The object without its status, for create; the Node with `node_uid` owns it.
+/// The object without its status, for a create request. The Node with `node_uid` becomes its owner.
 [[nodiscard]] std::string encode_gpu(const GpuObject& gpu, std::string_view node_uid);
-/// JSON patches that replace a complete half, regardless of its previous contents.
+/// JSON patches that replace the complete spec or status, regardless of the previous contents.
 [[nodiscard]] std::string gpu_spec_patch(const GpuObject& gpu);
 [[nodiscard]] std::string gpu_status_patch(const GpuObject& gpu);
 [[nodiscard]] GpuDigest digest_of(const GpuObject& gpu);
-/// The same for an object from the server.
+/// digest_of() for the text of an object from the server.
 ///   errors  kInvalidArgument: not JSON, or without a name
 [[nodiscard]] Result<GpuDigest> parse_gpu_digest(std::string_view text);
 
 /// The object as encode_gpu() and the patches wrote it, without `allocated`. Tolerant: a holder that cannot be read
-/// completely is left out and counted in `*odd`.
+/// completely is left out and counted in `*unreadable`.
 ///   errors  kInvalidArgument: not JSON, or without name, node, UUID or memory
-[[nodiscard]] Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd);
+[[nodiscard]] Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* unreadable);
 
 }  // namespace carve::codec

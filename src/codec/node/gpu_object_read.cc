@@ -78,7 +78,7 @@ void take_what_it_is(const json::value& value, GpuObject* gpu) {
 
 }  // namespace
 
-Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd) {
+Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* unreadable) {
   read::Memory place(text);
   CARVE_TRY(const auto value, read::parse_in(place, text, "GPU"));
   GpuObject gpu;
@@ -100,7 +100,7 @@ Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd) {
     if (take_holder(item, gpu.card.id, &holder)) {
       gpu.holders.push_back(std::move(holder));
     } else {
-      ++*odd;
+      ++*unreadable;
     }
   }
   return gpu;

@@ -90,16 +90,16 @@ TEST(GpuObject, IsReadBackAsWritten) {
   init.slice.card = CardId("GPU-1");
   gpu.holders[0].slice.card = CardId("GPU-1");
   gpu.holders.push_back(init);
-  std::size_t odd = 0;
-  const auto read = parse_gpu_object(stored(gpu), &odd);
+  std::size_t unreadable = 0;
+  const auto read = parse_gpu_object(stored(gpu), &unreadable);
   ASSERT_TRUE(read) << read.error().what;
-  EXPECT_EQ(odd, 0U);
+  EXPECT_EQ(unreadable, 0U);
   EXPECT_EQ(read->card, gpu.card);
   EXPECT_EQ(read->plugins, gpu.plugins);
   auto older = stored(gpu);
   ASSERT_NE(older.find(R"("doors":["dra","slots"])"), std::string::npos) << "for a control of an earlier build";
   older.replace(older.find("\"plugins\""), 9, "\"unknown\"");
-  EXPECT_EQ(parse_gpu_object(older, &odd)->plugins, gpu.plugins) << "of an agent of an earlier build";
+  EXPECT_EQ(parse_gpu_object(older, &unreadable)->plugins, gpu.plugins) << "of an agent of an earlier build";
   ASSERT_EQ(read->holders.size(), 2U);
   EXPECT_EQ(read->holders[0].slice, gpu.holders[0].slice);
   EXPECT_EQ(read->holders[1].slice, init.slice);
@@ -172,27 +172,27 @@ TEST(GpuObject, ItsSummaryListsFourHoldersAndCountsTheRest) {
 TEST(GpuObject, UnreadableHoldersAreCounted) {
   auto text = stored(some_gpu());
   text.replace(text.find("\"claim\""), 7, "\"ghost\"");
-  std::size_t odd = 0;
-  const auto read = parse_gpu_object(text, &odd);
+  std::size_t unreadable = 0;
+  const auto read = parse_gpu_object(text, &unreadable);
   ASSERT_TRUE(read);
-  EXPECT_EQ(odd, 1U);
+  EXPECT_EQ(unreadable, 1U);
   EXPECT_TRUE(read->holders.empty());
-  EXPECT_FALSE(parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n"}})", &odd));
+  EXPECT_FALSE(parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n"}})", &unreadable));
   const auto fresh =
-      parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5}})", &odd);
+      parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5}})", &unreadable);
   ASSERT_TRUE(fresh);
   EXPECT_FALSE(fresh->card.health.ok) << "before its node has reported its health";
 }
 
 TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
   const auto holders = [](const std::string& memory, const std::string& cores) {
-    std::size_t odd = 0;
+    std::size_t unreadable = 0;
     const auto read = parse_gpu_object(
         R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5},"status":{"holders":[{"owner":)"
         R"({"kind":"pod","uid":"u"},"part":"c","shareClass":"burst","priorityClass":"online","memory":)" + memory +
             R"(,"cores":)" + cores + "}]}}",
-        &odd);
-    return read ? read->holders.size() + 10 * odd : 99;
+        &unreadable);
+    return read ? read->holders.size() + 10 * unreadable : 99;
   };
   EXPECT_EQ(holders("0", "0"), 1U);
   EXPECT_EQ(holders("9223372036854775807", "100"), 1U);
@@ -201,9 +201,10 @@ TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
   EXPECT_EQ(holders("5", "101"), 10U);
   EXPECT_EQ(holders("\"5\"", "100"), 10U);
   const auto whole = [](const std::string& memory) {
-    std::size_t odd = 0;
+    std::size_t unreadable = 0;
     return parse_gpu_object(
-               R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":)" + memory + "}}", &odd)
+               R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":)" + memory + "}}",
+               &unreadable)
         .has_value();
   };
   EXPECT_TRUE(whole("1"));
@@ -292,16 +293,17 @@ TEST(NodeObject, WritesLegalLabelValues) {
 }
 
 TEST(GpuObject, ANameIsQuotedUpToALimit) {
-  std::size_t odd = 0;
-  const auto what = parse_gpu_object(R"({"metadata":{"name":")" + std::string(300, 'z') + "\"}}", &odd).error().what;
+  std::size_t unreadable = 0;
+  const auto text = R"({"metadata":{"name":")" + std::string(300, 'z') + "\"}}";
+  const auto what = parse_gpu_object(text, &unreadable).error().what;
   EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 253) << what;
 }
 
 TEST(GpuObject, IndexNodeAndLanesAreReadWithinTheirLimits) {
   const auto read = [](const std::string& rest) {
-    std::size_t odd = 0;
+    std::size_t unreadable = 0;
     auto gpu = parse_gpu_object(
-        R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5,)" + rest + "}}", &odd);
+        R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5,)" + rest + "}}", &unreadable);
     EXPECT_TRUE(gpu) << rest;
     return gpu.value_or(GpuObject{});
   };
@@ -322,12 +324,12 @@ TEST(GpuObject, EveryFieldOfAHolderIsRequired) {
   const std::string whole = R"({"owner":{"kind":"pod","uid":"u"},"part":"c","shareClass":"burst",)"
                             R"("priorityClass":"online","memory":5,"cores":3})";
   const auto odd_ones = [](const std::string& holder) {
-    std::size_t odd = 0;
+    std::size_t unreadable = 0;
     const auto gpu = parse_gpu_object(
         R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5},"status":{"holders":[)" +
             holder + "]}}",
-        &odd);
-    return gpu && gpu->holders.size() + odd == 1 ? odd : 99;
+        &unreadable);
+    return gpu && gpu->holders.size() + unreadable == 1 ? unreadable : 99;
   };
   EXPECT_EQ(odd_ones(whole), 0U);
   for (const std::string wrong : {R"("kind":"pod")", R"("uid":"u")", R"("part":"c")", R"("shareClass":"burst")",
@@ -343,8 +345,8 @@ TEST(GpuObject, AWholeCardIsReadBackAsWholeAndExclusive) {
   Slice& slice = gpu.holders.front().slice;
   slice.card = gpu.card.id;
   slice.whole = slice.exclusive = true;
-  std::size_t odd = 0;
-  const auto read = parse_gpu_object(stored(gpu), &odd);
+  std::size_t unreadable = 0;
+  const auto read = parse_gpu_object(stored(gpu), &unreadable);
   ASSERT_TRUE(read) << read.error().what;
   ASSERT_EQ(read->holders.size(), 1U);
   EXPECT_EQ(read->holders.front().slice, slice);

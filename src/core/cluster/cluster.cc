@@ -22,8 +22,8 @@ const std::string& closed_for(const NodeState& node, const std::vector<PartReque
   return node.closed.empty() ? closed_by_dialect(node, parts) : node.closed;
 }
 
-NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
-                      const PodPolicy& policy, std::int32_t priority) {
+NodeAnswer answer_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
+                          const PodPolicy& policy, std::int32_t priority) {
   if (!state.closed.empty()) return {false, false, 0, state.closed, UnschedulableReason::kAgentLeaving};
   if (const auto& why = closed_by_dialect(state, parts); !why.empty())
     return {false, false, 0, why, UnschedulableReason::kConflictingPlugin};
@@ -49,10 +49,10 @@ Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartR
       result.refused.push_back({name, std::string(kNoCardThere), true});
     } else if (is_reserved_for(*node->second, owner, parts)) {
       result.nodes.push_back({name, kReservedScore});
-    } else if (NodeWord word = word_of_node(*node->second, owner, parts, policy, priority); word.fits) {
-      result.nodes.push_back({name, word.score});
+    } else if (NodeAnswer answer = answer_of_node(*node->second, owner, parts, policy, priority); answer.fits) {
+      result.nodes.push_back({name, answer.score});
     } else {
-      result.refused.push_back({name, std::move(word.why), word.final});
+      result.refused.push_back({name, std::move(answer.why), answer.final});
     }
   }
   return result;

@@ -16,15 +16,15 @@ const std::shared_ptr<const std::string>& no_card() {
 const FittingView* choose_node(const std::vector<FittingView>& nodes) {
   const FittingView* best = nullptr;
   for (const FittingView& node : nodes) {
-    // Numbers have the order of the names.
+    // The nodes are numbered in the order of their names.
     if (best == nullptr || node.score > best->score || (node.score == best->score && node.number < best->number))
       best = &node;
   }
   return best;
 }
 
-/// Most changes leave the names and therefore the numbers as they are.
-void FitCache::see(const std::shared_ptr<const ClusterState>& cluster) {
+/// Most changes of the cluster keep the names of the nodes and so their numbers. Then the cached answers stay valid.
+void FitCache::use(const std::shared_ptr<const ClusterState>& cluster) {
   if (cluster == seen_) return;
   if (seen_ == nullptr || !seen_->same_names(*cluster)) shapes_.clear();
   seen_ = cluster;
@@ -38,52 +38,53 @@ FitCache::Shape& FitCache::shape_of(const Ask& ask) {
     shapes_.splice(shapes_.begin(), shapes_, found);
   } else {
     if (shapes_.size() == kShapes) shapes_.pop_back();
-    shapes_.push_front(Shape{ask.parts, ask.rules, ask.policy, std::vector<Word>(seen_->size()),
-                             std::vector<Word>(seen_->size())});
+    shapes_.push_front(Shape{ask.parts, ask.rules, ask.policy, std::vector<CachedAnswer>(seen_->size()),
+                             std::vector<CachedAnswer>(seen_->size())});
   }
   return shapes_.front();
 }
 
-void FitCache::ask_again(Word* known, const std::shared_ptr<const NodeState>& state, const Ask& ask) {
+void FitCache::refresh(CachedAnswer* known, const std::shared_ptr<const NodeState>& state, const Ask& ask) {
   if (known->state == state) {
     ++figures_.remembered;
     return;
   }
   ++figures_.asked;
-  NodeWord said = word_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
-  *known = Word{state, said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why)), said.score,
-                said.final, state->reserved.empty() && state->reservations.empty(), said.class_of_why};
+  NodeAnswer said = answer_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
+  auto why = said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why));
+  *known = CachedAnswer{state, std::move(why), said.score, said.final,
+                        state->reserved.empty() && state->reservations.empty(), said.class_of_why};
 }
 
-void FitCache::say(const Word& word, const FittingView& node, FitView* view) {
-  if (word.why == nullptr) {
+void FitCache::add_to_view(const CachedAnswer& cached, const FittingView& node, FitView* view) {
+  if (cached.why == nullptr) {
     view->nodes.push_back(node);
   } else {
-    view->refused.push_back({node.node, word.why, word.final, word.class_of_why});
+    view->refused.push_back({node.node, cached.why, cached.final, cached.class_of_why});
   }
 }
 
 void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask,
                       FitView* view) {
-  Word& known = shape.words[number];
+  CachedAnswer& known = shape.answers[number];
   const auto& state = seen_->node(number);
-  ask_again(&known, state, ask);
-  say(known, {name, known.score, &state, number}, view);
+  refresh(&known, state, ask);
+  add_to_view(known, {name, known.score, &state, number}, view);
   if (!state->reservations.empty()) known.state = nullptr;  // what a pod sees here depends on its owner and priority
 }
 
 std::optional<std::int64_t> FitCache::score_ahead(const std::shared_ptr<const ClusterState>& cluster,
                                                   ClusterState::Number number,
                                                   const std::shared_ptr<const NodeState>& ahead, const Ask& ask) {
-  see(cluster);
-  Word& known = shape_of(ask).ahead[number];
-  ask_again(&known, ahead, ask);
+  use(cluster);
+  CachedAnswer& known = shape_of(ask).ahead[number];
+  refresh(&known, ahead, ask);
   if (!ahead->reservations.empty()) known.state = nullptr;
   return known.why == nullptr ? std::optional(known.score) : std::nullopt;
 }
 
 FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const Ask& ask) {
-  see(cluster);
+  use(cluster);
   Shape& shape = shape_of(ask);
   FitView view;
   view.nodes.reserve(ask.names.size());
@@ -95,9 +96,9 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
     }
     const auto& state = seen_->node(*number);
     // The common case: the node itself is not read.
-    if (const Word& known = shape.words[*number]; known.for_all && known.state == state) {
+    if (const CachedAnswer& known = shape.answers[*number]; known.for_all && known.state == state) {
       ++figures_.remembered;
-      say(known, {name, known.score, &state, *number}, &view);
+      add_to_view(known, {name, known.score, &state, *number}, &view);
     } else if (is_reserved_for(*state, ask.owner, ask.parts)) {
       view.nodes.push_back({name, kReservedScore, &state, *number});
     } else {

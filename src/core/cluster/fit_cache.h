@@ -71,7 +71,7 @@ class FitCache {
 
  private:
   /// The cached answer of a node.
-  struct Word {
+  struct CachedAnswer {
     std::shared_ptr<const NodeState> state;        // the object that was evaluated; nullptr: not evaluated yet
     std::shared_ptr<const std::string> why;        // nullptr: it fits
     std::int64_t score = 0;
@@ -83,16 +83,16 @@ class FitCache {
     std::vector<PartRequest> parts;
     std::shared_ptr<const PlacementRules> rules;
     PodPolicy policy;
-    std::vector<Word> words;  // by the node's number
-    std::vector<Word> ahead;  // of the nodes in their future state
+    std::vector<CachedAnswer> answers;  // by the node's number
+    std::vector<CachedAnswer> ahead;    // of the nodes in their future state
   };
 
-  void see(const std::shared_ptr<const ClusterState>& cluster);
+  void use(const std::shared_ptr<const ClusterState>& cluster);
   Shape& shape_of(const Ask& ask);
   /// Evaluates the node, unless `known` already holds the answer of this object.
-  void ask_again(Word* known, const std::shared_ptr<const NodeState>& state, const Ask& ask);
+  void refresh(CachedAnswer* known, const std::shared_ptr<const NodeState>& state, const Ask& ask);
   void answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask, FitView* view);
-  static void say(const Word& word, const FittingView& node, FitView* view);
+  static void add_to_view(const CachedAnswer& cached, const FittingView& node, FitView* view);
 
   std::shared_ptr<const ClusterState> seen_;
   std::list<Shape> shapes_;  // the last used first

@@ -132,10 +132,10 @@ RC_GTEST_PROP(FitCacheHistory, TheAnswerEqualsFitRegardlessOfEarlierQueries, ())
       (void)ahead->ledger.add({Slice{{OwnerKind::kPod, "ahead"}, "c", ahead->ledger.cards().front().card.id,
                                      Bytes::gib(pick<std::uint64_t>(1, 16)), CoreShare(pick(1U, 60U))}});
       const FitCache::Ask ask{owner, parts, views, rules, policy, priority};
-      const NodeWord word = word_of_node(*ahead, owner, parts, policy, priority);
+      const NodeAnswer answer = answer_of_node(*ahead, owner, parts, policy, priority);
       for (int again = pick(1, 2); again > 0; --again)
         RC_ASSERT(cache.score_ahead(cluster, node.number, ahead, ask) ==
-                  (word.fits ? std::optional(word.score) : std::nullopt));
+                  (answer.fits ? std::optional(answer.score) : std::nullopt));
     }
     const auto* chosen = choose_node(said.nodes);
     const auto* rightly = choose_node(right.nodes);

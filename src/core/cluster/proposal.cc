@@ -45,27 +45,27 @@ std::size_t violations(const std::vector<Holder>& victims, const std::vector<std
 
 ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, const Owner& owner,
                                 const std::vector<PartRequest>& parts, std::int32_t priority, const PolicyRow& policy,
-                                const std::vector<Owner>& proposed, const PreemptionCandidates& standing) {
+                                const std::vector<Owner>& proposed, const PreemptionCandidates& candidates) {
   if (!closed_for(node, parts).empty()) return {};  // the node takes no new pod, regardless of the victims
-  if (std::binary_search(node.reserved.begin(), node.reserved.end(), owner)) return {ProposalWord::kStands, {}};
+  if (std::binary_search(node.reserved.begin(), node.reserved.end(), owner)) return {ProposalVerdict::kAccepted, {}};
   const SeenLedger seen(node, owner, priority);
   Ledger now = *seen;
-  for (const Owner& one : standing.going) now.remove_owner(one);
+  for (const Owner& one : candidates.going) now.remove_owner(one);
   const auto fits = [&](const Ledger& ledger) {
     return place_pod(ledger, node.links, owner, parts, policy).has_value();
   };
   static const std::vector<Holder> kNoHolders;
-  const auto there = standing.holders.find(name);
-  const auto& known = there == standing.holders.end() ? kNoHolders : there->second;
+  const auto there = candidates.holders.find(name);
+  const auto& known = there == candidates.holders.end() ? kNoHolders : there->second;
   std::vector<Holder> named = holders_among(proposed, known, now);
   const Ledger rest = without(now, named);
-  if (fits(rest)) return {ProposalWord::kStands, {}};
+  if (fits(rest)) return {ProposalVerdict::kAccepted, {}};
 
   std::vector<Holder> others;
   for (const Holder& holder : known) {
     if (std::find(proposed.begin(), proposed.end(), holder.owner) == proposed.end()) others.push_back(holder);
   }
-  auto allowed = standing.allowed;
+  auto allowed = candidates.allowed;
   for (const Holder& holder : named) count_down(holder, &allowed);
   const auto plan = choose_victims(rest, node.links, owner, parts, policy, priority, others, allowed);
   if (!plan || plan->victims.empty()) return {};
@@ -76,14 +76,14 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
     named.erase(named.begin());
     if (!fits(without(without(now, go), named))) go.push_back(one);
   }
-  if (violations(go, standing.allowed) > 0) return {};
+  if (violations(go, candidates.allowed) > 0) return {};
   // Sorted as in kube-scheduler's own lists: among the remaining nodes it picks the one with the first victim that is
   // the least important.
   std::sort(go.begin(), go.end(), [](const Holder& a, const Holder& b) {
     return std::tuple(-std::int64_t{a.priority}, a.started, a.owner) <
            std::tuple(-std::int64_t{b.priority}, b.started, b.owner);
   });
-  ProposalAnswer answer{ProposalWord::kOthersFirst, {}};
+  ProposalAnswer answer{ProposalVerdict::kOtherVictims, {}};
   for (const Holder& victim : go) answer.victims.push_back(victim.owner);
   return answer;
 }

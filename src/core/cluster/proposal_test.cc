@@ -28,40 +28,41 @@ class ProposalTest : public testing::Test {
   void holds(const std::string& uid, const std::string& card, std::uint64_t gib, std::int32_t priority = 0,
              std::vector<std::size_t> budgets = {}) {
     ASSERT_TRUE(node.ledger.add({Slice{owner(uid), "c", CardId(card), Bytes::gib(gib), CoreShare(1)}}));
-    standing.holders["n"].push_back({owner(uid), priority, 0, std::move(budgets)});
+    candidates.holders["n"].push_back({owner(uid), priority, 0, std::move(budgets)});
   }
   ProposalAnswer correct(std::uint64_t gib, const std::vector<Owner>& proposed, std::uint32_t cards = 1) {
     Request request;
     request.count = cards;
     request.memory = MemoryAsk::of(Bytes::gib(gib));
     request.compute = CoreShare(1);
-    return correct_proposal(node, "n", kPod, {{"c", Phase::kRun, request, ""}}, 10, kPolicies[0], proposed, standing);
+    return correct_proposal(node, "n", kPod, {{"c", Phase::kRun, request, ""}}, 10, kPolicies[0], proposed, candidates);
   }
   NodeState node;
-  PreemptionCandidates standing;
+  PreemptionCandidates candidates;
 };
 
 TEST_F(ProposalTest, AProposalThatFreesEnoughCardsStands) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 8);
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kStands) << "there is room without victims";
-  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}).word, ProposalWord::kStands) << "room after the victims are gone";
-  standing.going = {owner("b")};
-  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kStands) << "another pod terminates already";
+  EXPECT_EQ(correct(8, {owner("cpu")}).verdict, ProposalVerdict::kAccepted) << "there is room without victims";
+  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}).verdict, ProposalVerdict::kAccepted)
+      << "room after the victims are gone";
+  candidates.going = {owner("b")};
+  EXPECT_EQ(correct(16, {owner("cpu")}).verdict, ProposalVerdict::kAccepted) << "another pod terminates already";
   node.reserved = {kPod};
-  EXPECT_EQ(correct(17, {}).word, ProposalWord::kStands) << "its capacity is set aside";
+  EXPECT_EQ(correct(17, {}).verdict, ProposalVerdict::kAccepted) << "its capacity is set aside";
   node.closed = "its agent is being replaced";
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless);
+  EXPECT_EQ(correct(8, {owner("cpu")}).verdict, ProposalVerdict::kHopeless);
   node.closed = "";
   node.closed_to = {{"native", "another device plugin serves its name"}};
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless);
+  EXPECT_EQ(correct(8, {owner("cpu")}).verdict, ProposalVerdict::kHopeless);
 }
 
 TEST_F(ProposalTest, OnlyTheVictimsThatTheCardsNeedAreEvictedFirst) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16, 20);
   const auto answer = correct(8, {owner("cpu")});
-  EXPECT_EQ(answer.word, ProposalWord::kOthersFirst);
+  EXPECT_EQ(answer.verdict, ProposalVerdict::kOtherVictims);
   EXPECT_THAT(answer.victims, ElementsAre(owner("a"))) << "the other victim is decided after this one is gone";
 }
 
@@ -81,18 +82,19 @@ TEST_F(ProposalTest, TheMostImportantVictimIsListedFirst) {
 TEST_F(ProposalTest, NoPodIsEvictedWhereCardsCannotBecomeFree) {
   holds("a", "GPU-0", 16, 10);
   holds("b", "GPU-1", 16, 11);
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless) << "pods of equal priority stay";
-  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).word, ProposalWord::kHopeless) << "no card is large enough";
+  EXPECT_EQ(correct(8, {owner("cpu")}).verdict, ProposalVerdict::kHopeless) << "pods of equal priority stay";
+  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).verdict, ProposalVerdict::kHopeless) << "no card is large enough";
 }
 
 TEST_F(ProposalTest, ABudgetProtectsVictimsThatOnlyTheCardsNeed) {
   holds("a", "GPU-0", 16, 0, {0});
   holds("b", "GPU-1", 16, 5, {1});
-  standing.allowed = {0, 1};
+  candidates.allowed = {0, 1};
   EXPECT_THAT(correct(16, {owner("cpu")}).victims, ElementsAre(owner("b")));
-  standing.allowed = {0, 0};
-  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kHopeless);
-  EXPECT_EQ(correct(16, {owner("a")}).word, ProposalWord::kStands) << "kube-scheduler's own choice is not checked";
+  candidates.allowed = {0, 0};
+  EXPECT_EQ(correct(16, {owner("cpu")}).verdict, ProposalVerdict::kHopeless);
+  EXPECT_EQ(correct(16, {owner("a")}).verdict, ProposalVerdict::kAccepted)
+      << "kube-scheduler's own choice is not checked";
 }
 
 TEST_F(ProposalTest, ABudgetThatIsNotInTheListCoversNoPod) {
@@ -104,9 +106,9 @@ TEST_F(ProposalTest, ABudgetThatIsNotInTheListCoversNoPod) {
 TEST_F(ProposalTest, ProposedVictimsCountAgainstTheirBudgets) {
   holds("a", "GPU-0", 16, 0, {0});
   holds("b", "GPU-1", 16, 0, {0});
-  standing.allowed = {1};
-  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}, 2).word, ProposalWord::kHopeless);
-  standing.allowed = {2};
+  candidates.allowed = {1};
+  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}, 2).verdict, ProposalVerdict::kHopeless);
+  candidates.allowed = {2};
   EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
 
@@ -115,18 +117,18 @@ TEST_F(ProposalTest, CapacityThatIsReservedForAnotherPodIsNotUsed) {
   holds("b", "GPU-1", 16, 20);
   const Slice kept{owner("first"), "c", CardId("GPU-0"), Bytes::gib(16), CoreShare(1)};
   node.reservations = {{kept.owner, 10, {kept}, {owner("a")}}};
-  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kHopeless);
+  EXPECT_EQ(correct(8, {owner("cpu")}).verdict, ProposalVerdict::kHopeless);
 }
 
 struct Case {
   NodeState node;
-  PreemptionCandidates standing;
+  PreemptionCandidates candidates;
   std::vector<PartRequest> parts;
   std::vector<Owner> proposed;
 
   [[nodiscard]] bool fits_without(const std::vector<Owner>& gone) const {
     Ledger rest = node.ledger;
-    for (const Owner& one : standing.going) rest.remove_owner(one);
+    for (const Owner& one : candidates.going) rest.remove_owner(one);
     for (const Owner& one : gone) rest.remove_owner(one);
     return place_pod(rest, node.links, kPod, parts, kPolicies[0]).has_value();
   }
@@ -151,7 +153,7 @@ Case arbitrary_case(unsigned seed) {
     card.memory = Bytes::gib(8);
     EXPECT_TRUE(made.node.ledger.put_card(card));
   }
-  if (random() % 2 == 0) made.standing.allowed = {static_cast<std::int64_t>(random() % 3)};
+  if (random() % 2 == 0) made.candidates.allowed = {static_cast<std::int64_t>(random() % 3)};
   for (unsigned i = 0; i < 7; ++i) {
     Holder holder{owner("h" + std::to_string(i)), static_cast<std::int32_t>(random() % 7),
                   static_cast<std::int64_t>(random() % 5), {}};
@@ -160,12 +162,12 @@ Case arbitrary_case(unsigned seed) {
     if (!placed) continue;
     EXPECT_TRUE(made.node.ledger.add(*placed));
     if (random() % 8 == 0) {
-      made.standing.going.insert(holder.owner);
+      made.candidates.going.insert(holder.owner);
       continue;
     }
-    if (!made.standing.allowed.empty() && random() % 3 == 0) holder.budgets = {0};
+    if (!made.candidates.allowed.empty() && random() % 3 == 0) holder.budgets = {0};
     if (holder.priority < 5 && random() % 3 == 0) made.proposed.push_back(holder.owner);
-    made.standing.holders["n"].push_back(holder);
+    made.candidates.holders["n"].push_back(holder);
   }
   made.proposed.push_back(owner("cpu"));
   made.parts = {{"c", Phase::kRun, arbitrary_request(random), ""}};
@@ -173,26 +175,26 @@ Case arbitrary_case(unsigned seed) {
 }
 
 TEST(ProposalProperty, VictimsAreEnoughAndNecessaryAndStayWithinBudgets) {
-  int words[3] = {};
+  int verdicts[3] = {};
   for (unsigned seed = 0; seed < 4000; ++seed) {
     const Case made = arbitrary_case(seed);
     const auto answer =
-        correct_proposal(made.node, "n", kPod, made.parts, 5, kPolicies[0], made.proposed, made.standing);
-    ++words[static_cast<int>(answer.word)];
-    const auto there = made.standing.holders.find("n");
+        correct_proposal(made.node, "n", kPod, made.parts, 5, kPolicies[0], made.proposed, made.candidates);
+    ++verdicts[static_cast<int>(answer.verdict)];
+    const auto there = made.candidates.holders.find("n");
     std::vector<Holder> known;
-    if (there != made.standing.holders.end()) known = there->second;
-    if (answer.word == ProposalWord::kStands) {
+    if (there != made.candidates.holders.end()) known = there->second;
+    if (answer.verdict == ProposalVerdict::kAccepted) {
       ASSERT_TRUE(made.fits_without(made.proposed)) << "seed " << seed;
       continue;
     }
     ASSERT_FALSE(made.fits_without(made.proposed)) << "seed " << seed;
-    if (answer.word == ProposalWord::kHopeless) {
+    if (answer.verdict == ProposalVerdict::kHopeless) {
       auto all = made.proposed;
       for (const Holder& one : known) {
         if (one.priority < 5) all.push_back(one.owner);
       }
-      ASSERT_TRUE(!made.fits_without(all) || !made.standing.allowed.empty()) << "seed " << seed;
+      ASSERT_TRUE(!made.fits_without(all) || !made.candidates.allowed.empty()) << "seed " << seed;
       continue;
     }
     ASSERT_TRUE(made.fits_without(answer.victims)) << "seed " << seed;
@@ -207,9 +209,9 @@ TEST(ProposalProperty, VictimsAreEnoughAndNecessaryAndStayWithinBudgets) {
       others.erase(std::find(others.begin(), others.end(), victim));
       ASSERT_FALSE(made.fits_without(others)) << "seed " << seed << ": " << victim.uid << " is a needless victim";
     }
-    ASSERT_EQ(cost_of(victims, made.standing.allowed).violations, 0U) << "seed " << seed;
+    ASSERT_EQ(cost_of(victims, made.candidates.allowed).violations, 0U) << "seed " << seed;
   }
-  for (const int count : words) EXPECT_GT(count, 200) << "too few cases of this answer";
+  for (const int count : verdicts) EXPECT_GT(count, 200) << "too few cases of this answer";
 }
 
 }  // namespace

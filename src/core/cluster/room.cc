@@ -26,7 +26,7 @@ bool better(const FoundRoom& a, const FoundRoom& b) {
 FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
                     std::int32_t priority, const std::vector<std::string>& names,
                     const std::function<const PolicyRow&(const std::string& node)>& policy,
-                    const PreemptionCandidates& standing) {
+                    const PreemptionCandidates& candidates) {
   FoundRoom best;
   std::size_t cleared = 0;
   for (const std::string& name : names) {
@@ -44,11 +44,11 @@ FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::
     if (fits) best = {Room::kComing, name, {}};  // the node opens again soon: no pod is evicted for this one
     if (!state.closed.empty()) continue;
     if (best.room == Room::kComing || cleared >= kMostNodesToClear) continue;
-    const Ledger rest = without_those_going(*seen, standing.going);
-    const auto holders = standing.holders.find(name);
+    const Ledger rest = without_those_going(*seen, candidates.going);
+    const auto holders = candidates.holders.find(name);
     static const std::vector<Holder> kNoHolders;
     auto plan = choose_victims(rest, state.links, owner, parts, row, priority,
-                               holders == standing.holders.end() ? kNoHolders : holders->second, standing.allowed);
+                               holders == candidates.holders.end() ? kNoHolders : holders->second, candidates.allowed);
     if (!plan) continue;
     ++cleared;
     FoundRoom found{plan->victims.empty() ? Room::kComing : Room::kForOthers, name, std::move(*plan)};

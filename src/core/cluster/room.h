@@ -42,7 +42,7 @@ struct PreemptionCandidates {
                                   const std::vector<PartRequest>& parts, std::int32_t priority,
                                   const std::vector<std::string>& names,
                                   const std::function<const PolicyRow&(const std::string& node)>& policy,
-                                  const PreemptionCandidates& standing);
+                                  const PreemptionCandidates& candidates);
 /// As many nodes as a dry run of kube-scheduler examines in a cluster of 1,000 nodes.
 inline constexpr std::size_t kMostNodesToClear = 100;
 

@@ -23,7 +23,7 @@ class RoomTest : public testing::Test {
     ASSERT_TRUE(state->ledger.put_card(card));
     for (const auto& [who, gib] : there) {
       ASSERT_TRUE(state->ledger.add({Slice{who.owner, "c", card.id, Bytes::gib(gib), CoreShare(1)}}));
-      standing.holders[name].push_back(who);
+      candidates.holders[name].push_back(who);
     }
     cluster.put(name, state);
     names.push_back(name);
@@ -33,11 +33,11 @@ class RoomTest : public testing::Test {
     request.memory = MemoryAsk::of(Bytes::gib(gib));
     request.compute = CoreShare(1);
     return find_room(cluster, kPod, {{"c", Phase::kRun, request, ""}}, priority, names,
-                     [](const std::string&) -> const PolicyRow& { return kPolicies[0]; }, standing);
+                     [](const std::string&) -> const PolicyRow& { return kPolicies[0]; }, candidates);
   }
   ClusterState cluster;
   std::vector<std::string> names;
-  PreemptionCandidates standing;
+  PreemptionCandidates candidates;
 };
 
 TEST_F(RoomTest, NoPodIsEvictedWhereThereIsRoomNowOrSoon) {
@@ -45,13 +45,13 @@ TEST_F(RoomTest, NoPodIsEvictedWhereThereIsRoomNowOrSoon) {
   add_node("b", {{holder("leaves", 20), 16}});
   add_node("c", {{holder("x", 0), 10}});
   EXPECT_EQ(find(6).room, Room::kThere);
-  standing.going = {{OwnerKind::kPod, "leaves"}};
+  candidates.going = {{OwnerKind::kPod, "leaves"}};
   EXPECT_EQ(find(8).room, Room::kComing);
   EXPECT_EQ(find(8).node, "b");
-  standing.going.clear();
+  candidates.going.clear();
   const auto found = find(8);
   EXPECT_EQ(found.room, Room::kForOthers);
-  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "the lower name between equals";
+  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "between equal nodes, the one with the lower name";
   EXPECT_EQ(find(8, 0).room, Room::kNone) << "no pod has a lower priority";
   EXPECT_EQ(find(17).room, Room::kNone) << "no card is large enough, regardless of the victims";
 }
@@ -96,13 +96,13 @@ TEST_F(RoomTest, NodesAreComparedInTheOrderOfKubeScheduler) {
   add_node("two", {{holder("t1", 0), 8}, {holder("t2", 0), 8}});
   add_node("old", {{holder("o", 0, 1), 16}});
   add_node("young", {{holder("y", 0, 2), 16}});
-  EXPECT_EQ(find(16).node, "young") << "its victim has done the least work";
+  EXPECT_EQ(find(16).node, "young") << "its victim started last, so the least work is lost";
   names = {"dear", "two", "old"};
   EXPECT_EQ(find(16).node, "old") << "one victim instead of two";
   names = {"dear", "two"};
   EXPECT_EQ(find(16).node, "two") << "the highest priority of a victim counts more than the number of victims";
-  standing.allowed = {1};
-  for (auto& one : standing.holders["two"]) one.budgets = {0};
+  candidates.allowed = {1};
+  for (auto& one : candidates.holders["two"]) one.budgets = {0};
   EXPECT_EQ(find(16).node, "dear") << "budgets count most";
   EXPECT_EQ(find(16).plan.cost.violations, 0U);
 }

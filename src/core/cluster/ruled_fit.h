@@ -15,7 +15,7 @@
 namespace carve {
 
 /// The answer of one node about a pod.
-struct NodeWord {
+struct NodeAnswer {
   bool fits = false;
   bool final = false;  // it will not fit, regardless of which pods leave
   std::int64_t score = 0;
@@ -25,8 +25,9 @@ struct NodeWord {
 /// What fit() evaluates for each node with cards, except for capacity that is set aside. A closed node answers why it
 /// is closed, regardless of its free capacity.
 ///   cost    place_pod()
-[[nodiscard]] NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
-                                    const PodPolicy& policy, std::int32_t priority = 0);
+[[nodiscard]] NodeAnswer answer_of_node(const NodeState& state, const Owner& owner,
+                                        const std::vector<PartRequest>& parts, const PodPolicy& policy,
+                                        std::int32_t priority = 0);
 /// True: capacity is set aside on the node for the owner, and the node is open to it.
 [[nodiscard]] bool is_reserved_for(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts);
 inline constexpr std::int64_t kReservedScore = kBestNode + 1;

@@ -20,7 +20,7 @@ struct CardLook {
   std::optional<std::uint32_t> recovery;  // the recommended recovery action (0: none); nullopt: not reported
 };
 
-/// State that must outlive the process that saw it: a card that needs a reset needs it until it had one.
+/// The XID after which a card needs a reset. It must outlive the process that saw it, until the card was reset.
 struct HeldXid {
   std::uint32_t xid = 0;
   friend bool operator==(const HeldXid&, const HeldXid&) = default;

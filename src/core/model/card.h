@@ -25,8 +25,8 @@ class CardId {
   std::string uuid_;
 };
 
-/// A card's health as its provider last saw it. `reason` is readable text ("XID 79: fallen off the bus"), empty while
-/// healthy. A card can recover without a restart.
+/// A card's health as its provider last reported it. `reason` is readable text ("XID 79: fallen off the bus"), empty
+/// while healthy. A card can recover without a restart.
 struct Health {
   bool ok = true;
   std::string reason;
@@ -46,7 +46,7 @@ struct Card {
   std::string pcie_root;  // "0000:17" or empty
   std::string architecture;        // "Hopper" or empty: the vendor's name of the generation
   std::string compute_capability;  // "9.0" or empty
-  std::string closed;  // why the card takes no new slice, regardless of its health; empty: it takes them
+  std::string closed;  // why the card accepts no new slices, regardless of its health; empty: it accepts them
   friend bool operator==(const Card&, const Card&) = default;
 };
 

@@ -52,8 +52,8 @@ TEST(PlacePod, PlacesAllPartsOrNone) {
   EXPECT_EQ(refused.error().what, "needs 4 whole cards, 2 are free");
 }
 
-// R1-2: the text has the number of cards that the pod needs and the number that is free, without counting the pod's
-// own.
+// The text has the number of cards that all parts of the pod need, and the number of free cards. A card that another
+// part of the same pod would get counts as free.
 TEST(PlacePod, TooFewWholeCardsAreCountedForAllParts) {
   const std::vector<PartRequest> four = {{"a", Phase::kRun, whole_cards(2)}, {"b", Phase::kRun, whole_cards(2)}};
   const auto refusal = [&](int held) {

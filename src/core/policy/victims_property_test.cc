@@ -1,5 +1,6 @@
-// The victims for a pod on random machines, against every possible set: they are enough, each of them is necessary, all
-// have a lower priority than the pod, budgets are kept wherever that is possible, and no other set is cheaper.
+// The victims for a pod on random machines, compared with every possible set: they are enough, each of them is
+// necessary, all have a lower priority than the pod, they violate a budget only if every set does, and no other set is
+// cheaper.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -224,7 +225,8 @@ TEST(Victims, TheCostOfASetFollowsFromItsMembers) {
   EXPECT_EQ(cost({holder(1, 1, {0}), holder(1, 2, {0, 1})}, {-3, 5}).violations, 2U) << "a negative value counts as 0";
 }
 
-// Sparing the first by age or by size is wrong here: only the search over all sets finds the single victim.
+// A search that first spares the oldest or the largest owner finds two victims here. Only the search over all sets
+// finds the single victim.
 TEST(Victims, OneVictimSufficesWhereSparingByAgeAndBySizeWouldTakeTwo) {
   Ledger ledger;
   Card card;

@@ -202,7 +202,7 @@ class Dialects(ControlTest):
         self.assert_right([*names, fourth])
 
     def assert_shown_as_gpushare_does(self, name):
-        """R5-1: everything that gpushare's tools and programs read, compared with the driver's own list of cards."""
+        """Everything that gpushare's tools and programs read, compared with the driver's own list of cards."""
         found = self.kube.get("Pod", name)
         written, (card, _, _) = found["metadata"]["annotations"], self.cards_of(name)["main"][0]
         cards = self.cards_on(found["spec"]["nodeName"])
@@ -221,7 +221,7 @@ class Dialects(ControlTest):
         self.assertEqual(inside["NVIDIA_VISIBLE_DEVICES"], "void")
 
     def test_gpushare_containers_share_one_card_each_with_its_own_limit(self):
-        """R5-4: 1 and 2 GiB; each container allocates a little more than the smaller of both."""
+        """Limits of 1 and 2 GiB; each container allocates a little more than the smaller of both."""
         made = asking(self.name(), {"aliyun.com/gpu-mem": 1}, containers=2,
                       command=["ring-look", "allocate", str(GIB + (GIB >> 4)), "hold", "3600"])
         made["spec"]["containers"][1]["resources"] = {"limits": {"aliyun.com/gpu-mem": "2"}}
@@ -245,7 +245,7 @@ class Dialects(ControlTest):
                     raise
 
     def test_a_pod_of_the_same_name_gets_the_room_of_the_deleted_one(self):
-        """R5-13: the pods request the whole node, so there is room for the second only when the first is gone."""
+        """The pods request the whole node, so there is room for the second only when the first is gone."""
         cards = self.cards_on("n1")
         made = asking(self.name(), {"aliyun.com/gpu-mem": len(cards) * self.gib_of_a_card("n1")},
                       nodeSelector={"kubernetes.io/hostname": "n1"})
@@ -279,8 +279,8 @@ class Dialects(ControlTest):
         cards = [card for part in self.cards_of(name).values() for card, _, _ in part]
         self.assertEqual((len(cards), len(set(cards))), (4, 4))
         self.assert_right([name], ("main", "main-1"))
-        # The other node has four: a second pod gets two of them; the third finds too few, and its event says how many
-        # (R1-2).
+        # The other node has four cards: a second pod gets two of them. The third finds too few, and its event says how
+        # many.
         self.run_all(asking(self.name(), whole))
         third = self.create(asking(self.name(), whole, containers=2))
         said = " ".join(wait_for("the event", 30,
@@ -479,7 +479,7 @@ class Operator(ControlTest):
                                 "metadata": {"name": self.MAP, "namespace": "kube-system"}})
 
     def test_cards_in_gpushares_config_map_get_no_new_slices(self):
-        """R5-11. First all cards of n1 except one, then all, by their indexes in the driver's own list."""
+        """First all cards of n1 except one, then all, by their indexes in the driver's own list."""
         here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
         cards = [card["uuid"] for card in self.carves[0].truth("cards")["cards"]]
         made = self.mark("x,1")                            # invalid: marks no card, and not card 0

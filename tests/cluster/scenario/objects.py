@@ -102,7 +102,7 @@ class Objects(CarveTest):
             moments = [look[0] for before, look in zip(looks, looks[1:]) if before[1] <= look[1]]
             if len(moments) < 2:
                 continue
-            # Polling sees a change late by up to one interval, also the first one; the total cannot be late by more.
+            # Polling sees each change up to one interval late. Only the first and the last delay affect the total time.
             self.assertLessEqual(2.0 * (len(moments) - 1), moments[-1] - moments[0] + 1.5, (uuid, looks))
             self.assertLessEqual(len(looks) - len(moments) - 1, len(names), (uuid, looks))
 
@@ -200,7 +200,7 @@ class Objects(CarveTest):
     # --- waking waiting pods -------------------------------------------------------------------------------------
 
     def test_a_freed_slice_annotates_the_node_and_a_waiting_pod_starts(self):
-        """Pods that each request more than half of a card: one more than there are cards waits, then runs."""
+        """Each pod requests more than half of a card, and there is one more pod than cards: it waits, then runs."""
         cards = len(self.carve.truth("cards")["cards"])
         first = [self.create(self.fraction("80Gi", "60"))["metadata"]["name"] for _ in range(cards)]
         for one in first:

@@ -1,6 +1,6 @@
-"""The device plugin: two pods on one card get their shares, and the room of one is free as soon as it has ended.
+"""The device plugin: two pods on one card get their shares, and the room of a pod is free within 2 s of its end.
 
-dra_fraction.py is the same by DRA. Measures real time: nothing else may run concurrently.
+dra_fraction.py is the same test for DRA. Both measure real time: nothing else may run concurrently.
 """
 import sys
 import time
@@ -14,7 +14,7 @@ from ring import moments  # noqa: E402
 from ring.slot_testing import SlotTest, container, slot_pod  # noqa: E402
 from ring.testing import main, wait_for  # noqa: E402
 
-GIVEN = {30: 40, 70: 60}    # cores -> GiB: all cores together, and 41 GiB of the memory stay free
+GIVEN = {30: 40, 70: 60}    # cores -> GiB; together all cores of the card, and all memory except 41 GiB
 
 
 class SlotFraction(SlotTest):

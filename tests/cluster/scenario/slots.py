@@ -1,6 +1,7 @@
 """The device plugin: records on pods, late binding in PreStartContainer, on the real kubelet and containerd.
 
-The binder is the test's own (ring/binder.py). The checker judges what a container got from inside it.
+The test binds the pods itself (ring/binder.py). The checker compares what a program sees inside each container with
+the pod's record.
 """
 import json
 import sys
@@ -16,8 +17,8 @@ from ring.testing import in_soak, main, wait_for  # noqa: E402
 
 class Slots(SlotTest):
     def test_slow_cases(self):
-        """Each case uses a card of its own, concurrently: the agent waits up to 20 s for a record, the kubelet retries
-        later."""
+        """Run concurrently, each on its own card, because each takes long: the agent waits up to 20 s for a record, and
+        the kubelet retries only later."""
         self.concurrently(self.an_init_container_needs_no_room_next_to_later_containers,
                           self.a_container_restart_keeps_the_slice, self.without_a_record_nothing_starts,
                           self.a_record_may_be_fifteen_seconds_late, self.a_record_of_another_uid_is_refused,
@@ -50,7 +51,8 @@ class Slots(SlotTest):
             self.assertEqual([(c["uuid"], c["memory"]) for c in seen], [(self.cards[card], size * GIB)], part)
 
     def an_init_container_needs_no_room_next_to_later_containers(self):
-        """More than half of the card each: a pod holds the larger of its init containers and of all others."""
+        """Each container takes more than half of the card. A pod holds the larger of two amounts: that of its init
+        containers, and that of all other containers."""
         whole = slot_pod(self.name(), [container("main")], init=[container("first", ["sh", "-c", "ring-look"])])
         name = self.start(whole, {"first": [(7, 80, 60)], "main": [(7, 76, 70)]}, init=("first",))["metadata"]["name"]
         self.wait_ready(name)
@@ -65,7 +67,7 @@ class Slots(SlotTest):
         self.assertEqual(self.phase(over["metadata"]["name"]), "Pending")
 
     def test_a_dialects_variables_are_in_the_container(self):
-        """They override the pod's own variables: the runtime sets the node's last."""
+        """They override the pod's own variables, because the runtime sets the agent's variables last."""
         mine = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "ALIYUN_COM_GPU_MEM_DEV", "value": "1"}]
         made = self.create(slot_pod(self.name(), [container("main", env=mine), container("side")]))
         text = self.record(made, {"main": [(1, 3, 0)], "side": [(1, 2, 0)]})

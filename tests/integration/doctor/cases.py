@@ -84,7 +84,7 @@ class Broken(unittest.TestCase):
     def test_a_bare_host_only_lacks_the_agent(self):
         self.fine()
 
-    # -- the driver (R2-1: 3, 4, 5; rows 20, 22) ---------------------------------------------------------
+    # -- the driver ---------------------------------------------------------------------------------------
     def loaded(self, version="550.54.15"):
         self.host.file("/sys/module/nvidia/version", version + "\n")
         self.host.file("/proc/driver/nvidia/version", "NVRM version: …\n")
@@ -150,7 +150,7 @@ class Broken(unittest.TestCase):
         self.host.file("/usr/lib64/libnvidia-ml.so.1")
         self.fine()
 
-    # -- engines (R2-1: 1, 2; rows 6, 7) -----------------------------------------------------------------
+    # -- engines ------------------------------------------------------------------------------------------
     def docker(self, **config):
         self.host.file("/etc/docker/daemon.json", json.dumps(config))
 
@@ -232,7 +232,7 @@ class Broken(unittest.TestCase):
         self.host.file("/dev/x")
         self.only("char-links", "/dev/char/195:0", "NVML: Unknown Error")
 
-    # -- the kubelet (R2-2, row 19, a foreign plugin) ----------------------------------------------------
+    # -- the kubelet --------------------------------------------------------------------------------------
     def test_a_removed_feature_gate(self):
         self.host.file("/var/lib/kubelet/kubeadm-flags.env", 'KUBELET_KUBEADM_ARGS="--feature-gates=Accelerators=true"\n')
         self.only("kubelet-gate-accelerators", "kubeadm-flags.env")
@@ -250,7 +250,7 @@ class Broken(unittest.TestCase):
         self.checkpoint(**{"nvidia.com/gpu": None})
         self.fine()
 
-    # -- container devices (row 21) ----------------------------------------------------------------------
+    # -- container devices --------------------------------------------------------------------------------
     def device_file(self, folder, name, kind="nvidia.com/gpu", device="0", host_path="/usr/bin/nvidia-smi"):
         self.host.file(f"{folder}/{name}", json.dumps(
             {"cdiVersion": "0.5.0", "kind": kind, "devices": [{"name": device, "containerEdits": {
@@ -276,7 +276,7 @@ class Broken(unittest.TestCase):
         self.host.file("/var/run/cdi/half.yaml", "kind: [\n")
         self.only("cdi-unreadable", "half.yaml")
 
-    # -- honesty -----------------------------------------------------------------------------------------
+    # -- what the doctor cannot see ------------------------------------------------------------------------
     def test_an_empty_folder_is_no_host(self):
         shutil.rmtree(self.host.path("/proc"))
         self.only("host-not-seen", "--host-root")

@@ -82,10 +82,10 @@ TEST_F(Slots, WithEveryCardUnhealthyOnlyTheSlotsOfRunningPodsRemain) {
     return healthy_of(list) == 1 && list.at(living.containers[0].ids[0]);
   };
   EXPECT_TRUE(kubelet.wait_list(only_the_living));
-  // The same for an agent that starts now and learns of the other two only from the checkpoint.
+  // The same for an agent that starts now and knows the other two pods only from the checkpoint.
   stop_agent();
-  kube.feed_anew([objects = std::vector{pod_object(living, record(living, {0})),
-                                        pod_object(ended, record(ended, {1}), true)}](const KubeSink& sink) {
+  kube.replace_feed([objects = std::vector{pod_object(living, record(living, {0})),
+                                           pod_object(ended, record(ended, {1}), true)}](const KubeSink& sink) {
     sink.replace(objects);
   });
   kubelet.hides = {"u-refused", "u-ended"};
@@ -105,7 +105,7 @@ TEST_F(Slots, APodDeletedWhileTheAgentWasDownLeavesNothing) {
   ASSERT_TRUE(kubelet.pre_start(b.containers[0]).ok());
   stop_agent();
   kubelet.hides = {"u-a"};  // ended: still in the checkpoint, but not in PodResources
-  kube.feed_anew([object = pod_object(b, record(b, {1}))](const KubeSink& sink) { sink.replace({object}); });
+  kube.replace_feed([object = pod_object(b, record(b, {1}))](const KubeSink& sink) { sink.replace({object}); });
   start_agent();
   ASSERT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
   EXPECT_TRUE(in_the_long_run([&] { return slices.held().size() == 1; }));
@@ -119,10 +119,10 @@ TEST_F(Slots, APodUnknownToTheServerIsKeptWhileTheKubeletHasIt) {
   kubelet.admit(&a);
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
   stop_agent();
-  kube.feed_anew([](const KubeSink& sink) { sink.replace({}); });
+  kube.replace_feed([](const KubeSink& sink) { sink.replace({}); });
   start_agent();
   ASSERT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
-  // The test needs real time: one and a half of the rounds in which the agent queries the kubelet.
+  // The test must last longer than one of the rounds in which the agent queries the kubelet, in real time.
   const auto rounds = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
   EXPECT_TRUE(in_the_long_run([&] { return std::chrono::steady_clock::now() > rounds; }));
   EXPECT_EQ(behind(a.containers[0]), card(0));
@@ -151,7 +151,7 @@ TEST_F(Slots, TheSliceOfTheRecordAndItsEnd) {
   EXPECT_TRUE(eventually([&] { return slices.held().empty(); }));
 }
 
-TEST_F(Slots, ADialectsVariablesComeFromTheRecord) {  // R5-1, R5-4
+TEST_F(Slots, ADialectsVariablesComeFromTheRecord) {
   start_all();
   auto a = pod("a", "u-a", {"main", "side"});
   api_has(a, record(a, {5, 5}, Bytes::gib(2), "", "gpushare"));
@@ -238,7 +238,7 @@ TEST_F(SlotsWithASlowPod, OtherPodsStartAndEndMeanwhile) {
   EXPECT_EQ(behind(slow.containers[0]), card(3));
 }
 
-TEST_F(SlotsWithASlowPod, ItsSlotsAreAllocatedAnewMeanwhile) {
+TEST_F(SlotsWithASlowPod, ItsSlotsAreAllocatedToAnotherPodMeanwhile) {
   start_all();
   start_slow();
   kubelet.forget(slow);  // the API server does not report the end

@@ -1,7 +1,7 @@
-// Preloaded into `carve up` by journal_kills.py: a process that writes to a journal can be killed there. Every write,
+// journal_kills.py preloads this library into `carve up` to kill a process while it writes to a journal. Every write,
 // sync, rename, truncation and creation below a folder journal.d passes a point here before and after, a write also in
-// the middle. All processes map the control file that CARVE_FAULT_FILE names; the passed points are appended to
-// CARVE_FAULT_FILE.log. This file knows only the folder's name of Carve.
+// the middle. All processes map the control file that CARVE_FAULT_FILE names, and append the points that they passed to
+// CARVE_FAULT_FILE.log. The name of that folder is the only thing that this file knows about Carve.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -20,8 +20,8 @@ def request_bytes(memory_bytes):
 
 
 def request_as(uid, count, memory_bytes):
-    """Sends `count` requests as this user; returns the replies. It forks and uses the socket directly, because one
-    process per slice would take minutes."""
+    """Sends `count` requests as this user; returns the replies. Uses the socket directly from one forked child, because
+    one `carve` process per slice would take minutes."""
     answer, far = os.pipe()
     child = os.fork()
     if child == 0:

@@ -197,8 +197,8 @@ Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::str
   if (!all->no_config_maps.empty()) facts.unread.push_back("ConfigMaps of kube-system: " + all->no_config_maps);
   look_at_nodes(access.api, *all, &facts);
   for (const auto& text : all->gpus) {
-    std::size_t odd = 0;
-    auto gpu = codec::parse_gpu_object(text, &odd);
+    std::size_t unreadable = 0;
+    auto gpu = codec::parse_gpu_object(text, &unreadable);
     if (gpu) facts.cards.push_back(std::move(*gpu));
   }
   look_at_slices(access.api, &facts);

@@ -14,8 +14,8 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   CARVE_TRY(const auto all, read_all(access.api));
   std::vector<codec::GpuObject> cards;
   for (const auto& text : all.gpus) {
-    std::size_t odd = 0;
-    CARVE_TRY(auto gpu, codec::parse_gpu_object(text, &odd));
+    std::size_t unreadable = 0;
+    CARVE_TRY(auto gpu, codec::parse_gpu_object(text, &unreadable));
     if (node.empty() || gpu.node == node) cards.push_back(std::move(gpu));
   }
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");

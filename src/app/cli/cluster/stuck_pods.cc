@@ -52,7 +52,7 @@ std::pair<std::string, std::string> trouble_of(const PodFacts& pod, const PodsNo
         fmt::format("the pod has a claim, but the agent of node {} does not offer the DRA driver (the setting plugins "
                     "does not contain dra)",
                     pod.node),
-        "add dra to plugins in ConfigMap carve-cluster; or, if the pod shall end, see the log of the node's agent: it "
+        "add dra to plugins in ConfigMap carve-cluster; or, to let the pod end, see the log of the node's agent: it "
         "keeps the driver registered until the claims that it prepared have ended"};
   return {};
 }

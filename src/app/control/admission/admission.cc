@@ -313,7 +313,7 @@ void review_pod(Work& work) {
   const Review& review = work.review;
   strip(work);
   if (is_mirror(review)) return put_admitted(work, {});
-  for (const auto& key : review.odd) {
+  for (const auto& key : review.non_string) {
     work.refuse(AdmissionFault::kAnnotation,
                 fmt::format("label or annotation {}: its value is not a string; put it in quotes", key.substr(0, 128)));
   }

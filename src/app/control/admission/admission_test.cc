@@ -212,7 +212,7 @@ TEST_F(AdmissionTest, RemovesTheCardChoiceOfAnOlderScheduler) {
               HasSubstr("elasticgpu.io/container-c: only carve-control may write it"));
 }
 
-// CO-2: all three spellings, with the dialect's own unit in the text.
+// All three spellings, with the dialect's own unit in the text.
 TEST_F(AdmissionTest, RefusesTheSameErrorsInEachSpelling) {
   struct Spelling {
     std::string name;
@@ -278,7 +278,7 @@ TEST_F(AdmissionTest, RefusesAPlaceholderInPlaceOfAContainerName) {
             "with the name of a container (this pod has c)");
 }
 
-// CO-2, UN-2, UN-3 and R0-2 for the native, gpushare and nvidia.com/gpu spellings: the whole texts.
+// The whole texts, for the native, gpushare and nvidia.com/gpu spellings.
 TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
   struct Row {
     json::value object;

@@ -227,7 +227,7 @@ TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
     for (const char* name : {"a", "b", "c"})
       all.push_back(
           std::make_unique<Leader>(Leader::World{server, time, log, {}, {}}, Leader::Names{.identity = name}));
-    std::map<std::uint64_t, std::size_t> whose;
+    std::map<std::uint64_t, std::size_t> leader_of_epoch;
     std::vector<int> stopped(all.size(), 0);
     // A deadline that a replica was given before it was stopped stays valid meanwhile.
     std::vector<Clock::Time> promised(all.size());
@@ -248,14 +248,14 @@ TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
         const auto until = time.now() + std::chrono::milliseconds(pick(4000));
         if (!all[i]->leads_until(until)) continue;
         promised[i] = std::max(promised[i], until);
-        const auto [at, fresh] = whose.emplace(all[i]->epoch(), i);
+        const auto [at, fresh] = leader_of_epoch.emplace(all[i]->epoch(), i);
         ASSERT_EQ(at->second, i) << "seed " << seed << ": epoch " << all[i]->epoch() << " twice";
         for (std::size_t other = 0; other < all.size(); ++other)
           ASSERT_TRUE(other == i || promised[other] < time.now()) << "seed " << seed << ": two lead";
       }
       time.advance(std::chrono::milliseconds(100 + pick(900)));
     }
-    terms += whose.size();
+    terms += leader_of_epoch.size();
   }
   EXPECT_GT(terms, 600U) << "the test covered too few terms";
 }

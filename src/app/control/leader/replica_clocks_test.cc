@@ -221,7 +221,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
   for (const int i : {0, 1, 0, 1}) replicas[i]->leader.step();
   int stopped[] = {0, 0};
   auto calm = cluster.real.now();  // no Lease is deleted before this time: see below
-  std::map<std::uint64_t, std::string> whose;
+  std::map<std::uint64_t, std::string> leader_of_epoch;
   int pods = 0;
   for (int step = 0; step < 150; ++step) {
     const unsigned one = pick(2);
@@ -259,7 +259,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
     }
     for (const auto& replica : replicas) {
       if (!replica->leads()) continue;
-      const auto [at, fresh] = whose.emplace(replica->leader.epoch(), replica->names.identity);
+      const auto [at, fresh] = leader_of_epoch.emplace(replica->leader.epoch(), replica->names.identity);
       ASSERT_EQ(at->second, replica->names.identity) << "seed " << seed << ": epoch " << at->first << " twice";
       outcome->terms += fresh ? 1 : 0;
     }

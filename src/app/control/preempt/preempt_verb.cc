@@ -60,7 +60,7 @@ std::string PreemptVerb::answer(std::string_view call) const {
   for (auto at = args->nodes.begin(); at != args->nodes.end();) {
     auto& [name, victims] = *at;
     auto answer = ask(name, victims, candidates);
-    if (answer.word == ProposalWord::kOthersFirst && !with_budgets) {
+    if (answer.verdict == ProposalVerdict::kOtherVictims && !with_budgets) {
       const auto budgets = world_.budgets();
       if (!budgets) {
         world_.log.warn("no pod is evicted for cards: the PodDisruptionBudgets cannot be read",
@@ -70,12 +70,12 @@ std::string PreemptVerb::answer(std::string_view call) const {
       with_budgets = budgets ? preemption_candidates_of(world_.model, *budgets)
                              : preemption_candidates_of(world_.model, {}, [](const Owner&) { return true; });
     }
-    if (answer.word == ProposalWord::kOthersFirst) answer = ask(name, victims, *with_budgets);
-    if (answer.word == ProposalWord::kOthersFirst) {
+    if (answer.verdict == ProposalVerdict::kOtherVictims) answer = ask(name, victims, *with_budgets);
+    if (answer.verdict == ProposalVerdict::kOtherVictims) {
       victims = {};
       for (const Owner& victim : answer.victims) victims.uids.push_back(victim.uid);
     }
-    at = answer.word == ProposalWord::kHopeless ? args->nodes.erase(at) : std::next(at);
+    at = answer.verdict == ProposalVerdict::kHopeless ? args->nodes.erase(at) : std::next(at);
   }
   if (!args->nodes.empty() && world_.on_preempt) world_.on_preempt(owner);
   return codec::preemption_result(args->nodes);

@@ -67,7 +67,7 @@ std::optional<Clock::Time> Preemptor::when_to_consider(const PodEntry& pod, Cloc
   if (pod.object.never_preempts || attempts_.contains(uid)) return std::nullopt;
   if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) return now + kGap;
   if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return at->second;
-  // Another component nominated a node: its victims are ending, or will be known in a moment.
+  // Another component nominated a node: the victims there are terminating, or will be known in a moment.
   const auto nominated = nominated_since_.find(uid);
   if (nominated != nominated_since_.end() && now < nominated->second + kNominated)
     return nominated->second + kNominated;
@@ -174,7 +174,8 @@ bool Preemptor::allowed_all(const std::vector<Pod>& victims) {
          });
 }
 
-/// False: a victim cannot be evicted, and others must be chosen. Room that is free by then stays kept for the pod.
+/// False: a victim cannot be evicted, and other victims must be chosen. The room of the victims that were already
+/// evicted stays reserved for the pod.
 bool Preemptor::evict_all(const PodEntry& pod, const FoundRoom& found, const std::vector<Pod>& victims,
                           std::uint64_t epoch) {
   std::size_t evicted = 0;
@@ -217,7 +218,7 @@ Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   switch (done.error().code) {
     case Code::kNotFound:
     case Code::kAlreadyExists:     // another pod has its name now
-    case Code::kDeadlineExceeded:  // it may be evicted; if not, others are chosen when the room does not become free
+    case Code::kDeadlineExceeded:  // it may have succeeded; if not, the room is given up and other victims are chosen
       return Answer::kEvicted;
     case Code::kResourceExhausted:
       ++blocked_by_budget_;
@@ -230,8 +231,8 @@ Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   }
 }
 
-/// Keeps the room for a nomination that this replica did not write, while pods on that node end: a previous leader's,
-/// the current leader's on another replica, or kube-scheduler's own.
+/// Reserves the room for a nomination that this replica did not write, while pods on that node terminate. A previous
+/// leader, the current leader (another replica) or kube-scheduler wrote it.
 void Preemptor::adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now) {
   const auto& node = pod.object.nominated;
   const auto cluster = world_.model.snapshot();
@@ -256,7 +257,7 @@ void Preemptor::renominate(const PodEntry& pod, Attempt* attempt, Clock::Time no
   if (!pod.object.nominated.empty() || !attempt->nominated_at || now < *attempt->nominated_at + kRetry) return;
   if (!world_.leader.leads_until(now + 2 * Binder::kWrite)) return;
   attempt->nominated_at = now;
-  // If the room is already free, the try that should have found it may have missed it.
+  // If the room is already free, kube-scheduler may have tried the pod before the nomination was back.
   if (nominate(pod, attempt->node) && attempt->free_since) requeue(pod.object.ask.uid, attempt->node, now);
 }
 
@@ -349,7 +350,7 @@ std::optional<Clock::Time> Preemptor::follow_nomination(const PodEntry& pod, std
     return std::nullopt;
   }
   if (attempts_.contains(uid) || abandoned_.contains(uid)) return std::nullopt;
-  // A node nominator that is trying keeps the room itself.
+  // While the node nominator tries nodes for this pod, it reserves the room itself.
   if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) return now + kGap;
   nominated_since_.try_emplace(uid, now);
   if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kRetry) return at->second + kRetry;
@@ -361,7 +362,7 @@ std::optional<Clock::Time> Preemptor::follow_nomination(const PodEntry& pod, std
 Clock::Time Preemptor::step() {
   const auto now = world_.clock.now();
   const auto changes = queue_.take();
-  if (!world_.model.synced()) return now + kResync;  // the model's first lists are a change
+  if (!world_.model.synced()) return now + kResync;  // the queue wakes this thread when the model is synced
   collect(changes, now);
   std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
   auto next = std::min(resync_at_, maintain_attempts(now));

@@ -37,9 +37,9 @@ namespace carve::control {
 ///   - Several victims are first evicted with dryRun: either all of them may be evicted, or none is.
 ///   - The room is kept for the pod from before the first eviction on.
 /// Every replica keeps the room, from the pod's nominatedNodeName: every filter respects it, and so does the next
-/// leader. A try of kube-scheduler that was already in progress clears the nomination, because its own dry run finds no
-/// victims; the leader then nominates the node again. The room is given up kFreeFor after the last victim released its
-/// cards, and at the latest kLatest after the victims' grace period.
+/// leader. A scheduling attempt that was already in progress clears the nomination, because kube-scheduler's own dry
+/// run finds no victims; the leader then nominates the node again. The room is given up kFreeFor after the last victim
+/// released its cards, and at the latest kLatest after the victims' grace period.
 class Preemptor {
  public:
   static constexpr Clock::Duration kGap = std::chrono::milliseconds(200);  // the least until a time that step() returns
@@ -48,9 +48,9 @@ class Preemptor {
   /// itself, on nodes that lack more than cards (PreemptVerb), and both must not evict at the same time.
   static constexpr Clock::Duration kSettle = std::chrono::milliseconds(300);
   /// kSettle no longer applies to a pod that has been retried for this long without a pause. kube-scheduler retries
-  /// without a pause if it looks at a part of the nodes: its own status write of one try triggers the next.
+  /// without a pause if it looks at a part of the nodes: the status that it writes after one attempt triggers the next.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(2);
-  /// After another component's nomination: its victims are ending.
+  /// How long the preemptor waits after another component nominated a node, because its victims are terminating.
   static constexpr Clock::Duration kNominated = std::chrono::seconds(10);
   static constexpr Clock::Duration kRetry = std::chrono::seconds(1);     // a pod that was considered
   static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);  // a pod for which no room can be made

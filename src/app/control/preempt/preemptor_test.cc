@@ -354,7 +354,7 @@ TEST_F(PreemptorTest, EvictsForAPodThatIsRetriedWithoutPause) {
   EXPECT_THAT(evicted(), ElementsAre("a"));
 }
 
-/// Cleared by a try of kube-scheduler that was in progress when the node was nominated.
+/// A scheduling attempt that was in progress when the node was nominated clears the nomination.
 TEST_F(PreemptorTest, NominatesAgainAfterAClearedNomination) {
   holds("a", "n1", 16);
   waits("high", "10", 1000, {"n1"});

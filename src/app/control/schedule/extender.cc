@@ -65,7 +65,7 @@ std::string Extender::why_there(const Asked& asked, const NodeState& there) {
                      fitting + asked.fit.refused.size() == 1 ? "node" : "nodes");
 }
 
-/// Only a few of many nodes have assumed pods, so each of those is looked up among the nodes that fit.
+/// Only a few of many nodes have assumed pods, so only these nodes are looked up among those that fit.
 void Extender::look_ahead(Asked& asked) const {
   std::vector<ClusterState::Number> busy;
   for (const auto name : assumed_.nodes()) {
@@ -144,6 +144,7 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   if (watcher_ && wanted != Answer::kAll) watcher_({OwnerKind::kPod, asked.args.pod.uid}, asked.fit);
   const bool decided = wanted == Answer::kOne || (wanted == Answer::kAllToPlace && asked.fit.nodes.size() == 1);
   if (decided && !asked.parts.empty()) {
+    // best_of() also assumes the pod on that node.
     if (const FittingView* best = best_of(asked); best != nullptr) {
       if (wanted == Answer::kOne) {
         answer.names.push_back(best->node);

@@ -75,7 +75,8 @@ TEST_F(ExtenderTest, ChooseReturnsOnlyTheEnginesChoice) {
   EXPECT_THAT(extender_.choose("{"), HasSubstr("not JSON"));
 }
 
-// Its victims are ending: kube-scheduler would clear the nomination of an unresolvable node.
+// The victims on the nominated node are terminating. kube-scheduler would clear the nomination if the node were
+// unresolvable.
 TEST_F(ExtenderTest, NominatedNodeIsNotUnresolvable) {
   auto text = call(R"("aliyun.com/gpu-mem":"12")", R"("full","half")");
   text.replace(text.find(R"("spec":)"), 0, R"("status":{"nominatedNodeName":"full"},)");
@@ -85,7 +86,8 @@ TEST_F(ExtenderTest, NominatedNodeIsNotUnresolvable) {
   }
 }
 
-// Then the counts in the pod's message stay the same while the amounts change, and the pod is not retried.
+// With short reasons the pod's message stays the same while the free amounts change. kube-scheduler retries a pod
+// immediately when its message changes.
 TEST_F(ExtenderTest, ShortensReasonsForManyNodes) {
   std::string names;
   for (std::size_t i = 0; i < Extender::kMany; ++i) {
@@ -127,7 +129,8 @@ TEST_F(ExtenderTest, PodWithoutCardsFitsEverywhere) {
   EXPECT_EQ(extender_.prioritize(call(R"("cpu":"1")", all_)), "[]");
 }
 
-// A pod of an excluded namespace; a scheduler that is configured with these names sends it to the extender.
+// The pod is in a namespace that admission excludes. A scheduler that is configured with these resource names still
+// sends it to the extender.
 TEST_F(ExtenderTest, PodWithoutSlotsFitsEverywhere) {
   const auto everywhere = extender_.filter(call(R"("cpu":"1")", all_));
   for (const char* limits : {R"("aliyun.com/gpu-mem":"3")", R"("nvidia.com/gpu":"64")",
@@ -205,7 +208,7 @@ class Burst : public ExtenderTest {
 TEST_F(Burst, SendsTheNextPodsWhereRoomWillBe) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
   EXPECT_EQ(sent("b", ask_, both_), "half");
-  EXPECT_EQ(sent("c", ask_, both_), "idle");  // 8 - 3 - 3 is too little
+  EXPECT_EQ(sent("c", ask_, both_), "idle");  // 8 - 3 - 3 GiB is too little
   EXPECT_EQ(sent("b", ask_, both_), "half");  // a repeated call: the pod does not block itself
 }
 

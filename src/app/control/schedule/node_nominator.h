@@ -35,9 +35,9 @@ class NodeNominator {
  public:
   static constexpr std::size_t kLeastPart = 100;  // kube-scheduler's minFeasibleNodesToFind
   static constexpr Clock::Duration kGap = std::chrono::milliseconds(200);  // between two steps without new room
-  /// From the nomination until a try of kube-scheduler must have known it, two of its watches later.
+  /// The time from the nomination until a scheduling attempt must have seen it: after two of kube-scheduler's watches.
   static constexpr Clock::Duration kSeen = std::chrono::milliseconds(500);
-  static constexpr Clock::Duration kTouchAgain = std::chrono::milliseconds(1200);  // its try crossed the nomination
+  static constexpr Clock::Duration kTouchAgain = std::chrono::milliseconds(1200);  // an attempt was in progress
   static constexpr Clock::Duration kTrial = std::chrono::seconds(3);               // for the pod to be bound there
   static constexpr Clock::Duration kPause = std::chrono::seconds(60);
   static constexpr std::size_t kTries = 4;    // unsuccessful nodes of one pod

@@ -153,7 +153,7 @@ TEST_F(NodeNominatorTest, NominatesAnotherNodeAfterAnUnsuccessfulOne) {
     EXPECT_NE(step(), "") << i;
     named.insert(nominated("a"));
     pass(NodeNominator::kSeen / 2);
-    refuse("a");  // that try was already in progress
+    refuse("a");  // that attempt was already in progress
     EXPECT_EQ(step(), "");
     EXPECT_EQ(nominator.stats().unsuccessful, i);
     pass(NodeNominator::kSeen / 2);

@@ -14,8 +14,7 @@ namespace carve::control {
 
 class ChangeQueue;
 
-/// The consumers of changes also look at everything this often: a change that no feed published costs a delay, not
-/// more.
+/// The consumers of changes also look at everything this often. So a change that no feed published is only delayed.
 inline constexpr Clock::Duration kResync = std::chrono::seconds(10);
 
 /// What changed since a consumer last took its changes.

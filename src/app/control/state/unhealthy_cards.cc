@@ -64,7 +64,7 @@ void UnhealthyCards::apply(const std::string& config_map) {
 void UnhealthyCards::mark(const std::string& node, std::set<int> indexes) {
   const auto stored = marked_.find(node);
   if (stored == marked_.end() ? indexes.empty() : stored->second == indexes) return;
-  log_.info("the cards that an operator marked changed",
+  log_.info("the operator's marks on a node's cards changed",
             {{"node", node}, {"indexes", fmt::format("{}", fmt::join(indexes, ","))}});
   if (indexes.empty()) {
     marked_.erase(stored);

@@ -38,7 +38,7 @@ class FakeNodeSlices final : public NodeSlices {
     Part wanted{part != nullptr ? slices_of(owner, *part) : std::vector<Slice>(), request.device, request.environment};
     const auto key = std::pair(owner, request.part);
     const auto found = parts_.find(key);
-    if (request.standing) {
+    if (request.existing_only) {
       if (found == parts_.end()) return fail(Code::kNotFound, "its slices have ended");
       wanted.slices = found->second.slices;
     }

@@ -69,7 +69,7 @@ class SmallKube final : public KubeApi {
     fed_.notify_all();
   }
   /// Replaces the steps for watches that start from now on. No watch may run.
-  void feed_anew(std::function<void(const KubeSink&)> step) {
+  void replace_feed(std::function<void(const KubeSink&)> step) {
     const std::lock_guard lock(mutex_);
     feed_ = {std::move(step)};
   }
