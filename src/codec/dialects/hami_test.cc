@@ -43,9 +43,9 @@ TEST(Hami, EachCombinationOfItsNamesHasOneMeaning) {
 TEST(Hami, ACardThatItGivesToOnePodIsExclusive) {
   EXPECT_EQ(meaning({{"gpu", "2"}, {"gpucores", "100"}}), "hami: 2 whole cards");
   EXPECT_EQ(meaning({{"gpumem-percentage", "100"}}), "hami: 1 whole card");
-  EXPECT_EQ(meaning({{"gpumem", "4096"}, {"gpucores", "100"}}), "hami: 4 GiB, compute 100, exclusive, burst");
+  EXPECT_EQ(meaning({{"gpumem", "4096"}, {"gpucores", "100"}}), "hami: 4 GiB, compute 100, burst, exclusive");
   EXPECT_EQ(meaning({{"gpumem", "4096"}}, {{"hami.io/gpu-scheduler-policy", "mutex"}}),
-            "hami: 4 GiB, exclusive, besteffort");
+            "hami: 4 GiB, besteffort, exclusive");
   EXPECT_EQ(meaning({{"gpumem", "4096"}}, {{"hami.io/gpu-scheduler-policy", "spread"}}), "hami: 4 GiB, besteffort");
 }
 
@@ -90,16 +90,15 @@ TEST(Hami, IllegalValuesAreRefusedWithFieldValueUnitAndLegalValues) {
             "container c: nvidia.com/gpumem: 4096 MiB together with nvidia.com/gpumem-percentage: 25; set only one of "
             "them");
   EXPECT_EQ(meaning({{"gpumem-percentage", "101"}}),
-            "container c: nvidia.com/gpumem-percentage: \"101\" is 101 % of each card's memory, out of range; legal: 0 "
-            "to 100 % of each card's memory");
+            "container c: nvidia.com/gpumem-percentage: \"101\" is out of range; legal: 0 to "
+            "100 % of each card's memory");
   EXPECT_EQ(meaning({{"gpucores", "150"}, {"gpumem", "1"}}),
-            "container c: nvidia.com/gpucores: \"150\" is 150 hundredths of each card, out of range; legal: 0 to 100 "
+            "container c: nvidia.com/gpucores: \"150\" is out of range; legal: 0 to 100 "
             "hundredths of each card");
   EXPECT_EQ(meaning({{"priority", "2"}, {"gpumem", "1"}}),
-            "container c: nvidia.com/priority: \"2\" is 2 (0: high, 1: low), out of range; legal: 0 to 1 (0: high, 1: "
-            "low)");
+            "container c: nvidia.com/priority: \"2\" is out of range; legal: 0 to 1 (0: high, 1: low)");
   EXPECT_EQ(meaning({{"gpu", "17"}, {"gpumem", "1"}}),
-            "container c: nvidia.com/gpu: \"17\" is 17 cards, out of range; legal: 1 to 16 cards");
+            "container c: nvidia.com/gpu: \"17\" is out of range; legal: 1 to 16 cards");
 }
 
 }  // namespace
