@@ -113,6 +113,7 @@ Result<void> cover(const Fd& root, const Fd& folder, std::string_view bytes) {
     return failed(errno, "mount a tmpfs for /etc/ld.so.cache");
   Result<void> done;
   const Fd above = open_inside(root, "etc", O_PATH | O_DIRECTORY);
+  if (!above) return fail(Code::kDataLoss, "a tmpfs covers /etc and cannot be opened");
   {
     const Fd fd(::openat(above.get(), kFile, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     done = fd ? write_whole(fd, bytes) : failed(errno, "create a file for /etc/ld.so.cache");
@@ -120,7 +121,8 @@ Result<void> cover(const Fd& root, const Fd& folder, std::string_view bytes) {
   const Fd source(::openat(above.get(), kFile, O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (done && ::mount(handle(source).c_str(), handle(target).c_str(), nullptr, MS_BIND, nullptr) != 0)
     done = failed(errno, "mount over /etc/ld.so.cache");
-  ::umount2(handle(above).c_str(), MNT_DETACH);
+  if (::umount2(handle(above).c_str(), MNT_DETACH) != 0)
+    return fail(Code::kDataLoss, "a tmpfs covers /etc and cannot be unmounted");
   if (!done) return done;
   const Fd placed = open_inside(root, "etc/ld.so.cache", O_PATH | O_NOFOLLOW);
   const unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;

@@ -21,8 +21,9 @@ namespace carve::cdi {
 /// regular file of at most 64 MiB is read, and nothing outside the container's own file system is written. If /etc is a
 /// mount from elsewhere, or cannot be written, the new cache is mounted over the old one, which stays unchanged.
 ///   errors  kFailedPrecondition: no /etc, or /etc cannot be written and has no cache; kInvalidArgument: the cache is
-///           not a regular file or not valid; kOutOfRange: it is larger than 64 MiB; the system's. After each error the
-///           container can start, and its loader finds the same libraries as without the hook
+///           not a regular file or not valid; kOutOfRange: it is larger than 64 MiB; the system's. After each of these
+///           errors the container can start, and its loader finds the same libraries as without the hook. kDataLoss:
+///           the container must not start, because a tmpfs covers its /etc
 ///   cost    one read and one write of the file, about 50 KB: less than 1 ms
 [[nodiscard]] Result<void> add_to_cache(const std::string& root, const std::vector<codec::LoaderEntry>& libraries);
 

@@ -127,7 +127,14 @@ class Objects(CarveTest):
         uid = made["metadata"]["uid"]
         wait_for("the pod in a GPU object", 5,
                  lambda: any(uid in g["status"].get("allocated", {}) for g in self.gpus().values()))
-        versions = {uuid: gpu["metadata"]["resourceVersion"] for uuid, gpu in self.gpus().items()}
+        # The object of a card that was just taken may change once more, when its process is on the card.
+        seen = []
+
+        def unchanged():
+            seen.append({uuid: gpu["metadata"]["resourceVersion"] for uuid, gpu in self.gpus().items()})
+            return len(seen) > 3 and seen[-1] == seen[-4]
+        wait_for("the GPU objects stay as they are for 3 s", 30, unchanged, every=1)
+        versions = seen[-1]
         ghost = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "spec": {"index": 7, "nodeName": "n1", "uuid": "x"},
                  "metadata": {"name": "n1.gpu-ghost"}}
         self.create(ghost)

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 
-#include <fstream>
 #include <future>
 
+#include "base/fd.h"
+#include "base/unix_address.h"
 #include "tests/integration/kubelet/plugins_fixture.h"
 
 namespace carve::test {
@@ -41,8 +43,13 @@ TEST_F(Slots, AWipedSocketIsRecreated) {
 
 TEST_F(Slots, ADeadAgentsSocketIsTakenOver) {
   const auto socket = kubelet.device_plugins() + "/carve-slots.sock";
-  { auto left = std::ofstream(socket); }
-  fs::remove(socket);
+  {
+    const auto address = unix_address(socket);
+    ASSERT_TRUE(address);
+    const Fd left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(left.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address), 0);
+  }
+  ASSERT_TRUE(fs::exists(socket)) << "what a killed agent leaves";
   start_all();
   stop_agent();
   EXPECT_FALSE(fs::exists(socket));  // the agent removed its own socket

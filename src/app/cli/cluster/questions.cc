@@ -15,8 +15,12 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   std::vector<codec::GpuObject> cards;
   for (const auto& text : all.gpus) {
     std::size_t unreadable = 0;
-    CARVE_TRY(auto gpu, codec::parse_gpu_object(text, &unreadable));
-    if (node.empty() || gpu.node == node) cards.push_back(std::move(gpu));
+    auto gpu = codec::parse_gpu_object(text, &unreadable);
+    if (!gpu) {
+      access.log.warn("a GPU object cannot be read", {{"error", gpu.error().what}});
+      continue;
+    }
+    if (node.empty() || gpu->node == node) cards.push_back(std::move(*gpu));
   }
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
   const auto cluster = model_of(access, all)->snapshot();

@@ -217,18 +217,25 @@ Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   if (!dry && done.error().code == Code::kInternal && !stays(victim)) return Answer::kEvicted;
   switch (done.error().code) {
     case Code::kNotFound:
-    case Code::kAlreadyExists:     // another pod has its name now
-    case Code::kDeadlineExceeded:  // it may have succeeded; if not, the room is given up and other victims are chosen
       return Answer::kEvicted;
+    case Code::kAlreadyExists:  // another pod has its name now; or another write came first
+      if (!stays(victim)) return Answer::kEvicted;
+      break;
+    case Code::kDeadlineExceeded:
+      // An eviction may have succeeded; if not, the room is given up and other victims are chosen. A dry run without an
+      // answer permits nothing.
+      if (!dry) return Answer::kEvicted;
+      break;
     case Code::kResourceExhausted:
       ++blocked_by_budget_;
       protected_[victim.owner()] = world_.clock.now() + kBudgetAgain;
       return Answer::kProtected;
     default:
-      protected_[victim.owner()] = world_.clock.now() + kBudgetAgain;
-      world_.log.warn("a pod cannot be evicted", {{"pod", victim.full_name()}, {"error", done.error().what}});
-      return Answer::kFailed;
+      break;
   }
+  protected_[victim.owner()] = world_.clock.now() + kBudgetAgain;
+  world_.log.warn("a pod cannot be evicted", {{"pod", victim.full_name()}, {"error", done.error().what}});
+  return Answer::kFailed;
 }
 
 /// Reserves the room for a nomination that this replica did not write, while pods on that node terminate. A previous

@@ -259,6 +259,24 @@ TEST_F(PreemptorTest, EvictsAllOfSeveralVictimsOrNone) {
   EXPECT_THAT(evicted(), ElementsAre("a", "b"));
 }
 
+/// A dry run without an answer permits nothing, and a conflict with another write is no eviction.
+TEST_F(PreemptorTest, EvictsNoneOfSeveralVictimsIfADryRunIsNotAnswered) {
+  for (const Code code : {Code::kDeadlineExceeded, Code::kAlreadyExists}) {
+    holds("a", "n1", 8);
+    holds("b", "n1", 8);
+    holds("top", "n2", 16, 2000);
+    waits("high", "16", 1000);
+    api.fail_next({.verb = "create", .path = "b/eviction", .code = code});
+    preemptor.step();
+    EXPECT_THAT(evicted(), IsEmpty());
+    clock.advance(Preemptor::kBudgetAgain);
+    lead();
+    reject("high", {"n1", "n2"});
+  }
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("a", "b"));
+}
+
 TEST_F(PreemptorTest, TouchesTheNodeIfTheSchedulersCallIsOld) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
