@@ -77,6 +77,13 @@ TEST_F(ClusterQuestions, InspectShowsSlicesAndWaitingPods) {
   EXPECT_THAT(render_cluster(*view, true), AllOf(HasSubstr("GPU-0"), HasSubstr("80 burst"), HasSubstr("main")));
 }
 
+TEST_F(ClusterQuestions, AGpuObjectThatCannotBeReadFailsNoView) {
+  put("/apis/elasticgpu.io/v1alpha1/gpus/broken", R"({"metadata":{"name":"broken"},"spec":{"memory":"much"}})");
+  const auto view = ask_cluster(access(), "");
+  ASSERT_TRUE(view) << view.error().what;
+  EXPECT_THAT(render_cluster(*view, false), HasSubstr("1 card on 1 node"));
+}
+
 TEST_F(ClusterQuestions, InspectOfOneNodeNeedsACardThere) {
   EXPECT_TRUE(ask_cluster(access(), "n1"));
   EXPECT_EQ(ask_cluster(access(), "n9").error().what, "no card is known on node \"n9\"");
