@@ -43,8 +43,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: carve-hook loader-cache LIBRARY… (for container runtimes: docs/containers.md)\n");
     return 2;
   }
-  // An error does not fail the container, unless its /etc is damaged: without entries in the loader's cache it finds the
-  // driver in the usual folders.
+  // Only a damaged /etc fails the container: without entries in the loader's cache it finds the driver in the usual
+  // folders.
   const auto done = carve::update_loader_cache({words.begin() + 1, words.end()});
   if (done) return 0;
   std::fprintf(stderr, "carve-hook: the loader's cache is not updated: %s\n", done.error().what.c_str());
