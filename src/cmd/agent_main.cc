@@ -234,7 +234,7 @@ Result<void> apply_cluster(const NodeOptions& node, PluginOptions* plugins, Log&
     if (cluster) {
       if (node.plugins.empty()) words = cluster->plugins;
       if (node.totals.empty() && words != "dra") plugins->totals = cluster->totals();
-      plugins->gpushare_unit = cluster->gpushare_unit;
+      plugins->dialects = cluster->dialects();
       plugins->wakes_pods = false;
     }
     log.info(cluster ? "control is installed" : "control is not installed",

@@ -164,7 +164,7 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
   std::function<bool()> serves;  // set at the same time as `in`
   node::NodeReport report(
       options.node,
-      {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
+      {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.dialects,
        [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_plugins(options),
        options.wakes_pods, other_plugins, [&serves] { return serves && serves(); }, options.crashes});
   const auto shut = [&report] { return report.shut(); };
@@ -194,7 +194,7 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
   report.ask_runtime();
   kubelet::Workers slot_jobs(ThreadName("slot-prepare"), 4);
   plugins::DevicePlugin device_plugin({slices, kubelet, pods, notices, clock, log, list_changed, shut,
-                                       {options.gpushare_unit, true},
+                                       options.dialects,
                                        [&](std::function<void()> job) { return slot_jobs.post(std::move(job)); }});
   // Pods that got slots while plugins contained slots: their slices end here, too.
   const bool ends_slots = options.slots || holds_pods(slices);

@@ -31,7 +31,7 @@ struct PluginOptions {
   std::string cdi_dir = "/var/run/cdi";      // the runtime's path
   std::vector<std::string> runtime_sockets;  // of the container runtime, as paths of this process
   std::vector<std::string> totals;           // extended resources to keep on the Node
-  Bytes gpushare_unit = Bytes::gib(1);       // of aliyun.com/gpu-mem
+  codec::DialectSettings dialects = {};
   bool wakes_pods = true;  // updates the Node when slices become free, so that pods are requeued; false: control does
   // After a stop signal: how long it serves pods that were bound here before. 0: it ends immediately, as if killed.
   Clock::Duration leaves_within = node::Departure::kMost;

@@ -71,6 +71,7 @@ TEST(Defaults, OfAnInstallation) {
 
 TEST(Defaults, OfCardsAndClaims) {
   EXPECT_TRUE(DialectSettings().nvidia_by_slots);
+  EXPECT_FALSE(DialectSettings().hami);
   EXPECT_FALSE(Dialect().together);
   EXPECT_EQ(CountedCard().index, -1) << "unknown";
   EXPECT_FALSE(ClaimConfig().from_class);

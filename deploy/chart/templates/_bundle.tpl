@@ -125,7 +125,7 @@
 {{- $nvidia := toString $values.dialects.nvidia | replace "false" "off" -}}
 {{- $scheduler := ternary "carve-scheduler" "default-scheduler" (eq $values.scheduler.mode "own") -}}
 {{- $lines := dict "plugins" (include "carve.plugins" .root) "dialects.nvidia" $nvidia "dialects.gpushare-unit" $values.dialects.gpushareUnit
-    "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
+    "dialects.hami" (ternary "on" "off" $values.dialects.hami) "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
     "placement.policy" $values.placement.policy "scheduler.name" $scheduler
     "admission.visible-devices" $values.admission.visibleDevices -}}
 {{- range $key, $value := $lines -}}

@@ -42,7 +42,7 @@ NodeReport::NodeReport(std::string node, World world)
       gpus_(node_, world_.api),
       status_(node_, world_.api, world_.clock),
       claims_(world_.api, world_.notices),
-      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.other_plugins}),
+      totals_({world_.api, world_.clock, world_.totals, world_.dialects, world_.other_plugins}),
       cardless_(world_.notices, world_.clock) {}
 
 void NodeReport::ask_runtime() {

@@ -38,7 +38,7 @@ class NodeReport {
     Log& log;
     std::string cdi_dir;
     std::vector<std::string> totals;             // names to keep on the Node: totals.h
-    Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
+    codec::DialectSettings dialects = {};
     std::function<std::string()> not_published;  // why other objects are not published; empty text: they are
     std::vector<std::string> plugins = {};         // kubelet plugins that are open: "dra", "slots"
     // Update an annotation of the Node when slices become free, so that kube-scheduler requeues waiting pods. False

@@ -64,7 +64,7 @@ codec::NodeChanges NodeTotals::wanted(const GpuInventory& cards, const std::opti
       facts->conflicting +=
           (facts->conflicting.empty() ? "" : "; ") + codec::conflict_words(name, other->second);
     } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
-      if (auto total = total_of(name, cards.cards, world_.gpushare_unit)) totals[name] = std::move(*total);
+      if (auto total = total_of(name, cards.cards, world_.dialects)) totals[name] = std::move(*total);
     }
   }
   return totals;

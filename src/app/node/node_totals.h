@@ -24,7 +24,7 @@ class NodeTotals {
     KubeApi& api;
     const Clock& clock;
     std::vector<std::string> names;
-    Bytes gpushare_unit = Bytes::gib(1);  // of aliyun.com/gpu-mem
+    codec::DialectSettings dialects = {};
     // Resource names of other registered device plugins, with the number of their devices; unset: none.
     std::function<std::map<std::string, std::size_t>()> plugins = {};
   };

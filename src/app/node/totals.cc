@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "codec/dialects/dialect.h"
+#include "app/plugins/slot_list.h"
 
 namespace carve::node {
 namespace {
@@ -38,18 +38,22 @@ std::vector<std::string_view> known_totals() {
   return names;
 }
 
-Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards, Bytes gpushare_unit) {
+Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards,
+                             const codec::DialectSettings& settings) {
   CARVE_TRY(const auto resource, find(name));
   switch (resource.total) {
     case codec::Total::kNone:
     case codec::Total::kCards:
+      break;
+    case codec::Total::kCardsOfNvidia:
+      if (settings.hami) return fmt::to_string(plugins::slots_of(cards.size()));
       break;
     case codec::Total::kHundredths:
       return fmt::to_string(cards.size() * 100);
     case codec::Total::kMebibytes:
       return fmt::to_string(memory_in(cards, Bytes::mib(1)));
     case codec::Total::kGpushareUnits:
-      return fmt::to_string(memory_in(cards, gpushare_unit));
+      return fmt::to_string(memory_in(cards, settings.gpushare_unit));
   }
   return fmt::to_string(cards.size());
 }

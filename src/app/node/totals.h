@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/units.h"
+#include "codec/dialects/dialect.h"
 #include "codec/node/node_object.h"
 #include "core/model/card.h"
 
@@ -17,9 +17,11 @@ namespace carve::node {
 [[nodiscard]] std::vector<std::string_view> known_totals();
 
 /// The total of these cards under the name, in its own unit: cards, hundredths of a card, MiB, or, for
-/// aliyun.com/gpu-mem, `gpushare_unit`, rounded down for each card (as its pods can use it).
+/// aliyun.com/gpu-mem, the unit of the settings, rounded down for each card (as its pods can use it). nvidia.com/gpu is
+/// counted in slots where HAMi's names are read.
 ///   errors  kInvalidArgument: an unknown name; the text lists the known ones
-[[nodiscard]] Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards, Bytes gpushare_unit);
+[[nodiscard]] Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards,
+                                           const codec::DialectSettings& settings);
 
 /// "elasticgpu.io/gpu,elasticgpu.io/gpu-core" → the names; empty: none.
 ///   errors  kInvalidArgument: an unknown name

@@ -18,7 +18,7 @@ std::vector<Card> two_kinds() {
 
 TEST(Totals, AreInTheUnitOfTheirName) {
   const auto cards = two_kinds();
-  const auto total = [&](std::string_view name) { return *total_of(name, cards, Bytes::gib(1)); };
+  const auto total = [&](std::string_view name) { return *total_of(name, cards, {}); };
   EXPECT_EQ(total("elasticgpu.io/gpu"), "2");
   EXPECT_EQ(total("elasticgpu.io/gpu-core"), "200");
   EXPECT_EQ(total("elasticgpu.io/gpu-memory"), "159931");
@@ -27,8 +27,9 @@ TEST(Totals, AreInTheUnitOfTheirName) {
 }
 
 TEST(Totals, AddUpTheMemoryOfEachCardForGpushare) {  // 15 and 140, not 2 x 15
-  EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::gib(1)), "155");
-  EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::mib(1)), "159931");
+  EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), {}), "155");
+  EXPECT_EQ(*total_of("nvidia.com/gpu", two_kinds(), {.hami = true}), "128") << "many pods share a card";
+  EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), {Bytes::mib(1)}), "159931");
 }
 
 TEST(Totals, RefuseUnknownNames) {
@@ -37,7 +38,7 @@ TEST(Totals, RefuseUnknownNames) {
   const auto slot = total_names("elasticgpu.io/slot");
   ASSERT_FALSE(slot);
   EXPECT_THAT(slot.error().what, HasSubstr("\"elasticgpu.io/slot\" is not a resource of Carve's totals; legal are"));
-  EXPECT_FALSE(total_of("amd.com/gpu", {}, Bytes::gib(1)));
+  EXPECT_FALSE(total_of("amd.com/gpu", {}, {}));
 }
 
 }  // namespace

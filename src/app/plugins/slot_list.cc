@@ -16,7 +16,7 @@ std::string slot_id(std::size_t number) { return fmt::format("slot-{:04}", numbe
 bool SlotList::update(const GpuInventory& cards, const std::set<std::string>& used) {
   const auto before = devices_;
   cards_ = std::max(cards_, cards.cards.size());
-  const auto total = std::min(cards_ * kSlotsPerCard, kMaxSlots);
+  const auto total = slots_of(cards_);
   while (devices_.size() < total) devices_.push_back({slot_id(devices_.size()), true});
   const auto healthy = static_cast<std::size_t>(
       std::count_if(cards.cards.begin(), cards.cards.end(), [](const Card& card) { return card.health.ok; }));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@ namespace carve::plugins {
 inline constexpr std::size_t kSlotsPerCard = 64;
 inline constexpr std::size_t kMaxSlots = 1024;
 inline constexpr const char* kSlotResource = "elasticgpu.io/slot";
+/// The slots of a node with this number of cards.
+constexpr std::size_t slots_of(std::size_t cards) { return std::min(cards * kSlotsPerCard, kMaxSlots); }
 
 /// The slots that this node offers. Their number is constant. As many free slots are unhealthy as the unhealthy cards
 /// have. Slots keep their health as long as possible, so that the kubelet gets few updates. One thread at a time.

@@ -21,8 +21,8 @@ struct Shown;  // projection.h
 /// What an installation configures about the dialects.
 struct DialectSettings {
   Bytes gpushare_unit = Bytes::gib(1);  // of aliyun.com/gpu-mem: 1 GiB or 1 MiB
-  bool nvidia_by_slots = true;          // false: another plugin serves nvidia.com/gpu, or it is served through DRA.
-                                        // Then HAMi's names are not read either
+  bool nvidia_by_slots = true;          // false: another plugin serves nvidia.com/gpu, or it is served through DRA
+  bool hami = false;                    // whether HAMi's names beside nvidia.com/gpu are read; only with the former
 };
 
 /// What one container says in one dialect: the values of its resource names. Each is set as a limit; where there is
@@ -39,8 +39,9 @@ class Words {
   std::map<std::string_view, std::string> values_;
 };
 
-/// What a Node shows under a resource name: the total of its cards, counted like this.
-enum class Total : std::uint8_t { kNone, kCards, kHundredths, kMebibytes, kGpushareUnits };
+/// What a Node shows under a resource name: the total of its cards, counted like this. kCardsOfNvidia: cards; with HAMi's
+/// names slots, because the kubelet subtracts the name's amount for each pod, and many pods share a card.
+enum class Total : std::uint8_t { kNone, kCards, kCardsOfNvidia, kHundredths, kMebibytes, kGpushareUnits };
 
 /// One resource name of a dialect.
 struct ResourceName {

@@ -17,7 +17,7 @@ constexpr std::array kNative = {ResourceName{"elasticgpu.io/gpu-memory", Total::
                                 ResourceName{"elasticgpu.io/gpu", Total::kCards}};
 constexpr std::array kGpushare = {ResourceName{"aliyun.com/gpu-mem", Total::kGpushareUnits},
                                   ResourceName{"aliyun.com/gpu-count", Total::kCards, false}};
-constexpr std::array kNvidia = {ResourceName{"nvidia.com/gpu", Total::kCards}};
+constexpr std::array kNvidia = {ResourceName{"nvidia.com/gpu", Total::kCardsOfNvidia}};
 constexpr std::array kHami = {ResourceName{"nvidia.com/gpumem"}, ResourceName{"nvidia.com/gpumem-percentage"},
                               ResourceName{"nvidia.com/gpucores"}, ResourceName{"nvidia.com/priority"},
                               ResourceName{.name = "nvidia.com/gpu", .owned = false}};
@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, 6> kGpushareShown = {
 constexpr std::array<std::string_view, 1> kGpushareLabels = {"aliyun.com/gpu-count"};
 
 bool nvidia_is_served(const DialectSettings& settings) { return settings.nvidia_by_slots; }
+bool hami_is_served(const DialectSettings& settings) { return settings.nvidia_by_slots && settings.hami; }
 
 constexpr Dialect kNativeDialect{.name = "native", .names = kNative, .read = read_native};
 
@@ -48,7 +49,7 @@ constexpr std::array kDialects = {
     Dialect{.name = "hami",
             .names = kHami,
             .read = read_hami,
-            .served = nvidia_is_served,
+            .served = hami_is_served,
             .annotations = kHamiAnnotations},
 };
 

@@ -10,7 +10,9 @@ namespace {
 
 using Texts = std::map<std::string, std::string>;
 
-std::string meaning(const Texts& limits, Texts annotations = {}, const DialectSettings& settings = {}) {
+constexpr DialectSettings kRead{.hami = true};
+
+std::string meaning(const Texts& limits, Texts annotations = {}, const DialectSettings& settings = kRead) {
   PodAsk pod;
   pod.annotations = std::move(annotations);
   pod.containers.push_back({"c", ContainerKind::kMain, {}, {}});
@@ -25,7 +27,7 @@ Request request_of(Texts annotations, const Texts& more = {}) {
   pod.annotations = std::move(annotations);
   pod.containers.push_back({"c", ContainerKind::kMain, {}, {{"nvidia.com/gpumem", "3000"}}});
   for (const auto& [name, value] : more) pod.containers[0].limits["nvidia.com/" + name] = value;
-  const auto parts = requests_of(pod, {});
+  const auto parts = requests_of(pod, kRead);
   EXPECT_TRUE(parts) << parts.error().what;
   return parts ? parts->front().request : Request();
 }
@@ -57,14 +59,15 @@ TEST(Hami, TheMoreSpecificDialectReadsTheSharedName) {
   const auto both = dialects_with("nvidia.com/gpu");
   ASSERT_EQ(both.size(), 2U);
   EXPECT_EQ(both[1]->name, "hami");
-  EXPECT_EQ(meaning({{"gpu", "1"}, {"gpumem", "4096"}}, {}, {Bytes::gib(1), false}), "nothing")
+  EXPECT_EQ(meaning({{"gpu", "1"}, {"gpumem", "4096"}}, {}, {Bytes::gib(1), false, true}), "nothing")
       << "another plugin serves nvidia.com/gpu";
+  EXPECT_EQ(meaning({{"gpu", "1"}, {"gpumem", "4096"}}, {}, {}), "nvidia: 1 whole card") << "admission refuses it";
   PodAsk pod;
   pod.containers.push_back({"c", ContainerKind::kMain, {}, {{"nvidia.com/gpumem", "1"}, {"aliyun.com/gpu-mem", "1"}}});
-  EXPECT_EQ(requests_of(pod, {}).error().what,
+  EXPECT_EQ(requests_of(pod, kRead).error().what,
             "container c: nvidia.com/gpumem together with aliyun.com/gpu-mem: one container must use one dialect");
   pod.containers[0].limits = {{"nvidia.com/gpu", "1"}, {"nvidia.com/gpumem", "1"}, {"aliyun.com/gpu-mem", "1"}};
-  EXPECT_FALSE(requests_of(pod, {})) << "three dialects, of which two fit together";
+  EXPECT_FALSE(requests_of(pod, kRead)) << "three dialects, of which two fit together";
 }
 
 TEST(Hami, TheSelectorsOfItsUsersChooseTheCards) {

@@ -26,6 +26,9 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     config->nvidia = value == "slots" ? NvidiaPlugin::kDevicePlugin
                      : value == "dra" ? NvidiaPlugin::kDra
                                       : NvidiaPlugin::kOff;
+  } else if (key == "dialects.hami") {
+    if (value != "on" && value != "off") return tl::unexpected(not_legal(value, "off and on"));
+    config->hami = value == "on";
   } else if (key == "dialects.gpushare-unit") {
     if (value != "GiB" && value != "MiB") return tl::unexpected(not_legal(value, "GiB and MiB"));
     config->gpushare_unit = value == "GiB" ? Bytes::gib(1) : Bytes::mib(1);
@@ -42,8 +45,8 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     config->visible = value == "void" ? VisibleDevices::kVoid : VisibleDevices::kRefuse;
   } else {
     return fail(Code::kInvalidArgument,
-                "unknown key; legal are plugins, dialects.nvidia, dialects.gpushare-unit, "
-                "dialects.gpushare-http, placement.policy, scheduler.name and "
+                "unknown key; legal are plugins, dialects.nvidia, dialects.hami, "
+                "dialects.gpushare-unit, dialects.gpushare-http, placement.policy, scheduler.name and "
                 "admission.visible-devices");
   }
   return {};
@@ -60,6 +63,10 @@ Result<void> check_together(const ClusterConfig& config) {
     return fail(Code::kInvalidArgument,
                 "dialects.nvidia = slots with plugins = dra: no agent serves slots; set plugins = slots or dra,slots, "
                 "or dialects.nvidia = dra or off");
+  if (config.hami && config.nvidia != NvidiaPlugin::kDevicePlugin)
+    return fail(Code::kInvalidArgument,
+                "dialects.hami = on without dialects.nvidia = slots: HAMi's pods request nvidia.com/gpu too; set "
+                "dialects.nvidia = slots, or dialects.hami = off");
   return {};
 }
 
@@ -102,7 +109,8 @@ Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::s
 ClusterConfig legal_lines(const std::string& text) {
   ClusterConfig config;
   static_cast<void>(apply_lines(text, "", &config));
-  if (!check_together(config)) config.nvidia = NvidiaPlugin::kOff;
+  if (config.nvidia != NvidiaPlugin::kDevicePlugin) config.hami = false;
+  if (!check_together(config)) config.nvidia = NvidiaPlugin::kOff, config.hami = false;
   return config;
 }
 

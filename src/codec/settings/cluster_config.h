@@ -27,13 +27,14 @@ struct ClusterConfig {
   // dialects.nvidia; by default dra with plugins = dra, else slots
   NvidiaPlugin nvidia = NvidiaPlugin::kDevicePlugin;
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
+  bool hami = false;                          // dialects.hami: HAMi's names beside nvidia.com/gpu
   bool gpushare_http = false;                 // dialects.gpushare-http: gpushare's filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread
   std::string scheduler = "carve-scheduler";  // scheduler.name: set on pods of the default scheduler; "": not set
   // admission.visible-devices: NVIDIA_VISIBLE_DEVICES in a container that requests no card; void or refuse
   VisibleDevices visible = VisibleDevices::kVoid;
 
-  [[nodiscard]] DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin}; }
+  [[nodiscard]] DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin, hami}; }
   /// The extended resources that the pods of this installation request.
   [[nodiscard]] std::vector<std::string> totals() const;
 };

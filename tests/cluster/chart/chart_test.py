@@ -124,6 +124,7 @@ class Chart(unittest.TestCase):
                 ("plugins=dra\\,slots", "plugins = slots", "plugins = dra,slots"),
                 ("plugins=dra\\,slots\\,shared", "plugins = slots", "plugins = dra,slots,shared"),
                 ("dialects.gpushareUnit=MiB", "dialects.gpushare-unit = GiB", "dialects.gpushare-unit = MiB"),
+                ("dialects.hami=true", "dialects.hami = off", "dialects.hami = on"),
                 ("dialects.gpushareHttp=true", "dialects.gpushare-http = off", "dialects.gpushare-http = on"),
                 ("placement.policy=spread", "placement.policy = binpack", "placement.policy = spread"),
                 ("admission.visibleDevices=refuse", "admission.visible-devices = void",

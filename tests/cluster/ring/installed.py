@@ -226,8 +226,9 @@ def apply_control(ring, archive, own_scheduler=True, plugins="slots") -> None:
     for node in ring.nodes:
         node.import_images([archive])
     settings = (DEPLOY / "control/cluster.yaml").read_text().replace("plugins = slots", f"plugins = {plugins}")
-    if not own_scheduler:
+    if not own_scheduler:       # here also with HAMi's names
         settings = settings.replace("scheduler.name = carve-scheduler", "scheduler.name = default-scheduler")
+        settings = settings.replace("dialects.hami = off", "dialects.hami = on")
     ring.kubectl("apply", "-f", "-", input=settings)
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})

@@ -173,19 +173,6 @@ class Dialects(ControlTest):
         self.assertIn(self.cards_of(name)["main"][0][0], said[0])
         self.assertRegex(said[0], r"; chosen by node:binpack,card:binpack among \d of \d nodes? that kube-scheduler named$")
 
-    def test_hamis_names_beside_nvidias_give_a_slice_of_the_model_that_it_selects(self):
-        made = asking(self.name(), {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30},
-                      command=["ring-look", "allocate", str(3001 << 20), "hold", "3600"])
-        made["metadata"]["annotations"] = {"nvidia.com/use-gputype": "H200,A100", "nvidia.com/nouse-gputype": "T4"}
-        name, = self.run_all(made)
-        self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(3000 << 20, 30)])
-        self.assertEqual(self.look(name)["allocated"], 2)       # CUDA_ERROR_OUT_OF_MEMORY
-        self.assert_right([name])
-        other = asking(self.name(), {"nvidia.com/gpumem": 3000})
-        other["metadata"]["annotations"] = {"nvidia.com/use-gputype": "H200"}
-        other = self.create(other)["metadata"]["name"]
-        wait_for("the reason", 30, lambda: "model is not H200" in self.view("explain", other))
-
     def test_a_gpushare_stateful_set_is_packed_on_one_card(self):
         name = self.name("binpack")
         self.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "default"},

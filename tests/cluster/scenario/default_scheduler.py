@@ -33,6 +33,7 @@ class DefaultScheduler(install.Installation):
         self.wait_ready(other)
         self.assertEqual(self.binders_of(other), {"system:kube-scheduler"})
         self.leave_alone()
+        self.hamis_pods()
         self.burst()
         if install.SOAK:
             self.upgrade([name])        # the steps of the other mode (scenario install), except the scheduler's
@@ -48,6 +49,23 @@ class DefaultScheduler(install.Installation):
         wait_for(f"{name} is bound", 30, lambda: self.kube.get("Pod", name, "kube-system")["spec"].get("nodeName"))
         self.assertEqual(wait_for("its Binding", 10, lambda: self.binders_of(name)), {"system:kube-scheduler"})
         self.assertNotIn(binder.RECORD, self.kube.get("Pod", name, "kube-system")["metadata"].get("annotations", {}))
+
+    def hamis_pods(self):
+        """Six fractions in HAMi's names on a node with four cards. The kubelet subtracts nvidia.com/gpu for each, so the
+        node must show more than its cards."""
+        names = []
+        for _ in range(6):
+            made = self.asking(nodeSelector={"kubernetes.io/hostname": "n1"})
+            made["metadata"]["annotations"] = {"nvidia.com/use-gputype": "H200,A100"}
+            made["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000",
+                                                                     "nvidia.com/gpucores": "10"}}
+            names.append(self.create(made)["metadata"]["name"])
+        for name in names:
+            self.wait_ready(name)
+            part, = json.loads(self.kube.get("Pod", name)["metadata"]["annotations"][binder.RECORD])["parts"]
+            self.assertEqual([card["memory"] for card in part["cards"]], [3000 << 20], part)
+        for name in names:
+            self.kube.delete("Pod", name, grace=0)
 
     def burst(self):
         """kube-scheduler finds many pods at one time, for nodes without a kubelet that have room for ten more: all are

@@ -374,7 +374,7 @@ class FromHami(Move):
         self.there_and_back()
 
     def total(self):
-        return len([gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]) or -1
+        return 64 * len([gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]) or -1
 
     def assert_given(self, look):
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3000 << 20])

@@ -23,6 +23,7 @@ using codec::Review;
 using codec::ReviewedContainer;
 
 constexpr std::string_view kOurs = "elasticgpu.io/";
+constexpr std::string_view kNvidias = "nvidia.com/";
 constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
 constexpr std::string_view kAdmitted = "elasticgpu.io/admitted";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";
@@ -144,17 +145,20 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
 
 /// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored
 /// silently.
-constexpr std::array<std::string_view, 1> kUnread = {"aliyun.com/gpu-core."};
+constexpr std::array<std::string_view, 3> kUnread = {"aliyun.com/gpu-core.", "nvidia.com/gpumem",
+                                                     "nvidia.com/gpucores"};
 
 void check_unread(Work& work, const codec::ContainerAsk& container) {
   for (const auto& [name, value] : container.limits) {
     for (const auto start : kUnread) {
-      if (!starts_with(name, start) || value == "0") continue;
+      if (!starts_with(name, start) || value == "0" || (work.dialects.hami && starts_with(name, kNvidias))) continue;
       work.refuse(
           AdmissionFault::kResourceName,
-          fmt::format("container {}: {}: Carve does not read this name; remove it, or request cards with {} "
+          fmt::format("container {}: {}: Carve does not read this name{}; remove it, or request cards with {} "
                       "instead of all these names",
-                      container.name, name.substr(0, 64), native_names()));
+                      container.name, name.substr(0, 64),
+                      starts_with(name, kNvidias) ? " unless ConfigMap carve-cluster has dialects.hami = on" : "",
+                      native_names()));
     }
   }
 }

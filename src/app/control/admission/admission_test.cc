@@ -332,6 +332,10 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
       {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
        "carve: container c: nvidia.com/gpu together with aliyun.com/gpu-mem: one container must use one "
        "dialect"},
+      {pod(limits(R"("nvidia.com/gpu":"1","nvidia.com/gpumem":"4096")")),
+       "carve: container c: nvidia.com/gpumem: Carve does not read this name unless ConfigMap carve-cluster has "
+       "dialects.hami = on; remove it, or request cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, "
+       "elasticgpu.io/gpu instead of all these names"},
       {pod(limits(R"("aliyun.com/gpu-mem":"2","aliyun.com/gpu-core.percentage":"30")")),
        "carve: container c: aliyun.com/gpu-core.percentage: Carve does not read this name; remove it, or request "
        "cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all these names"},
