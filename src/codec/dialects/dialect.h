@@ -39,8 +39,8 @@ class Words {
   std::map<std::string_view, std::string> values_;
 };
 
-/// What a Node shows under a resource name: the total of its cards, counted like this. kCardsOfNvidia: cards; with HAMi's
-/// names slots, because the kubelet subtracts the name's amount for each pod, and many pods share a card.
+/// What a Node shows under a resource name: the total of its cards, counted like this. kCardsOfNvidia: cards; with
+/// HAMi's names slots, because the kubelet subtracts the name's amount for each pod, and many pods share a card.
 enum class Total : std::uint8_t { kNone, kCards, kCardsOfNvidia, kHundredths, kMebibytes, kGpushareUnits };
 
 /// One resource name of a dialect.

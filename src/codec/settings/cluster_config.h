@@ -34,7 +34,9 @@ struct ClusterConfig {
   // admission.visible-devices: NVIDIA_VISIBLE_DEVICES in a container that requests no card; void or refuse
   VisibleDevices visible = VisibleDevices::kVoid;
 
-  [[nodiscard]] DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin, hami}; }
+  [[nodiscard]] DialectSettings dialects() const {
+    return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin, hami};
+  }
   /// The extended resources that the pods of this installation request.
   [[nodiscard]] std::vector<std::string> totals() const;
 };

@@ -63,7 +63,7 @@ class DefaultScheduler(install.Installation):
         for name in names:
             self.wait_ready(name)
             part, = json.loads(self.kube.get("Pod", name)["metadata"]["annotations"][binder.RECORD])["parts"]
-            self.assertEqual([card["memory"] for card in part["cards"]], [3000 << 20], part)
+            self.assertEqual([card["bytes"] for card in part["cards"]], [3000 << 20], part)
         for name in names:
             self.kube.delete("Pod", name, grace=0)
 
