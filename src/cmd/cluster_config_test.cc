@@ -79,6 +79,16 @@ TEST_F(ClusterConfigFile, RequiresAnInterfaceThatServesNvidia) {
   }
 }
 
+TEST_F(ClusterConfigFile, ReadsHamisNamesOnlyBesideNvidiasBySlots) {
+  EXPECT_FALSE(read("")->dialects().hami);
+  EXPECT_TRUE(read("dialects.hami = on\n")->dialects().hami);
+  EXPECT_FALSE(read("dialects.hami = off\ndialects.nvidia = off\n")->dialects().hami);
+  EXPECT_THAT(read("dialects.hami = yes\n").error().what, HasSubstr("dialects.hami: \"yes\"; legal are off and on"));
+  EXPECT_THAT(read("dialects.hami = on\ndialects.nvidia = off\n").error().what,
+              HasSubstr("dialects.hami = on without dialects.nvidia = slots"));
+  EXPECT_FALSE(legal_lines("dialects.hami = on\ndialects.nvidia = slot\n").dialects().hami);
+}
+
 TEST(ClusterConfig, LegalLinesAreReadBesideIllegalOnes) {
   const auto config = legal_lines("plugins = dra,slots\nnonsense\ndialects.gpushare-unit = MiB\ncolour = red\n");
   EXPECT_EQ(config.plugins, "dra,slots");
