@@ -181,6 +181,9 @@ TEST(Driver, EventsMeasureGpuTimeAndQueriesReportCompletion) {
     ASSERT_EQ(cu("cuEventCreate", &begin, 0U), kOk);
     ASSERT_EQ(cu("cuEventCreate", &end, 0U), kOk);
     EXPECT_EQ(cu("cuEventQuery", end), kOk);  // never recorded: complete
+    // Everything is queued before the card begins, so that the time does not depend on when this process runs.
+    std::atomic<bool> released = false;
+    hold(stream, &released);
     ASSERT_EQ(cu("cuEventRecord", begin, stream), kOk);
     for (int i = 0; i < 10; ++i) ASSERT_EQ(launch(spin, stream), kOk);
     ASSERT_EQ(cu("cuEventRecord", end, stream), kOk);
@@ -188,6 +191,7 @@ TEST(Driver, EventsMeasureGpuTimeAndQueriesReportCompletion) {
     EXPECT_EQ(cu("cuStreamQuery", stream), kNotReady);
     float ms = 0;
     EXPECT_EQ(cu("cuEventElapsedTime", &ms, begin, end), kNotReady);
+    release(&released);
     ASSERT_EQ(cu("cuEventSynchronize", end), kOk);
     EXPECT_EQ(cu("cuEventQuery", end), kOk);
     ASSERT_EQ(cu("cuEventElapsedTime", &ms, begin, end), kOk);
