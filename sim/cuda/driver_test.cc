@@ -181,9 +181,14 @@ TEST(Driver, EventsMeasureGpuTimeAndQueriesReportCompletion) {
     ASSERT_EQ(cu("cuEventCreate", &begin, 0U), kOk);
     ASSERT_EQ(cu("cuEventCreate", &end, 0U), kOk);
     EXPECT_EQ(cu("cuEventQuery", end), kOk);  // never recorded: complete
-    // Everything is queued before the card begins, so that the time does not depend on when this process runs.
-    std::atomic<bool> released = false;
-    hold(stream, &released);
+    // The card waits for 50 ms of other work, so that everything is queued before it begins: the measured time does not
+    // depend on when this process runs.
+    void *other = nullptr, *ended = nullptr;
+    ASSERT_EQ(cu("cuStreamCreate", &other, 1U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &ended, 0U), kOk);
+    for (int i = 0; i < 25; ++i) ASSERT_EQ(launch(spin, other), kOk);
+    ASSERT_EQ(cu("cuEventRecord", ended, other), kOk);
+    ASSERT_EQ(cu("cuStreamWaitEvent", stream, ended, 0U), kOk);
     ASSERT_EQ(cu("cuEventRecord", begin, stream), kOk);
     for (int i = 0; i < 10; ++i) ASSERT_EQ(launch(spin, stream), kOk);
     ASSERT_EQ(cu("cuEventRecord", end, stream), kOk);
@@ -191,13 +196,12 @@ TEST(Driver, EventsMeasureGpuTimeAndQueriesReportCompletion) {
     EXPECT_EQ(cu("cuStreamQuery", stream), kNotReady);
     float ms = 0;
     EXPECT_EQ(cu("cuEventElapsedTime", &ms, begin, end), kNotReady);
-    release(&released);
     ASSERT_EQ(cu("cuEventSynchronize", end), kOk);
     EXPECT_EQ(cu("cuEventQuery", end), kOk);
     ASSERT_EQ(cu("cuEventElapsedTime", &ms, begin, end), kOk);
     EXPECT_NEAR(ms, 20.0F, 0.2F);
-    EXPECT_EQ(account(getpid()).launches, 10U);
-    EXPECT_EQ(account(getpid()).gpu_ns, 20'000'000U);
+    EXPECT_EQ(account(getpid()).launches, 35U);
+    EXPECT_EQ(account(getpid()).gpu_ns, 70'000'000U);
   });
 }
 
