@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "adapter/kubelet/kubelet_server.h"
-#include "app/plugins/waiting_dra.h"
 #include "app/node/departure.h"
+#include "app/plugins/waiting_dra.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "codec/dialects/dialect.h"
 #include "port/kube_api.h"
 #include "port/node_slices.h"
 

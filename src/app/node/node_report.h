@@ -11,15 +11,16 @@
 #include <vector>
 
 #include "app/events/event_recorder.h"
-#include "app/plugins/node_pods.h"
 #include "app/node/cardless_pods.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
 #include "app/node/node_totals.h"
 #include "app/node/pod_claims.h"
+#include "app/plugins/node_pods.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "codec/dialects/dialect.h"
 #include "port/container_runtime.h"
 
 namespace carve::node {

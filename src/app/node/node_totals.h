@@ -10,6 +10,7 @@
 
 #include "app/node/conditions.h"
 #include "base/clock.h"
+#include "codec/dialects/dialect.h"
 #include "codec/node/node_object.h"
 #include "port/kube_api.h"
 
