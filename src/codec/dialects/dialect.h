@@ -39,9 +39,9 @@ class Words {
   std::map<std::string_view, std::string> values_;
 };
 
-/// What a Node shows under a resource name: the total of its cards, counted like this. The kubelet subtracts the amounts
-/// of all pods from it and refuses a pod that exceeds it, so a name by which many pods may share a card is counted in
-/// slots. kCardsOfNvidia: cards, or slots where HAMi's names are read.
+/// What a Node shows under a resource name: the total of its cards, counted like this. The kubelet subtracts the
+/// amounts of all pods from it and refuses a pod that exceeds it. So a name by which many pods may share a card is
+/// counted in slots. kCardsOfNvidia: cards, or slots where HAMi's names are read.
 enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kHundredths, kMebibytes, kGpushareUnits };
 
 /// One resource name of a dialect.
