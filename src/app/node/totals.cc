@@ -45,6 +45,8 @@ Result<std::string> total_of(std::string_view name, const std::vector<Card>& car
     case codec::Total::kNone:
     case codec::Total::kCards:
       break;
+    case codec::Total::kSlots:
+      return fmt::to_string(plugins::slots_of(cards.size()));
     case codec::Total::kCardsOfNvidia:
       if (settings.hami) return fmt::to_string(plugins::slots_of(cards.size()));
       break;

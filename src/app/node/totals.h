@@ -17,8 +17,8 @@ namespace carve::node {
 [[nodiscard]] std::vector<std::string_view> known_totals();
 
 /// The total of these cards under the name, in its own unit: cards, hundredths of a card, MiB, or, for
-/// aliyun.com/gpu-mem, the unit of the settings, rounded down for each card (as its pods can use it). nvidia.com/gpu is
-/// counted in slots where HAMi's names are read.
+/// aliyun.com/gpu-mem, the unit of the settings, rounded down for each card (as its pods can use it). By
+/// elasticgpu.io/gpu, and by nvidia.com/gpu where HAMi's names are read, many pods share a card: these are slots.
 ///   errors  kInvalidArgument: an unknown name; the text lists the known ones
 [[nodiscard]] Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards,
                                            const codec::DialectSettings& settings);

@@ -19,7 +19,7 @@ std::vector<Card> two_kinds() {
 TEST(Totals, AreInTheUnitOfTheirName) {
   const auto cards = two_kinds();
   const auto total = [&](std::string_view name) { return *total_of(name, cards, {}); };
-  EXPECT_EQ(total("elasticgpu.io/gpu"), "2");
+  EXPECT_EQ(total("elasticgpu.io/gpu"), "128") << "many pods share a card";
   EXPECT_EQ(total("elasticgpu.io/gpu-core"), "200");
   EXPECT_EQ(total("elasticgpu.io/gpu-memory"), "159931");
   EXPECT_EQ(total("nvidia.com/gpu"), "2");

@@ -39,9 +39,10 @@ class Words {
   std::map<std::string_view, std::string> values_;
 };
 
-/// What a Node shows under a resource name: the total of its cards, counted like this. kCardsOfNvidia: cards; with
-/// HAMi's names slots, because the kubelet subtracts the name's amount for each pod, and many pods share a card.
-enum class Total : std::uint8_t { kNone, kCards, kCardsOfNvidia, kHundredths, kMebibytes, kGpushareUnits };
+/// What a Node shows under a resource name: the total of its cards, counted like this. The kubelet subtracts the
+/// amounts of all pods from it and refuses a pod that exceeds it. So a name by which many pods may share a card is
+/// counted in slots. kCardsOfNvidia: cards, or slots where HAMi's names are read.
+enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kHundredths, kMebibytes, kGpushareUnits };
 
 /// One resource name of a dialect.
 struct ResourceName {

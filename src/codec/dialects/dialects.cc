@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array kNative = {ResourceName{"elasticgpu.io/gpu-memory", Total::kMebibytes},
                                 ResourceName{"elasticgpu.io/gpu-core", Total::kHundredths},
-                                ResourceName{"elasticgpu.io/gpu", Total::kCards}};
+                                ResourceName{"elasticgpu.io/gpu", Total::kSlots}};
 constexpr std::array kGpushare = {ResourceName{"aliyun.com/gpu-mem", Total::kGpushareUnits},
                                   ResourceName{"aliyun.com/gpu-count", Total::kCards, false}};
 constexpr std::array kNvidia = {ResourceName{"nvidia.com/gpu", Total::kCardsOfNvidia}};

@@ -33,7 +33,7 @@ class DefaultScheduler(install.Installation):
         self.wait_ready(other)
         self.assertEqual(self.binders_of(other), {"system:kube-scheduler"})
         self.leave_alone()
-        self.hamis_pods()
+        self.counted_fractions()
         self.burst()
         if install.SOAK:
             self.upgrade([name])        # the steps of the other mode (scenario install), except the scheduler's
@@ -50,15 +50,16 @@ class DefaultScheduler(install.Installation):
         self.assertEqual(wait_for("its Binding", 10, lambda: self.binders_of(name)), {"system:kube-scheduler"})
         self.assertNotIn(binder.RECORD, self.kube.get("Pod", name, "kube-system")["metadata"].get("annotations", {}))
 
-    def hamis_pods(self):
-        """Six fractions in HAMi's names on a node with four cards. The kubelet subtracts nvidia.com/gpu for each, so the
-        node must show more than its cards."""
+    def counted_fractions(self):
+        """Six fractions in HAMi's names and six native ones that also count cards, on a node with four cards. The kubelet
+        subtracts nvidia.com/gpu and elasticgpu.io/gpu for each, so the node must show more than its cards."""
+        hami = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "10"}
+        native = {"elasticgpu.io/gpu": "1", "elasticgpu.io/gpu-memory": "3000", "elasticgpu.io/gpu-core": "10"}
         names = []
-        for _ in range(6):
+        for limits in [hami, native] * 6:
             made = self.asking(nodeSelector={"kubernetes.io/hostname": "n1"})
             made["metadata"]["annotations"] = {"nvidia.com/use-gputype": "H200,A100"}
-            made["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000",
-                                                                     "nvidia.com/gpucores": "10"}}
+            made["spec"]["containers"][0]["resources"] = {"limits": limits}
             names.append(self.create(made)["metadata"]["name"])
         for name in names:
             self.wait_ready(name)

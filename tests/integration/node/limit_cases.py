@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import sys
+import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import main  # noqa: E402
@@ -25,25 +26,34 @@ def request_as(uid, count, memory_bytes):
     answer, far = os.pipe()
     child = os.fork()
     if child == 0:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        replies = []
-        for _ in range(count):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(AGENT)
-                client.sendall(request_bytes(memory_bytes))
-                (length,) = struct.unpack("<I", client.recv(4, socket.MSG_WAITALL))
-                reply = json.loads(client.recv(length, socket.MSG_WAITALL))
-            replies.append("ok" if reply["ok"] else reply["code"] + ": " + reply["what"])
-        with os.fdopen(far, "w") as text:
-            text.write("\n".join(replies))
-        os._exit(0)
+        status = 1
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            with os.fdopen(far, "w") as text:
+                text.write("\n".join(request_once(memory_bytes) for _ in range(count)))
+            status = 0
+        finally:
+            if status != 0:
+                traceback.print_exc()
+            os._exit(status)        # never back into the runner
     os.close(far)
     with os.fdopen(answer) as text:
         said = text.read().split("\n")
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise AssertionError(f"the child that sends requests as user {uid} ended with status {status}")
     return said
+
+
+def request_once(memory_bytes):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(AGENT)
+        client.sendall(request_bytes(memory_bytes))
+        (length,) = struct.unpack("<I", client.recv(4, socket.MSG_WAITALL))
+        reply = json.loads(client.recv(length, socket.MSG_WAITALL))
+    return "ok" if reply["ok"] else reply["code"] + ": " + reply["what"]
 
 
 class LimitCases:
