@@ -10,6 +10,8 @@
 namespace carve::node {
 namespace {
 
+constexpr codec::DialectSettings kAll{.nvidia_by_slots = true, .hami = true};  // every dialect is served
+
 std::uint64_t memory_in(const std::vector<Card>& cards, Bytes unit) {
   std::uint64_t sum = 0;
   for (const auto& card : cards) sum += card.memory.count() / unit.count();
@@ -17,10 +19,8 @@ std::uint64_t memory_in(const std::vector<Card>& cards, Bytes unit) {
 }
 
 Result<codec::ResourceName> find(std::string_view name) {
-  for (const auto& dialect : codec::dialects()) {
-    for (const auto& one : dialect.names) {
-      if (one.total != codec::Total::kNone && one.name == name) return one;
-    }
+  for (const auto& one : codec::names_on_nodes(kAll)) {
+    if (one.name == name) return one;
   }
   return fail(Code::kInvalidArgument, fmt::format("totals: \"{}\" is not a resource of Carve's totals; legal are {}",
                                                   name.substr(0, 64), fmt::join(known_totals(), ", ")));
@@ -30,11 +30,7 @@ Result<codec::ResourceName> find(std::string_view name) {
 
 std::vector<std::string_view> known_totals() {
   std::vector<std::string_view> names;
-  for (const auto& dialect : codec::dialects()) {
-    for (const auto& one : dialect.names) {
-      if (one.total != codec::Total::kNone) names.push_back(one.name);
-    }
-  }
+  for (const auto& one : codec::names_on_nodes(kAll)) names.push_back(one.name);
   return names;
 }
 

@@ -84,6 +84,8 @@ Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSe
 [[nodiscard]] const Dialect& native_dialect();
 /// The names by which a container requests cards in this dialect.
 [[nodiscard]] std::vector<std::string_view> asked_names(const Dialect& dialect);
+/// The names under which Nodes show totals with these settings.
+[[nodiscard]] std::vector<ResourceName> names_on_nodes(const DialectSettings& settings);
 /// The dialect that owns the resource name, in requests or on Nodes; nullptr: none.
 [[nodiscard]] const Dialect* owner_of(std::string_view resource);
 /// The dialects that have the resource name, whether they own it or not.

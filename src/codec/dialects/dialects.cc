@@ -91,13 +91,17 @@ std::optional<std::string> value_of(const ContainerAsk& container, std::string_v
   return limit->second;
 }
 
+bool is_served(const Dialect& dialect, const DialectSettings& settings) {
+  return dialect.served == nullptr || dialect.served(settings);
+}
+
 /// What a container says: the values of all resource names that it sets.
 using Said = std::map<std::string_view, std::string>;
 
 Said said_by(const ContainerAsk& container, const DialectSettings& settings, std::vector<Error>* errors) {
   Said said;
   for (const Dialect& dialect : kDialects) {
-    if (dialect.served != nullptr && !dialect.served(settings)) continue;
+    if (!is_served(dialect, settings)) continue;
     for (const ResourceName& one : dialect.names) {
       if (!one.asked || !one.owned) continue;
       if (auto value = value_of(container, one.name, errors)) said[one.name] = std::move(*value);
@@ -227,6 +231,17 @@ std::vector<std::string_view> asked_names(const Dialect& dialect) {
   std::vector<std::string_view> names;
   for (const ResourceName& one : dialect.names) {
     if (one.asked) names.push_back(one.name);
+  }
+  return names;
+}
+
+std::vector<ResourceName> names_on_nodes(const DialectSettings& settings) {
+  std::vector<ResourceName> names;
+  for (const Dialect& dialect : kDialects) {
+    if (!is_served(dialect, settings)) continue;
+    for (const ResourceName& one : dialect.names) {
+      if (one.total != Total::kNone) names.push_back(one);
+    }
   }
   return names;
 }

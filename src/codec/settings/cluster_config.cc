@@ -92,9 +92,8 @@ Result<void> apply_lines(const std::string& text, const std::string& source, Clu
 }  // namespace
 
 std::vector<std::string> ClusterConfig::totals() const {
-  std::vector<std::string> names = {"elasticgpu.io/gpu", "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory",
-                                    "aliyun.com/gpu-mem", "aliyun.com/gpu-count"};
-  if (nvidia == NvidiaPlugin::kDevicePlugin) names.emplace_back("nvidia.com/gpu");
+  std::vector<std::string> names;
+  for (const auto& one : names_on_nodes(dialects())) names.emplace_back(one.name);
   return names;
 }
 

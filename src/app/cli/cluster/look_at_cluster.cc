@@ -196,11 +196,7 @@ Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::str
   if (!all) return facts;
   if (!all->no_config_maps.empty()) facts.unread.push_back("ConfigMaps of kube-system: " + all->no_config_maps);
   look_at_nodes(access.api, *all, &facts);
-  for (const auto& text : all->gpus) {
-    std::size_t unreadable = 0;
-    auto gpu = codec::parse_gpu_object(text, &unreadable);
-    if (gpu) facts.cards.push_back(std::move(*gpu));
-  }
+  facts.cards = cards_of(*all);
   look_at_slices(access.api, &facts);
   look_at_pods(access, *all, &facts);
   const auto model = model_of(access, *all);

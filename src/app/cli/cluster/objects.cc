@@ -70,6 +70,15 @@ Result<Objects> read_all(KubeApi& api) {
   return all;
 }
 
+std::vector<codec::GpuObject> cards_of(const Objects& all) {
+  std::vector<codec::GpuObject> cards;
+  for (const auto& text : all.gpus) {
+    std::size_t unreadable_holders = 0;
+    if (auto gpu = codec::parse_gpu_object(text, &unreadable_holders)) cards.push_back(std::move(*gpu));
+  }
+  return cards;
+}
+
 std::string unread_of(const Objects& all) {
   if (all.no_config_maps.empty()) return {};
   return fmt::format(

@@ -24,6 +24,9 @@ struct Objects {
 ///   errors  kNotFound: this cluster has no resource gpus.elasticgpu.io; those of the API server
 [[nodiscard]] Result<Objects> read_all(KubeApi& api);
 
+/// The cards. Objects that cannot be parsed are left out; model_of() logs them.
+[[nodiscard]] std::vector<codec::GpuObject> cards_of(const Objects& all);
+
 /// One sentence for the answer that says which objects the caller may not read and what follows; empty: all were read.
 [[nodiscard]] std::string unread_of(const Objects& all);
 

@@ -12,16 +12,8 @@ namespace carve::cli {
 
 Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::string& node) {
   CARVE_TRY(const auto all, read_all(access.api));
-  std::vector<codec::GpuObject> cards;
-  for (const auto& text : all.gpus) {
-    std::size_t unreadable = 0;
-    auto gpu = codec::parse_gpu_object(text, &unreadable);
-    if (!gpu) {
-      access.log.warn("a GPU object cannot be read", {{"error", gpu.error().what}});
-      continue;
-    }
-    if (node.empty() || gpu->node == node) cards.push_back(std::move(*gpu));
-  }
+  auto cards = cards_of(all);
+  if (!node.empty()) std::erase_if(cards, [&](const codec::GpuObject& gpu) { return gpu.node != node; });
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
   const auto cluster = model_of(access, all)->snapshot();
   for (auto& gpu : cards) gpu.card.closed = control::why_closed(*cluster, gpu);

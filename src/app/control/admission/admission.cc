@@ -133,8 +133,7 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
   for (const auto* amounts : {&container.limits, &container.requests}) {
     for (const auto& [name, value] : *amounts) {
       if (!starts_with(name, kOurs) || name == kSlots) continue;
-      const auto native = codec::asked_names(codec::native_dialect());
-      if (std::find(native.begin(), native.end(), name) != native.end()) continue;
+      if (codec::owner_of(name) != nullptr) continue;
       if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // reported with the limits
       work.refuse(AdmissionFault::kResourceName,
                   fmt::format("container {}: {}: no such resource; valid names are {}", container.name,
@@ -169,9 +168,8 @@ void check_claims(Work& work, const ReviewedContainer& container, const codec::C
   if (container.claims.empty()) return;
   std::vector<std::string_view> names;
   for (const auto& dialect : codec::dialects()) {
-    for (const auto name : codec::asked_names(dialect)) {
-      if (ask.limits.count(std::string(name)) != 0 && std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(name);
+    for (const auto& one : dialect.names) {
+      if (one.asked && one.owned && ask.limits.count(std::string(one.name)) != 0) names.push_back(one.name);
     }
   }
   work.refuse(

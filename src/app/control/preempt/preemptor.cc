@@ -212,12 +212,14 @@ bool Preemptor::stays(const PodEntry& victim) {
 Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   const auto done = world_.api.create(path_of(victim) + "/eviction", codec::eviction_body(victim.object, dry));
   if (done) return Answer::kEvicted;
-  // 5xx: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also returns 500, and
-  // does nothing.
-  if (!dry && done.error().code == Code::kInternal && !stays(victim)) return Answer::kEvicted;
   switch (done.error().code) {
     case Code::kNotFound:
       return Answer::kEvicted;
+    case Code::kInternal:
+      // 5xx: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also returns 500,
+      // and does nothing.
+      if (!dry && !stays(victim)) return Answer::kEvicted;
+      break;
     case Code::kAlreadyExists:  // another pod has its name now; or another write came first
       if (!stays(victim)) return Answer::kEvicted;
       break;
