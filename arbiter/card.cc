@@ -62,8 +62,8 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-Result<std::unique_ptr<CardLoop>> CardLoop::start(std::string uuid, const std::string& trace_path) {
-  CARVE_TRY(auto trace, Trace::create(trace_path));
+Result<std::unique_ptr<CardLoop>> CardLoop::start(std::string uuid, const std::string& trace_path, Log& log) {
+  CARVE_TRY(auto trace, Trace::create(trace_path, log));
   std::unique_ptr<CardLoop> loop(new CardLoop(std::move(uuid), std::move(trace)));
   loop->thread_ = Thread("carve-card", [raw = loop.get()] { raw->run(); });
   return loop;

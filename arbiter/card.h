@@ -27,7 +27,7 @@ void empty(abi::AccountEntry& entry);
 class CardLoop {
  public:
   /// `trace_path`: empty, or the file to which every decision is written.
-  static Result<std::unique_ptr<CardLoop>> start(std::string uuid, const std::string& trace_path);
+  static Result<std::unique_ptr<CardLoop>> start(std::string uuid, const std::string& trace_path, Log& log);
   ~CardLoop();
   CardLoop(const CardLoop&) = delete;
   CardLoop& operator=(const CardLoop&) = delete;

@@ -35,7 +35,7 @@ Fd pidfd_of(int socket, std::int32_t pid) {
 
 Server::Server(const Options& options, Log& log, PageFiles files, Fd control)
     : slices_folder_(options.runtime_folder + "/slices"), log_(log), files_(std::move(files)),
-      cards_(options.trace_path), control_(std::move(control)),
+      cards_(options.trace_path, log), control_(std::move(control)),
       groups_(options.groups_folder, options.groups_path) {}
 
 Result<void> Server::run(const std::stop_token& stop) {

@@ -45,7 +45,7 @@ std::uint64_t next_generation() {
 Result<CardLoop*> Cards::of(const std::string& uuid) {
   auto& loop = loops_[uuid];
   if (!loop) {
-    auto started = CardLoop::start(uuid, trace_prefix_.empty() ? "" : trace_prefix_ + "." + uuid);
+    auto started = CardLoop::start(uuid, trace_prefix_.empty() ? "" : trace_prefix_ + "." + uuid, log_);
     if (!started) {
       loops_.erase(uuid);
       return tl::unexpected(started.error());

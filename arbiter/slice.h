@@ -20,11 +20,12 @@ namespace carve::arbiter {
 /// The loops of all cards, by UUID. A loop is created when it is first needed.
 class Cards {
  public:
-  explicit Cards(std::string trace_prefix) : trace_prefix_(std::move(trace_prefix)) {}
+  Cards(std::string trace_prefix, Log& log) : trace_prefix_(std::move(trace_prefix)), log_(log) {}
   Result<CardLoop*> of(const std::string& uuid);
 
  private:
   std::string trace_prefix_;
+  Log& log_;
   std::map<std::string, std::unique_ptr<CardLoop>> loops_;
 };
 

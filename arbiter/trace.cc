@@ -1,5 +1,7 @@
 #include "arbiter/trace.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -54,34 +56,75 @@ bool get(std::FILE* file, T* value) {
   return std::fread(value, sizeof *value, 1, file) == 1;
 }
 
+bool legal(const TermsRecord& r) {
+  return r.compute <= 100 && r.share <= static_cast<std::uint32_t>(abi::ShareClass::kBestEffort) &&
+         r.priority <= static_cast<std::uint32_t>(abi::PriorityClass::kOffline);
+}
+
+tl::unexpected<Error> corrupt(std::string what) { return fail(Code::kDataLoss, std::move(what)); }
+
 class Player {
  public:
   explicit Player(std::int64_t alter_step) : alter_step_(alter_step) {}
 
-  /// False: the record is cut, like the last record of a writer that was killed.
-  bool play(std::FILE* file, Kind kind) {
-    std::int32_t slice = 0;
-    TermsRecord terms{};
-    if (kind == Kind::kStep) return step(file);
-    if (!get(file, &slice) || (kind != Kind::kRemove && !get(file, &terms))) return false;
-    if (kind == Kind::kAdd) arbiter_->add(terms_of(terms));
-    if (kind == Kind::kRemove) arbiter_->remove(slice);
-    if (kind == Kind::kChange) arbiter_->set_terms(slice, terms_of(terms));
-    return true;
+  /// False: the file ends before the record does.
+  ///   errors  kDataLoss: no arbiter writes this record
+  Result<bool> play(std::FILE* file) {
+    Kind kind{};
+    if (!get(file, &kind)) return false;
+    switch (kind) {
+      case Kind::kAdd: return add(file);
+      case Kind::kRemove: return remove(file);
+      case Kind::kChange: return change(file);
+      case Kind::kStep: return step(file);
+    }
+    return corrupt(fmt::format("unknown kind of record: {}", static_cast<std::uint32_t>(kind)));
   }
 
   [[nodiscard]] const Replayed& result() const { return result_; }
 
  private:
-  bool step(std::FILE* file) {
+  Result<bool> add(std::FILE* file) {
+    std::int32_t slice = 0;
+    TermsRecord terms{};
+    if (!get(file, &slice) || !get(file, &terms)) return false;
+    if (!legal(terms)) return corrupt("a slice with illegal terms");
+    const int number = arbiter_->add(terms_of(terms));
+    if (number != slice) return corrupt(fmt::format("slice {} is added where {} is the next number", slice, number));
+    return true;
+  }
+  Result<bool> remove(std::FILE* file) {
+    std::int32_t slice = 0;
+    if (!get(file, &slice)) return false;
+    if (!exists(slice)) return corrupt(fmt::format("slice {} is removed and does not exist", slice));
+    arbiter_->remove(slice);
+    return true;
+  }
+  Result<bool> change(std::FILE* file) {
+    std::int32_t slice = 0;
+    TermsRecord terms{};
+    if (!get(file, &slice) || !get(file, &terms)) return false;
+    if (!exists(slice)) return corrupt(fmt::format("slice {} is changed and does not exist", slice));
+    if (!legal(terms)) return corrupt("a slice with illegal terms");
+    arbiter_->set_terms(slice, terms_of(terms));
+    return true;
+  }
+  [[nodiscard]] bool exists(std::int32_t slice) const {
+    return slice >= 0 && slice < arbiter_->slices_end() && arbiter_->is_used(slice);
+  }
+  Result<bool> step(std::FILE* file) {
     std::uint64_t now = 0;
     std::uint32_t count = 0;
-    if (!get(file, &now) || !get(file, &count) || count > lease::kMaxSlices) return false;
+    if (!get(file, &now) || !get(file, &count)) return false;
+    if (count != static_cast<std::uint32_t>(arbiter_->slices_end()))
+      return corrupt(fmt::format("a step with {} slices where there are {}", count, arbiter_->slices_end()));
     std::vector<SliceRecord> recorded(count);
     std::vector<lease::Observation> seen(lease::kMaxSlices);
     for (std::uint32_t i = 0; i < count; ++i) {
       if (!get(file, &recorded[i])) return false;
       const SliceRecord& r = recorded[i];
+      if ((r.used != 0) != arbiter_->is_used(static_cast<int>(i)))
+        return corrupt(fmt::format("a step in which slice {} {}", i, r.used != 0 ? "does not exist" : "is missing"));
       seen[i] = {(r.want_busy & 1) != 0, (r.want_busy & 2) != 0, r.inflight_ns, r.edge_ns, r.busy_ns,
                  r.processes};
     }
@@ -110,10 +153,18 @@ class Player {
 
 }  // namespace
 
-Result<Trace> Trace::create(const std::string& path) {
+void Trace::Close::operator()(std::FILE* file) const {
+  const bool failed = std::ferror(file) != 0;
+  const int before = errno;  // of the failed write
+  const bool closed = std::fclose(file) == 0;
+  if (closed && !failed) return;
+  log->error("the trace of the decisions is incomplete", {{"error", std::strerror(failed ? before : errno)}});
+}
+
+Result<Trace> Trace::create(const std::string& path, Log& log) {
   Trace trace;
   if (path.empty()) return trace;
-  trace.file_.reset(std::fopen(path.c_str(), "wbe"));
+  trace.file_ = {std::fopen(path.c_str(), "wbe"), Close{&log}};
   if (!trace.file_) return tl::unexpected(errno_error(errno, "create trace " + path));
   trace.put(kHeader);
   return trace;
@@ -121,7 +172,7 @@ Result<Trace> Trace::create(const std::string& path) {
 
 template <class T>
 void Trace::put(const T& value) {
-  if (file_) std::fwrite(&value, sizeof value, 1, file_.get());
+  if (file_ && std::fwrite(&value, sizeof value, 1, file_.get()) != 1) file_.reset();
 }
 
 void Trace::added(int slice, const lease::Terms& terms) {
@@ -154,13 +205,17 @@ Result<Replayed> replay(const std::string& path, std::int64_t alter_step) {
     return fail(Code::kDataLoss, "trace " + path + ": not a trace of this version");
   }
   Player player(alter_step);
-  Kind kind{};
-  while (get(file.get(), &kind)) {
-    if (kind < Kind::kAdd || kind > Kind::kStep)
-      return fail(Code::kDataLoss, "trace " + path + ": unknown kind of record");
-    if (!player.play(file.get(), kind)) break;
+  long complete = sizeof kHeader;
+  while (true) {
+    const auto played = player.play(file.get());
+    if (!played) return fail_in(fmt::format("trace {}: record at byte {}", path, complete), played.error());
+    if (!*played) break;
+    complete = std::ftell(file.get());
   }
-  return player.result();
+  if (std::ferror(file.get()) != 0) return tl::unexpected(errno_error(errno, "read trace " + path));
+  Replayed result = player.result();
+  if (std::ftell(file.get()) != complete) result.truncated_at = static_cast<std::uint64_t>(complete);
+  return result;
 }
 
 }  // namespace carve::arbiter

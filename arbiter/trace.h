@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/log.h"
 #include "base/result.h"
 #include "lease/arbiter.h"
 
@@ -14,8 +15,8 @@ namespace carve::arbiter {
 
 class Trace {
  public:
-  /// If `path` is empty, nothing is written.
-  static Result<Trace> create(const std::string& path);
+  /// If `path` is empty, nothing is written. At the first failed write the trace ends, and `log` gets a line.
+  static Result<Trace> create(const std::string& path, Log& log);
 
   void added(int slice, const lease::Terms& terms);
   void removed(int slice);
@@ -25,7 +26,8 @@ class Trace {
 
  private:
   struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
+    Log* log;
+    void operator()(std::FILE* file) const;
   };
   template <class T>
   void put(const T& value);
@@ -38,12 +40,15 @@ struct Replayed {
   std::uint64_t changes = 0;    // of them, grants that differed from the slice's previous one
   std::uint64_t differ = 0;     // of the decisions, those that the replay made differently
   int most_slices = 0;
+  /// The length of the complete records, in bytes, if an incomplete one follows: the arbiter was killed, its disk was
+  /// full, or the file was cut. 0: the trace is complete.
+  std::uint64_t truncated_at = 0;
 };
 
 /// Replays a trace with a new lease::Arbiter.
 ///   alter_step  the number of the step to move by 3 ms, to show that the comparison can fail; −1: none
-///               A record that is incomplete or has too many slices ends the replay without an error.
-///   errors      kNotFound; kDataLoss: not a trace of this version, or a record of an unknown kind
+///   errors      kNotFound; kDataLoss: not a trace of this version, or a record that no arbiter writes (the text names
+///               its place and its fault); the system's, for a file that cannot be read
 Result<Replayed> replay(const std::string& path, std::int64_t alter_step = -1);
 
 }  // namespace carve::arbiter

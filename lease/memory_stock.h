@@ -43,8 +43,18 @@ class MemoryStock {
     roomy_ = roomy;
     epoch_ = epoch;
   }
-  /// Undoes `reserved` and leaves the granules announced: the entry does not show what this process announced.
-  void disown(std::uint64_t granules) { set_held(held_ - granules); }
+  /// Undoes `reserved` when the slice has no room for what its entries do not show. Withdraws what the entry then shows
+  /// beyond the granules in use; what it lacks stays announced.
+  void disown(abi::AccountEntry& entry, std::uint64_t granules) {
+    set_held(held_ - granules);
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const std::uint64_t seen = entry.used_bytes.load_relaxed();
+      const std::uint64_t in_use = abi::stock_in_use(seen) / abi::kStockGranule;
+      const std::uint64_t excess = in_use > held_ ? in_use - held_ : 0;
+      const std::uint64_t less = (excess < granules ? excess : granules) * abi::kStockGranule;
+      if (less == 0 || entry.used_bytes.compare_exchange(seen, seen - less)) return;
+    }
+  }
   /// Gives back `granules` after the driver has freed them: to the stock if `keep` is true and there is room for them,
   /// otherwise out of the announcement.
   void give(abi::AccountEntry& entry, std::uint64_t granules, bool keep) {
@@ -60,7 +70,8 @@ class MemoryStock {
         return;
       }
     }
-    entry.used_bytes.fetch_sub(granules * abi::kStockGranule);
+    const std::uint64_t less = granules * abi::kStockGranule;
+    if (entry.used_bytes.fetch_sub(less) < less) announce_again(entry);
   }
   /// The bytes that this process holds through the entry and that the entry does not show, because another process
   /// overwrote it. Any thread may call it.
@@ -79,8 +90,16 @@ class MemoryStock {
 
  private:
   static constexpr int kAttempts = 4;
+  static constexpr std::uint64_t kWrapped = std::uint64_t{1} << 63;  // no process announces so much
 
   void set_held(std::uint64_t granules) { __atomic_store_n(&held_, granules, __ATOMIC_RELEASE); }
+  /// The entry wrapped around, because another process had overwritten it: the slice would count as full.
+  void announce_again(abi::AccountEntry& entry) {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const std::uint64_t seen = entry.used_bytes.load_relaxed();
+      if (seen < kWrapped || entry.used_bytes.compare_exchange(seen, held_ * abi::kStockGranule)) return;
+    }
+  }
   /// Another process needed the stock: from now on a free withdraws its granules, until the slice has room again.
   void notice(std::uint64_t stock) {
     if (stock < stock_) {

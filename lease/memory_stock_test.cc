@@ -157,6 +157,29 @@ TEST(MemoryStock, BytesThatTheEntryNoLongerShowsAreMissing) {
   EXPECT_EQ(slice.stocks[0].missing(slice.entry(0)), 8 * kGranule);
 }
 
+TEST(MemoryStock, AFreeRestoresAnOverwrittenEntry) {
+  Slice slice(20);
+  ASSERT_TRUE(slice.allocate(0, 8));
+  slice.entry(0).used_bytes.raw = 5;
+  slice.free(0, 3);
+  EXPECT_EQ(slice.charged(), 5 * kGranule);
+  slice.free(0, 5);
+  EXPECT_EQ(slice.used(), 0U);
+}
+
+TEST(MemoryStock, ARefusalLeavesNoMoreAnnouncedThanIsInUse) {
+  Slice slice(20);
+  ASSERT_TRUE(slice.allocate(0, 8));
+  slice.entry(0).used_bytes.raw = 0;
+  for (const std::uint64_t granules : {4U, 6U, 6U}) {
+    ASSERT_TRUE(slice.of(kFirst).reserve(granules * kGranule));
+    slice.stocks[0].reserved(granules, true, 0);
+    slice.stocks[0].disown(slice.entry(0), granules);
+  }
+  EXPECT_EQ(slice.charged(), 8 * kGranule);
+  EXPECT_EQ(slice.stocks[0].missing(slice.entry(0)), 0U);
+}
+
 TEST(MemoryStock, AForgedStockNeitherAddsToTheUseNorWrapsAround) {
   Slice slice(20);
   slice.entry(3).used_bytes.raw = kGranule + 9;  // a stock larger than the announcement

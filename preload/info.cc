@@ -33,6 +33,19 @@ std::uint64_t slice_total(CUdevice device, std::uint64_t real) {
   return limit < real ? limit : real;
 }
 
+/// Asks the driver for both figures. The driver decides whether a null pointer of the program is an error.
+template <class Bytes, class Ask>
+CUresult ask_both(const Bytes* free_bytes, const Bytes* total_bytes, Bytes* real_free, Bytes* real_total, Ask ask) {
+  if (free_bytes == nullptr || total_bytes == nullptr) {
+    const CUresult result =
+        ask(free_bytes == nullptr ? nullptr : real_free, total_bytes == nullptr ? nullptr : real_total);
+    if (result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  return ask(real_free, real_total);
+}
+
 }  // namespace
 
 CARVE_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -42,7 +55,9 @@ CARVE_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* tota
   }
   std::size_t real_free = 0;
   std::size_t real_total = 0;
-  const CUresult result = CARVE_DRIVER(cuMemGetInfo_v2)(&real_free, &real_total);
+  const CUresult result = ask_both(free_bytes, total_bytes, &real_free, &real_total, [](auto* now_free, auto* all) {
+    return CARVE_DRIVER(cuMemGetInfo_v2)(now_free, all);
+  });
   if (result != CUDA_SUCCESS) {
     return result;
   }
@@ -70,7 +85,9 @@ CARVE_EXPORT CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) 
   }
   unsigned said_free = 0;
   unsigned said_total = 0;
-  CUresult result = CARVE_DRIVER(cuMemGetInfo)(&said_free, &said_total);
+  CUresult result = ask_both(free_bytes, total_bytes, &said_free, &said_total, [](auto* now_free, auto* all) {
+    return CARVE_DRIVER(cuMemGetInfo)(now_free, all);
+  });
   if (result != CUDA_SUCCESS) {
     return result;
   }

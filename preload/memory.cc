@@ -15,19 +15,45 @@ constexpr std::uint32_t kCareful = 256;  // requests after a refusal that check 
 constexpr int kAttempts = 4;
 constexpr int kCollections = 64;  // per request, because other threads may build up new stock in between
 
+constexpr std::uint64_t kWrapped = std::uint64_t{1} << 63;  // no process announces so much
+
+/// Another process overwrote this process's account entry. Announces what this process holds again, so that the other
+/// processes of the slice count it. A thread that announces or withdraws meanwhile may leave a difference, which is
+/// found by the next request.
+void announce_again(Card& card) {
+  const std::uint64_t* held = &memory.held[index_of(card)];
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::uint64_t seen = card.entry->used_bytes.load_seq_cst();
+    const std::uint64_t mine = __atomic_load_n(held, __ATOMIC_ACQUIRE);
+    if ((seen >= mine && seen < kWrapped) || card.entry->used_bytes.compare_exchange(seen, mine)) {
+      return;
+    }
+  }
+}
+
+/// Withdraws `bytes` of this process's announcement.
+void withdraw(Card& card, std::uint64_t bytes) {
+  // The private count first: the entry never shows less than it.
+  __atomic_fetch_sub(&memory.held[index_of(card)], bytes, __ATOMIC_RELAXED);
+  if (__builtin_expect(card.entry->used_bytes.fetch_sub(bytes) < bytes, 0)) {
+    announce_again(card);  // the entry was overwritten: without this, the slice would count as full
+  }
+}
+
 /// Announces `bytes` and keeps a second count of this process's announcements in private memory. Another process of the
 /// slice can overwrite the account page or punch a hole into it, but this process still knows its own sum.
 bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
   if (!account.reserve(bytes)) {
     return false;
   }
-  std::uint64_t& held = memory.held[index_of(card)];
-  __atomic_fetch_add(&held, bytes, __ATOMIC_RELAXED);
-  if (const std::uint64_t missing = missing_bytes(card); __builtin_expect(missing != 0, 0)) {
+  __atomic_fetch_add(&memory.held[index_of(card)], bytes, __ATOMIC_RELAXED);
+  if (__builtin_expect(missing_bytes(card) != 0, 0)) {
+    announce_again(card);
+    const std::uint64_t missing = missing_bytes(card);  // of the threads' stock entries; or it was overwritten again
     const std::uint64_t charged = account.charged();
     if (charged > account.limit() || missing > account.limit() - charged) {
-      __atomic_fetch_sub(&held, bytes, __ATOMIC_RELAXED);
-      return false;  // the announcement remains: the figures in the page are not reliable
+      withdraw(card, bytes);
+      return false;
     }
   }
   return true;
@@ -49,6 +75,9 @@ bool announce(Card& card, std::uint64_t bytes) {
       return true;
     }
     __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
+  }
+  if (card.entry->used_bytes.load_relaxed() >= kWrapped) {
+    announce_again(card);  // it was overwritten while this process withdrew
   }
   int collections = 0;
   for (int attempt = 0; attempt < kAttempts;) {
@@ -115,8 +144,7 @@ bool charge(Card& card, std::uint64_t bytes) {
 
 void give_back(Card& card, std::uint64_t bytes) {
   if (bytes != 0) {
-    __atomic_fetch_sub(&memory.held[index_of(card)], bytes, __ATOMIC_RELAXED);
-    account_of(card).release(bytes);
+    withdraw(card, bytes);
   }
 }
 
@@ -193,14 +221,17 @@ void forget(const Entry& entry) {
   }
 }
 
-bool destroyed_since(std::uint64_t context, std::uint32_t before) {
+/// True if the entry's context was destroyed since then, and its memory with it. After more than kDestroyed contexts
+/// only the driver knows.
+bool destroyed_since(const Entry& entry, std::uint32_t before) {
   const std::uint32_t now = contexts_destroyed();
-  for (std::uint32_t i = now - before > kDestroyed ? now - kDestroyed : before; i != now; ++i) {
-    if (__atomic_load_n(&memory.destroyed[i % kDestroyed], __ATOMIC_RELAXED) == context) {
+  const bool all_known = now - before <= kDestroyed;
+  for (std::uint32_t i = all_known ? before : now - kDestroyed; i != now; ++i) {
+    if (__atomic_load_n(&memory.destroyed[i % kDestroyed], __ATOMIC_RELAXED) == entry.owner) {
       return true;
     }
   }
-  return false;
+  return !all_known && is_gone(entry.key);
 }
 
 }  // namespace
@@ -225,11 +256,17 @@ bool remember(const Entry& entry) {
 }
 
 bool remember_in_context_slowly(const Entry& entry, std::uint32_t destroyed_before, bool inserted) {
-  if (!inserted && !remember(entry)) {
-    return false;
+  if (!inserted) {
+    if (destroyed_since(entry, destroyed_before)) {
+      forget(entry);  // the driver has since returned the address to another thread, whose entry must stay
+      return true;
+    }
+    if (!remember(entry)) {
+      return false;
+    }
   }
   Entry gone{};
-  if (__builtin_expect(destroyed_since(entry.owner, destroyed_before), 0) &&
+  if (__builtin_expect(destroyed_since(entry, destroyed_before), 0) &&
       memory.addresses.take(entry.key, gone)) {
     forget(gone);
   }
@@ -238,7 +275,7 @@ bool remember_in_context_slowly(const Entry& entry, std::uint32_t destroyed_befo
 
 void put_back(const Entry& entry, std::uint32_t destroyed_before) {
   const bool in_context = entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact;
-  if (in_context && destroyed_since(entry.owner, destroyed_before)) {
+  if (in_context && destroyed_since(entry, destroyed_before)) {
     forget(entry);
     return;
   }

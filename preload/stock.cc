@@ -86,7 +86,7 @@ bool reserve(Card& card, ThreadStock& own, std::uint64_t granules) {
   const std::uint64_t room = charged < limit ? limit - charged : 0;
   own.stock.reserved(granules, room >= limit / kRoomyPart, epoch);
   if (__builtin_expect(missing_bytes(card) > room, 0)) {
-    own.stock.disown(granules);
+    own.stock.disown(entry_of(card, own), granules);
     return false;
   }
   return true;

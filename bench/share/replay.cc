@@ -1,5 +1,6 @@
 // carve-trace-replay FILE [--alter STEP]: feeds a recording of an arbiter to the same lease state machine and reports
-// whether it makes the same decisions. Exit code 0: no decision differs, 1: some differ, 2: not a trace.
+// whether it makes the same decisions. Exit code 0: no decision differs, 1: some differ, 2: not a trace, or a truncated
+// one (the figures are those of its complete records).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,5 +25,10 @@ int main(int argc, char** argv) {
               static_cast<unsigned long long>(again->steps), again->most_slices,
               static_cast<unsigned long long>(again->decisions), static_cast<unsigned long long>(again->changes),
               static_cast<unsigned long long>(again->differ));
+  if (again->truncated_at != 0) {
+    std::fprintf(stderr, "carve-trace-replay: %s: truncated: a record is incomplete at byte %llu\n", argv[1],
+                 static_cast<unsigned long long>(again->truncated_at));
+    return 2;
+  }
   return again->differ == 0 ? 0 : 1;
 }

@@ -45,6 +45,10 @@ int main(int argc, char** argv) {
   }
   unsetenv("LD_LIBRARY_PATH");  // it would bypass the usual names
   const pid_t pid = fork();
+  if (pid < 0) {
+    std::perror("fork");
+    return 2;
+  }
   if (pid == 0) {
     execvp(argv[command + 2], argv + command + 2);
     std::perror(argv[command + 2]);

@@ -18,6 +18,8 @@ thread_local std::uint64_t launches = 0;
 thread_local CUresult fails_with = CUDA_SUCCESS;  // of the next call that creates a context or begins a capture
 thread_local std::uint64_t contexts_made = 0;
 thread_local std::uint64_t capture_questions = 0;  // of this thread: is the stream capturing?
+thread_local void (*before_alloc)() = nullptr;
+thread_local CUresult pointer_answer = CUDA_SUCCESS;
 CUstream captures = nullptr;
 int primary_users = 0;  // retains and green contexts
 
@@ -52,6 +54,12 @@ CUresult question(CUstream stream, int* status) {
 
 /// The next call of this thread that creates a context or begins a capture returns `result` and does nothing.
 STUB void carve_stub_fail_next(CUresult result) { fails_with = result; }
+/// Called once, within this thread's next cuMemAlloc_v2.
+STUB void carve_stub_before_alloc(void (*call)()) { before_alloc = call; }
+/// The next cuMemAlloc_v2 of this thread returns this address.
+STUB void carve_stub_next_address(CUdeviceptr address) { freed_address = address; }
+/// The answer to this thread's questions about an address.
+STUB void carve_stub_pointer_answer(CUresult answer) { pointer_answer = answer; }
 /// The number of contexts that this thread has created, green ones included.
 STUB std::uint64_t carve_stub_contexts() { return contexts_made; }
 /// How often this thread has asked whether a stream captures.
@@ -121,6 +129,7 @@ STUB CUresult cuGreenCtxDestroy(void*) {
   return CUDA_SUCCESS;
 }
 STUB CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
+  if (before_alloc != nullptr) std::exchange(before_alloc, nullptr)();
   if (next_address == 0) {
     next_address = reinterpret_cast<CUdeviceptr>(&next_address) << 16;  // a separate address range per thread
   }
@@ -134,6 +143,7 @@ STUB CUresult cuMemFree_v2(CUdeviceptr address) {
   freed_address = address;
   return CUDA_SUCCESS;
 }
+STUB CUresult cuPointerGetAttribute(void*, int, CUdeviceptr) { return pointer_answer; }
 STUB CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = std::size_t{80} << 30;
   *total_bytes = std::size_t{80} << 30;

@@ -36,10 +36,11 @@ class StubSlice : public ::testing::Test {
   }
 
   /// Runs `body` in a child, because a process connects only once. Returns the child's exit code. A child that takes
-  /// longer than `seconds` is killed; 0: no limit.
+  /// longer than `seconds` is killed; 0: no limit. −1: there is no child.
   template <class Body>
   int in_child(Body body, unsigned seconds = 0) {
     const pid_t pid = fork();
+    if (pid < 0) return -1;
     if (pid == 0) {
       alarm(seconds);
       _exit(body());

@@ -2,7 +2,15 @@
 // newer ways to begin a capture. On a driver that does no work (testing/stub_driver.cc).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -34,6 +42,17 @@ void driver_fails_next() { stub<void(CUresult)>("carve_stub_fail_next")(kRefused
 std::uint64_t contexts_made() { return stub<std::uint64_t()>("carve_stub_contexts")(); }
 std::uint64_t capture_questions() { return stub<std::uint64_t()>("carve_stub_capture_questions")(); }
 
+/// From now on this process and its children cannot fork, like under a full pids cgroup.
+bool deny_fork() {
+  static_assert(offsetof(seccomp_data, nr) == 0);
+  sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog program{static_cast<unsigned short>(std::size(rules)), rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 class Unsimulated : public StubSlice {
  protected:
   Unsimulated() : StubSlice(CARVE_LIBRARY, CARVE_STUB) {}
@@ -63,6 +82,82 @@ constexpr ContextCall kContextCalls[] = {
        return call("cuVDPAUCtxCreate_v2", context, 0U, CUdevice{0}, 1U, static_cast<void*>(nullptr));
      }},
 };
+
+/// A context as the current one, without a charge of its own.
+CUcontext g_context = nullptr;
+CUdeviceptr g_address = 0;
+int make_context() {
+  return call("cuInit", 0U) != 0 || call("cuGLCtxCreate", &g_context, 0U, CUdevice{0}) != 0 ? 1 : 0;
+}
+int allocate(CUdeviceptr* address, std::uint64_t bytes) { return call("cuMemAlloc_v2", address, std::size_t{bytes}); }
+
+TEST_F(Unsimulated, AChildThatCannotBeStartedIsNoSuccess) {
+  EXPECT_EQ(in_child([this] { return deny_fork() && in_child([] { return 0; }) == -1 ? 0 : 1; }), 0);
+  EXPECT_EQ(in_child([] {
+    if (!deny_fork()) return 1;
+    execl(CARVE_IN_SLICE, CARVE_IN_SLICE, "/usr/lib/carve/driver", "-", "-", "--", "/bin/true", nullptr);
+    return 3;
+  }), 2);
+}
+
+/// Another process of the slice, or a stray store, overwrites the entry of this process.
+TEST_F(Unsimulated, AnOverwrittenAccountEntryLosesNoCharge) {
+  StubSlice::start_slice(64 * kMiB);
+  EXPECT_EQ(in_child([this] {
+    CUdeviceptr first = 0;
+    CUdeviceptr second = 0;
+    if (make_context() != 0 || allocate(&first, 40 * kMiB) != 0) return 1;
+    abi::AccountPage& account = slice_->account(0);
+    std::size_t own = 0;
+    while (account.entries[own].used_bytes.load_relaxed() != 40 * kMiB) ++own;
+    auto& shown = account.entries[own].used_bytes;
+    shown.store_relaxed(0);
+    if (allocate(&second, 30 * kMiB) != CUDA_ERROR_OUT_OF_MEMORY) return 2;
+    if (charged() != 40 * kMiB) return 3;
+    shown.store_relaxed(0);
+    if (allocate(&second, 10 * kMiB) != 0) return 4;
+    if (charged() != 50 * kMiB) return 5;
+    shown.store_relaxed(0);
+    if (call("cuMemFree_v2", first) != 0 || charged() != 10 * kMiB) return 6;
+    if (call("cuMemFree_v2", second) != 0 || charged() != 0) return 7;
+    shown.store_relaxed(~std::uint64_t{0});
+    return allocate(&first, 64 * kMiB) == 0 && charged() == 64 * kMiB ? 0 : 8;
+  }), 0);
+}
+
+TEST_F(Unsimulated, MemoryOfADestroyedContextIsNotChargedAfterManyContexts) {
+  StubSlice::start_slice(64 * kMiB);
+  EXPECT_EQ(in_child([this] {
+    if (make_context() != 0) return 1;
+    // Another thread does this while the driver allocates.
+    stub<void(void (*)())>("carve_stub_before_alloc")([] {
+      for (int i = 0; i < 65; ++i) {
+        call("cuCtxDestroy_v2", g_context);
+        call("cuGLCtxCreate", &g_context, 0U, CUdevice{0});
+      }
+      stub<void(CUresult)>("carve_stub_pointer_answer")(CUDA_ERROR_INVALID_VALUE);
+    });
+    if (allocate(&g_address, 8 * kMiB) != 0) return 2;
+    return charged() == 0 ? 0 : 3;
+  }), 0);
+}
+
+TEST_F(Unsimulated, AnAddressOfADestroyedContextMayBelongToAnotherAllocation) {
+  StubSlice::start_slice(64 * kMiB);
+  EXPECT_EQ(in_child([this] {
+    if (make_context() != 0) return 1;
+    stub<void(void (*)())>("carve_stub_before_alloc")([] {
+      call("cuCtxDestroy_v2", g_context);
+      call("cuGLCtxCreate", &g_context, 0U, CUdevice{0});
+      allocate(&g_address, 4 * kMiB);
+      stub<void(CUdeviceptr)>("carve_stub_next_address")(g_address);
+    });
+    CUdeviceptr address = 0;
+    if (allocate(&address, 8 * kMiB) != 0 || address != g_address) return 2;
+    if (charged() != 4 * kMiB) return 3;
+    return call("cuMemFree_v2", g_address) == 0 && charged() == 0 ? 0 : 4;
+  }), 0);
+}
 
 TEST_F(Unsimulated, AContextOfAGraphicsLibraryIsChargedUntilItIsDestroyed) {
   for (const ContextCall& one : kContextCalls) {

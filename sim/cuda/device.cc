@@ -177,8 +177,8 @@ CU_EXPORT CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice dev) {
 }
 CU_EXPORT CUresult cuDeviceTotalMem(unsigned* bytes, CUdevice dev) {
   std::size_t wide = 0;
-  const CUresult rc = cuDeviceTotalMem_v2(&wide, dev);
-  if (rc == CUDA_SUCCESS && bytes != nullptr) *bytes = narrow(wide);
+  const CUresult rc = cuDeviceTotalMem_v2(bytes == nullptr ? nullptr : &wide, dev);
+  if (rc == CUDA_SUCCESS) *bytes = narrow(wide);
   return rc;
 }
 

@@ -71,6 +71,43 @@ TEST(Driver, NothingWorksBeforeInit) {
   });
 }
 
+TEST(Driver, ANullPointerForAnAnswerIsInvalid) {
+  in_child([] {
+    use_card();
+    std::size_t wide = 1;
+    unsigned narrow = 1;
+    void* handle = nullptr;
+    int number = 0;
+    auto* const no_size = static_cast<std::size_t*>(nullptr);
+    auto* const no_unsigned = static_cast<unsigned*>(nullptr);
+    auto* const no_address = static_cast<Ptr*>(nullptr);
+    auto* const no_handle = static_cast<void**>(nullptr);
+    EXPECT_EQ(cu("cuDeviceTotalMem", no_unsigned, 0), kInvalid);
+    EXPECT_EQ(cu("cuDeviceTotalMem_v2", no_size, 0), kInvalid);
+    EXPECT_EQ(cu("cuMemGetInfo", no_unsigned, &narrow), kInvalid);
+    EXPECT_EQ(cu("cuMemGetInfo", &narrow, no_unsigned), kInvalid);
+    EXPECT_EQ(cu("cuMemGetInfo_v2", no_size, &wide), kInvalid);
+    EXPECT_EQ(cu("cuMemGetInfo_v2", &wide, no_size), kInvalid);
+    EXPECT_EQ(narrow, 1U);
+    EXPECT_EQ(wide, 1U);
+    EXPECT_EQ(cu("cuMemAlloc_v2", no_address, std::size_t{kMiB}), kInvalid);
+    EXPECT_EQ(cu("cuMemAllocManaged", no_address, std::size_t{kMiB}, 1U), kInvalid);
+    EXPECT_EQ(cu("cuMemAllocPitch_v2", no_address, &wide, std::size_t{512}, std::size_t{2}, 4U), kInvalid);
+    EXPECT_EQ(cu("cuMemAllocHost_v2", no_handle, std::size_t{kMiB}), kInvalid);
+    EXPECT_EQ(cu("cuMemHostAlloc", no_handle, std::size_t{kMiB}, 0U), kInvalid);
+    EXPECT_EQ(cu("cuMemAllocAsync", no_address, std::size_t{kMiB}, handle), kInvalid);
+    EXPECT_EQ(cu("cuDeviceGetDefaultMemPool", no_handle, 0), kInvalid);
+    EXPECT_EQ(cu("cuMemGetAllocationGranularity", no_size, kNone, 0), kInvalid);
+    EXPECT_EQ(cu("cuPointerGetAttribute", kNone, 9, Ptr{0}), kInvalid);
+    EXPECT_EQ(cu("cuDeviceGetAttribute", static_cast<int*>(nullptr), 1, number), kInvalid);
+    // The manual calls both optional.
+    Ptr address = 0;
+    ASSERT_EQ(cu("cuMemAlloc_v2", &address, std::size_t{kMiB}), kOk);
+    EXPECT_EQ(cu("cuMemGetAddressRange_v2", no_address, no_size, address), kOk);
+    EXPECT_EQ(mine(), kMiB) << "no refused call has taken memory";
+  });
+}
+
 TEST(Driver, ShowsOnlyVisibleDevicesWhoseNodeCanBeOpened) {
   in_child([] {
     setenv("CUDA_VISIBLE_DEVICES", "1", 1);

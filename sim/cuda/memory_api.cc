@@ -68,21 +68,23 @@ CUresult free_device(CUdeviceptr address) {
 
 CU_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   CU_NEED_CONTEXT(context);
+  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<CardStatusRecord> status;
   const Status rc =
       Driver::get().kernel().list(Op::kCardStatus, context->device->card, 0, 0, &status);
   if (rc != Status::kOk || status.size() != 1) return CUDA_ERROR_UNKNOWN;
   const std::uint64_t all = status[0].total_bytes - status[0].reserved_bytes;
-  if (total != nullptr) *total = all;
-  if (free != nullptr) *free = all - status[0].used_bytes;
+  *total = all;
+  *free = all - status[0].used_bytes;
   return CUDA_SUCCESS;
 }
 CU_EXPORT CUresult cuMemGetInfo(unsigned* free, unsigned* total) {
   std::size_t f = 0, t = 0;
-  const CUresult rc = cuMemGetInfo_v2(&f, &t);
-  if (free != nullptr) *free = narrow(f);
-  if (total != nullptr) *total = narrow(t);
-  return rc;
+  const CUresult rc = cuMemGetInfo_v2(free == nullptr ? nullptr : &f, total == nullptr ? nullptr : &t);
+  if (rc != CUDA_SUCCESS) return rc;
+  *free = narrow(f);
+  *total = narrow(t);
+  return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t size) {

@@ -35,7 +35,9 @@ inline pid_t start_child(const std::function<void()>& body) {
   _exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
+/// Its exit code, or 128 + signal. −1: start_child() failed.
 inline int wait_child(pid_t pid) {
+  if (pid < 0) return -1;
   int status = 0;
   waitpid(pid, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -41,6 +41,11 @@ int main(int argc, char** argv) {
   }
   carve::sim::Instance::export_libraries();
   g_child = fork();
+  if (g_child < 0) {
+    std::perror("carve-sim-run: fork");
+    instance.stop();
+    return 2;
+  }
   if (g_child == 0) {
     execvp(argv[at], argv + at);
     std::fprintf(stderr, "carve-sim-run: %s: %s\n", argv[at], std::strerror(errno));

@@ -235,6 +235,7 @@ Result<void> apply_cluster(const NodeOptions& node, PluginOptions* plugins, Log&
       if (node.plugins.empty()) words = cluster->plugins;
       if (node.totals.empty() && words != "dra") plugins->totals = cluster->totals();
       plugins->dialects = cluster->dialects();
+      plugins->shares = cluster->share_policies();
       plugins->wakes_pods = false;
     }
     log.info(cluster ? "control is installed" : "control is not installed",

@@ -42,6 +42,28 @@ TEST_F(ClusterConfigFile, SetsWhatControlAndAgentsShare) {
   EXPECT_THAT(config->totals(), Not(Contains("nvidia.com/gpu")));
 }
 
+TEST_F(ClusterConfigFile, SetsTheUnitsAndPoliciesOfDialects) {
+  const auto config = read("dialects.cgpu-policy = 4\ndialects.qgpu-policy = fs\ndialects.volcano-factor = 10\n"
+                           "dialects.deepomatic-containers = 5\n");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(to_string(config->share_policies().dialects.at("cgpu")), "burst");
+  EXPECT_EQ(to_string(config->share_policies().dialects.at("qgpu")), "fixed");
+  EXPECT_EQ(config->dialects().volcano_unit, Bytes::mib(10));
+  EXPECT_EQ(config->dialects().deepomatic_containers, 5U);
+  EXPECT_THAT(config->totals(), Contains("deepomatic.com/shared-gpu"));
+  EXPECT_EQ(to_string(read("dialects.qgpu-policy = burst-share\n")->qgpu_policy), "burst");
+  EXPECT_EQ(to_string(read("dialects.cgpu-policy = 0-16\n")->cgpu_policy), "even-16");
+  EXPECT_EQ(to_string(read("")->qgpu_policy), "equal");
+  EXPECT_EQ(to_string(read("")->cgpu_policy), "fixed");
+  EXPECT_THAT(read("")->totals(), Not(Contains("deepomatic.com/shared-gpu")));
+  EXPECT_THAT(read("dialects.cgpu-policy = 0\n").error().what,
+              HasSubstr("\"0\"; legal are fixed (fixed-share, fs, 3)"));
+  EXPECT_THAT(read("dialects.qgpu-policy = fair\n").error().what,
+              HasSubstr("\"fair\"; legal are fixed (fixed-share, fs, 3)"));
+  EXPECT_THAT(read("dialects.volcano-factor = 0\n").error().what, HasSubstr("legal: 1 to 1024 MiB per unit"));
+  EXPECT_THAT(read("dialects.deepomatic-containers = 101\n").error().what, HasSubstr("legal: 0 to 100 containers"));
+}
+
 TEST_F(ClusterConfigFile, IsTheDefaultWhenItIsEmpty) {
   const auto config = read("");
   ASSERT_TRUE(config);

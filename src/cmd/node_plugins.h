@@ -33,6 +33,7 @@ struct PluginOptions {
   std::vector<std::string> runtime_sockets;  // of the container runtime, as paths of this process
   std::vector<std::string> totals;           // extended resources to keep on the Node
   codec::DialectSettings dialects = {};
+  SharePolicies shares = {};  // of a Node that states none itself
   bool wakes_pods = true;  // updates the Node when slices become free, so that pods are requeued; false: control does
   // After a stop signal: how long it serves pods that were bound here before. 0: it ends immediately, as if killed.
   Clock::Duration leaves_within = node::Departure::kMost;

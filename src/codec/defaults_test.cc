@@ -72,7 +72,8 @@ TEST(Defaults, OfAnInstallation) {
 TEST(Defaults, OfCardsAndClaims) {
   EXPECT_TRUE(DialectSettings().nvidia_by_slots);
   EXPECT_FALSE(DialectSettings().hami);
-  EXPECT_FALSE(Dialect().together);
+  EXPECT_TRUE(Dialect().together.empty());
+  EXPECT_EQ(DialectSettings().deepomatic_containers, 0U);
   EXPECT_EQ(CountedCard().index, -1) << "unknown";
   EXPECT_FALSE(ClaimConfig().from_class);
   EXPECT_FALSE(Claim().allocated);

@@ -103,7 +103,7 @@ TEST(Record, TextThatIsNotARecordIsRefusedWithAReason) {
       {"fraction_of_a_byte", "parts[0].cards[0] bytes is not a whole number"},
       {"compute_above_card", "compute is not a whole number from 0 to 100"},
       {"no_guarantee", "compute 0 is not legal"},
-      {"unknown_class", "parts[0] share is not fixed, burst or besteffort"},
+      {"unknown_class", "parts[0] share is not fixed, burst, besteffort or node"},
       {"illegal_uuid", "uuid: 1 to 253 letters"},
       {"flag_false", "init is not true"},
       {"whole_not_exclusive", "a whole card must be exclusive"},

@@ -33,12 +33,14 @@ struct KubeSink {
 /// authenticates with the current credentials, respects the client's rate limit and obeys Retry-After. Safe from any
 /// thread.
 ///   errors  kNotFound (404), kAlreadyExists (409 on create), kAborted (409 on write: changed meanwhile),
-///           kInvalidArgument (400, 422), kPermissionDenied (401, 403), kResourceExhausted (429). kUnavailable: nothing
-///           was done, because there is no connection, the server asked to retry later (5xx with Retry-After), or a
-///           read failed (5xx). kInternal: the server failed during a write (5xx). kDeadlineExceeded: no answer in
-///           time, or the connection broke during a write. After the last two the outcome of a write is unknown
-///           (may_be_done): read the object before deciding anything that must not happen twice. A write is repeated
-///           only where the server asks for it with Retry-After
+///           kInvalidArgument (400, 422), kPermissionDenied (401, 403), kFailedPrecondition (429 of an eviction: a
+///           PodDisruptionBudget does not allow it), kResourceExhausted (any other 429: the server is overloaded; or
+///           this client's rate limit; nothing was done). kUnavailable: nothing was done, because there is no
+///           connection, the server asked to retry later (5xx with Retry-After), or a read failed (5xx). kInternal:
+///           the server failed during a write (5xx). kDeadlineExceeded: no answer in time, or the connection broke
+///           during a write. After the last two the outcome of a write is unknown (may_be_done): read the object
+///           before deciding anything that must not happen twice. A write is repeated only where the server asks for
+///           it with Retry-After
 class KubeApi {
  public:
   using Query = std::vector<std::pair<std::string, std::string>>;

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "core/model/record.h"
+#include "core/model/share_policy.h"
 #include "core/model/slice.h"
 #include "port/gpu.h"
 
@@ -84,6 +85,8 @@ class NodeSlices {
   ///   errors  kFailedPrecondition: processes still run; the slices are freed in the background, and a later call
   ///           returns success; kUnavailable: the journal cannot be written
   virtual Result<void> unprepare(const Owner& owner) = 0;
+  /// Sets the policies for slices of class ShareClass::kNode. Running slices follow within a second. Never waits.
+  virtual void divide_by(const SharePolicies& policies) = 0;
   /// The slices of all owners on this node, including those that are ending.
   [[nodiscard]] virtual std::vector<Slice> held() const = 0;
   /// The same with their labels.

@@ -40,6 +40,7 @@ Fd connect_control() {
 ArbiterProcess::ArbiterProcess(const std::string& trace) {
   std::fflush(nullptr);
   pid_ = fork();
+  if (pid_ < 0) std::abort();  // kill(-1, …) would end every process of the machine
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     Log log;

@@ -204,7 +204,14 @@ TEST_F(SliceTest, InvalidArgumentsGetTheDriversOwnErrors) {
     if (call("cuMemAlloc_v2", &address, std::size_t{0}) != 1) return 6;
     if (call("cuMemAlloc_v2", &address, ~std::size_t{0}) != CUDA_ERROR_OUT_OF_MEMORY) return 7;
     if (call("cuMemFree_v2", CUdeviceptr{0x1234}) != 1) return 8;
-    return free_memory() == kRoom ? 0 : 9;
+    std::size_t wide = 0;
+    unsigned narrow = 0;
+    auto* const nowhere = static_cast<std::size_t*>(nullptr);
+    if (call("cuMemGetInfo_v2", nowhere, &wide) != 1 || call("cuMemGetInfo_v2", &wide, nowhere) != 1) return 9;
+    if (call("cuMemGetInfo", static_cast<unsigned*>(nullptr), &narrow) != 1) return 10;
+    if (call("cuDeviceTotalMem", static_cast<unsigned*>(nullptr), CUdevice{0}) != 1) return 11;
+    if (call("cuDeviceTotalMem_v2", nowhere, CUdevice{0}) != 1) return 12;
+    return free_memory() == kRoom ? 0 : 13;
   }), 0);
 }
 

@@ -179,6 +179,7 @@ pid_t SliceTest::fork_quietly() {
 int SliceTest::in_child(const std::function<int()>& body, pid_t* pid) {
   std::fflush(nullptr);
   const pid_t child = fork_quietly();
+  if (child < 0) return -1;
   if (child == 0) {
     _exit(body());
   }

@@ -62,7 +62,8 @@ class SliceTest : public ::testing::Test {
   void start_slice(std::uint64_t limit, std::uint32_t compute = 100);
   [[nodiscard]] std::uint64_t announced(std::size_t card = 0) const { return slice_->used_bytes(card); }
 
-  /// Runs `body` in a child. Returns its exit code (0: as expected), or 1000 + signal when it was killed.
+  /// Runs `body` in a child. Returns its exit code (0: as expected), or 1000 + signal when it was killed. −1: there is
+  /// no child.
   int in_child(const std::function<int()>& body, pid_t* pid = nullptr);
   /// Calls fork() while the slice's server holds no lock.
   pid_t fork_quietly();

@@ -16,6 +16,7 @@ constexpr std::uint16_t kNextAbi = abi::kPageAbi + 1;
 class NextArbiter {
  public:
   explicit NextArbiter(const std::string& runtime) : pid_(::fork()) {
+    if (pid_ < 0) std::abort();  // kill(-1, …) would end every process of the machine
     if (pid_ != 0) return;
     ::execl(CARVE_ARBITER_NEXT, CARVE_ARBITER_NEXT, "--runtime-dir", runtime.c_str(), nullptr);
     std::_Exit(127);

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def options_in(source):
-    """Long options in the form of main.cc: "--force" or "-n,--namespace"."""
+    """Long options in the form of flags.cc: "--force" or "-n,--namespace"."""
     return set(re.findall(r'"(?:-[a-z],)?(--[a-z][a-z-]*)"', source))
 
 
@@ -24,7 +24,7 @@ def tried_in(table):
 
 class BadInput(unittest.TestCase):
     def test_every_option_has_a_row(self):
-        options = options_in((ROOT / "src/cmd/main.cc").read_text(encoding="utf-8"))
+        options = options_in((ROOT / "src/cmd/flags.cc").read_text(encoding="utf-8"))
         self.assertGreater(len(options), 45)
         tried = tried_in((ROOT / "tests/integration/node/bad_input.tsv").read_text(encoding="utf-8"))
         self.assertEqual(sorted(options - tried), [])

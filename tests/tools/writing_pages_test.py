@@ -27,10 +27,10 @@ int main() {
     return parts->empty() ? std::string("nothing") : parts->front().request.dialect + ": " + to_human(parts->front().request);
   };
   for (const auto& limits : std::vector<std::map<std::string, std::string>>{
-           {{"volcano.sh/gpu-memory", "4k"}, {"volcano.sh/gpu-number", "2"}},
-           {{"volcano.sh/gpu-number", "3"}},
-           {{"volcano.sh/gpu-memory", "much"}},
-           {{"volcano.sh/gpu-memory", "4096"}, {"nvidia.com/gpu", "1"}}})
+           {{"gpu.example.com/memory", "4k"}, {"gpu.example.com/cards", "2"}},
+           {{"gpu.example.com/cards", "3"}},
+           {{"gpu.example.com/memory", "much"}},
+           {{"gpu.example.com/memory", "4096"}, {"nvidia.com/gpu", "1"}}})
     std::puts(meaning(limits).c_str());
 }
 """
@@ -104,17 +104,17 @@ class Pages(unittest.TestCase):
 
     def test_the_page_about_dialects(self):
         source, declaration, names, row = blocks("writing_a_dialect.md")
-        self.tree.write("codec/dialects/volcano.cc", source)
+        self.tree.write("codec/dialects/example.cc", source)
         first = "/// All dialects there are."
         self.tree.change("codec/dialects/dialect.h", (re.escape(first), declaration + "\n" + first))
         nvidia = "constexpr std::array kNvidia"
-        self.tree.change("codec/dialects/dialects.cc", (re.escape(nvidia), names + nvidia),
+        self.tree.change("codec/dialects/dialect_table.cc", (re.escape(nvidia), names + nvidia),
                          (r"std::array kDialects = \{", "std::array kDialects = {\n" + row))
-        self.assertEqual(self.tree.output_of(DIALECT_MAIN, "codec/dialects/volcano.cc", "codec/dialects/dialects.cc"), [
-            "volcano: 2 cards × (3.9 GiB, besteffort)",
-            "volcano: 3 whole cards",
-            'container c: volcano.sh/gpu-memory: "much" is not a whole number; legal: 1 to 4194304 MiB',
-            "container c: nvidia.com/gpu together with volcano.sh/gpu-memory: one container must use one dialect"])
+        self.assertEqual(self.tree.output_of(DIALECT_MAIN, "codec/dialects/example.cc", "codec/dialects/dialect_table.cc"), [
+            "example: 2 cards × (3.9 GiB, besteffort)",
+            "example: 3 whole cards",
+            'container c: gpu.example.com/memory: "much" is not a whole number; legal: 1 to 4194304 MiB',
+            "container c: nvidia.com/gpu together with gpu.example.com/memory: one container must use one dialect"])
 
     def test_the_page_about_policies(self):
         score, declaration, row = blocks("writing_a_policy.md")

@@ -101,7 +101,7 @@
 {{- if has $object.kind (list "MutatingWebhookConfiguration" "ValidatingWebhookConfiguration") -}}
 {{- range $hook := $object.webhooks -}}
 {{- range $condition := $hook.matchConditions -}}
-{{- $without := replace "'aliyun.com/gpu-mem', 'nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority'" "'aliyun.com/gpu-mem'" $condition.expression -}}
+{{- $without := regexReplaceAll "'nvidia[.]com/(gpu|gpumem|gpumem-percentage|gpucores|priority)', *" $condition.expression "" -}}
 {{- if contains "'nvidia.com/gpu" $without }}{{ fail "bundle/control/webhook.yaml names nvidia.com/gpu in another way" }}{{ end -}}
 {{- $_ := set $condition "expression" $without -}}
 {{- end -}}
@@ -125,13 +125,15 @@
 {{- $nvidia := toString $values.dialects.nvidia | replace "false" "off" -}}
 {{- $scheduler := ternary "carve-scheduler" "default-scheduler" (eq $values.scheduler.mode "own") -}}
 {{- $lines := dict "plugins" (include "carve.plugins" .root) "dialects.nvidia" $nvidia "dialects.gpushare-unit" $values.dialects.gpushareUnit
-    "dialects.hami" (ternary "on" "off" $values.dialects.hami) "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
+    "dialects.hami" (ternary "on" "off" $values.dialects.hami) "dialects.cgpu-policy" $values.dialects.cgpuPolicy
+    "dialects.qgpu-policy" $values.dialects.qgpuPolicy "dialects.volcano-factor" $values.dialects.volcanoFactor
+    "dialects.deepomatic-containers" $values.dialects.deepomaticContainers "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
     "placement.policy" $values.placement.policy "scheduler.name" $scheduler
     "admission.visible-devices" $values.admission.visibleDevices -}}
 {{- range $key, $value := $lines -}}
 {{- $line := printf "(?m)^%s =.*$" (regexQuoteMeta $key) -}}
 {{- if not (regexMatch $line $text) }}{{ fail (printf "bundle/control/cluster.yaml: no line for %s" $key) }}{{ end -}}
-{{- $text = regexReplaceAllLiteral $line $text (printf "%s = %s" $key $value) -}}
+{{- $text = regexReplaceAllLiteral $line $text (printf "%s = %v" $key $value) -}}
 {{- end -}}
 {{- $_ := set $map.data "cluster.conf" $text -}}
 {{- end -}}

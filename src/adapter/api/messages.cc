@@ -65,7 +65,7 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
     r.constraints.cards.emplace_back(std::move(card));
   r.constraints.exclusive = f.flag("exclusive");
   const auto share = share_class_from(f.text("share", 32));
-  if (!share) f.wrong("share", "not one of " + std::string(kShareClassWords));
+  if (!share || share == ShareClass::kNode) f.wrong("share", "not one of " + std::string(kLocalShareClassWords));
   r.share = share.value_or(ShareClass::kBurst);
   const auto priority = priority_class_from(f.text("priority", 32));
   if (!priority) f.wrong("priority", "not one of " + std::string(kPriorityClassWords));

@@ -19,6 +19,7 @@ abi::ShareClass page_share(ShareClass share) {
     case ShareClass::kFixed: return abi::ShareClass::kFixed;
     case ShareClass::kBurst: return abi::ShareClass::kBurst;
     case ShareClass::kBestEffort: return abi::ShareClass::kBestEffort;
+    case ShareClass::kNode: return abi::ShareClass::kBurst;  // ShareDivision leaves none
   }
   return abi::ShareClass::kBestEffort;
 }

@@ -44,6 +44,7 @@ class ContainerCache : public testing::Test {
   /// Runs `body` in its own mount namespace, so that its mounts disappear afterwards. Returns the body's result.
   static int in_namespace(const std::function<int()>& body) {
     const pid_t child = ::fork();
+    if (child < 0) return -1;
     if (child == 0) {
       const bool own = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
       ::_exit(own ? body() : 97);

@@ -168,6 +168,7 @@ IoHook killer(int at, bool partly) {
 template <class Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
+  if (child < 0) return -1;
   if (child == 0) {
     body();
     _exit(0);

@@ -3,14 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace carve {
 namespace {
 
-TEST(KnownCardsFile, LoadsWhatWasSavedAndNamesABrokenFile) {
-  char name[] = "/tmp/carve-known-XXXXXX";
-  const std::string path = std::string(::mkdtemp(name)) + "/cards.json";
+class KnownCardsFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "carve-known-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_F(KnownCardsFileTest, LoadsWhatWasSavedAndNamesABrokenFile) {
+  const std::string path = folder_ + "/cards.json";
   KnownCardsFile file(path);
   EXPECT_EQ(file.load().error().code, Code::kNotFound);
   KnownCards known;

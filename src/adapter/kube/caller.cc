@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLeastWait{50};  // the shortest wait for a Retry-After
 constexpr auto kIdle = std::chrono::minutes(1);      // the API server closes idle connections after 90 s
+constexpr const char* kBudget = "DisruptionBudget";  // policy/v1: the cause of an eviction's 429
 constexpr std::size_t kLargestAnswer = 32U << 20U;   // a page of 250 large objects
 
 Code code_of(int status, const std::string& method) {
@@ -48,6 +49,8 @@ tl::unexpected<Error> refusal(const HttpRequest& request, const HttpResponse& re
       fmt::format("{} {}: {}: {}", request.method, path, response.status, codec::kube_message(response.body));
   if (may_be_executed(response.status, request.method, response.retry_after.has_value()))
     return fail(Code::kInternal, what + " (it is unknown whether the write was executed)");
+  if (response.status == 429 && codec::kube_has_cause(response.body, kBudget))
+    return fail(Code::kFailedPrecondition, what);
   return fail(code_of(response.status, request.method), what);
 }
 

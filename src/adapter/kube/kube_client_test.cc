@@ -189,6 +189,24 @@ TEST_F(KubeClient, MapsEveryStatusToItsCode) {
   EXPECT_EQ(api->create("/api/x", "{}").error().code, Code::kAlreadyExists);
 }
 
+// The server also returns 429 when it is overloaded.
+TEST_F(KubeClient, OnlyTheCauseTellsABudgetFromAnOverloadedServer) {
+  std::atomic<bool> budget = true;
+  const auto one = server([&](Peer& peer, int) {
+    while (peer.request()) {
+      peer.answer(429, budget ? R"({"kind":"Status","message":"Cannot evict","details":{"causes":[)"
+                                R"({"reason":"DisruptionBudget","message":"needs 1 healthy pod"}]}})"
+                              : R"({"kind":"Status","message":"too many requests, please try again later"})");
+    }
+  });
+  const auto api = client(*one);
+  const auto refused = api->create("/api/v1/namespaces/s/pods/a/eviction", "{}");
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().what, HasSubstr("Cannot evict"));
+  budget = false;
+  EXPECT_EQ(api->create("/api/v1/namespaces/s/pods/a/eviction", "{}").error().code, Code::kResourceExhausted);
+}
+
 // With a 500, etcd may have executed the write; with a 502, the API server may still execute it.
 TEST_F(KubeClient, AFailedWriteMayHaveBeenExecutedUnlessItHasRetryAfter) {
   std::atomic<int> status = 0;

@@ -28,6 +28,7 @@ namespace {
 /// Runs `body` in a child. Returns the child's exit code, or 99 when a signal ended it.
 int in_child(const std::function<int()>& body) {
   const pid_t pid = ::fork();
+  if (pid < 0) return -1;
   if (pid == 0) ::_exit(body());
   int status = 0;
   ::waitpid(pid, &status, 0);

@@ -51,6 +51,7 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<std::string> promise_device() override { return prepared_.promise_device(); }
   Result<Prepared> prepare(const PrepareRequest& request) override { return prepared_.prepare(request); }
   Result<void> unprepare(const Owner& owner) override { return prepared_.unprepare(owner); }
+  void divide_by(const SharePolicies& policies) override { lifecycle_.divide_by(policies); }
   [[nodiscard]] std::vector<Slice> held() const override { return views_.held(); }
   [[nodiscard]] std::vector<HeldSlice> holdings() const override { return views_.holdings(); }
   [[nodiscard]] NodeTroubles troubles() const override { return views_.troubles(); }

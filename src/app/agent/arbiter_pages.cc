@@ -5,7 +5,7 @@ namespace carve::agent {
 Result<void> ArbiterPages::put(const PageOrder& order) {
   CARVE_TRY_VOID(pages_.put(order));
   const MutexLock lock(mutex_);
-  requested_.insert(order.id);
+  requested_[order.id] = order.slices;
   return {};
 }
 
@@ -20,6 +20,12 @@ Result<void> ArbiterPages::drop(const std::string& id) {
 bool ArbiterPages::requested(const std::string& id) const {
   const MutexLock lock(mutex_);
   return requested_.count(id) != 0;
+}
+
+bool ArbiterPages::requested_as(const std::string& id, const std::vector<Slice>& slices) const {
+  const MutexLock lock(mutex_);
+  const auto found = requested_.find(id);
+  return found != requested_.end() && found->second == slices;
 }
 
 Result<std::vector<PageSlice>> ArbiterPages::look() {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +32,8 @@ class ArbiterPages {
   Result<void> revoke(const std::string& id) { return pages_.drop(id); }
   /// True if this agent requested the pages of this slice.
   [[nodiscard]] bool requested(const std::string& id) const EXCLUDES(mutex_);
+  /// The same with exactly these limits and terms.
+  [[nodiscard]] bool requested_as(const std::string& id, const std::vector<Slice>& slices) const EXCLUDES(mutex_);
   /// Reads the list and stores the result in state(). Reports an event if the arbiter went away or came back.
   Result<std::vector<PageSlice>> look() EXCLUDES(mutex_);
   /// Reads the list, without a change of state().
@@ -47,7 +49,7 @@ class ArbiterPages {
   EventLog& events_;
   mutable Mutex mutex_;
   State state_ GUARDED_BY(mutex_);
-  std::set<std::string> requested_ GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<Slice>> requested_ GUARDED_BY(mutex_);  // by ID, as last requested
 };
 
 }  // namespace carve::agent

@@ -68,6 +68,61 @@ TEST(Prepare, AnInitContainerWithoutAProcessIsIdle) {
   EXPECT_EQ(states.begin()->second, "running");
 }
 
+/// What the arbiter enforces for the slice's first card, as "fixed 30".
+std::string ordered(const Machine& machine, const std::string& id) {
+  const Slice& slice = machine.pages.orders.at(id).slices.at(0);
+  return std::string(to_string(slice.share)) + " " + std::to_string(slice.compute.hundredths());
+}
+
+PrepareRequest by_node(const Owner& owner, std::uint32_t compute) {
+  PrepareRequest request = part(owner, "main", 4, compute);
+  request.record.parts.front().share = ShareClass::kNode;
+  return request;
+}
+
+SharePolicies all_cards(const char* word) { return {.node = share_policy_from(word)}; }
+
+TEST(Prepare, TheNodesPolicyChangesRunningSlices) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto first = agent->prepare(by_node({OwnerKind::kPod, "u-1"}, 30));
+  ASSERT_TRUE(first) << first.error().what;
+  EXPECT_EQ(ordered(machine, id_of(*first)), "burst 30") << "no policy is known yet";
+  agent->divide_by(all_cards("fixed"));
+  agent->watch();
+  EXPECT_EQ(ordered(machine, id_of(*first)), "fixed 30");
+  agent->divide_by(all_cards("equal"));
+  const auto second = agent->prepare(by_node({OwnerKind::kPod, "u-2"}, 50));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(ordered(machine, id_of(*second)), "burst 40") << "a new slice gets its part at once";
+  machine.clock.advance(std::chrono::seconds(2));
+  agent->watch();
+  EXPECT_EQ(ordered(machine, id_of(*first)), "burst 40");
+  const auto granted = agent->held();
+  EXPECT_TRUE(std::all_of(granted.begin(), granted.end(), [](const Slice& one) {
+    return one.share == ShareClass::kNode && one.compute > CoreShare(29);
+  })) << "the ledger keeps what was set aside";
+}
+
+TEST(Prepare, ANewAgentKeepsTheTermsUntilItKnowsThePolicies) {
+  Machine machine;
+  auto agent = machine.start();
+  agent->divide_by(all_cards("fixed"));
+  const auto prepared = agent->prepare(by_node({OwnerKind::kPod, "u-1"}, 30));
+  ASSERT_TRUE(prepared);
+  agent.reset();
+  agent = machine.start();
+  agent->watch();
+  EXPECT_EQ(ordered(machine, id_of(*prepared)), "fixed 30");
+  machine.pages.orders.clear();  // a new arbiter without them: the slice must get some
+  agent->watch();
+  EXPECT_EQ(ordered(machine, id_of(*prepared)), "burst 30");
+  agent->divide_by(all_cards("even-4"));
+  machine.clock.advance(std::chrono::seconds(2));
+  agent->watch();
+  EXPECT_EQ(ordered(machine, id_of(*prepared)), "fixed 25");
+}
+
 TEST(Prepare, VariablesOfADialectAreInTheCdiFileAndOutliveTheAgent) {
   Machine machine;
   auto agent = machine.start();

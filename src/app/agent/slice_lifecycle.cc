@@ -41,8 +41,12 @@ PageOrder SliceLifecycle::order_of(const LiveSlice& slice) const {
   PageOrder order;
   order.id = slice.id;
   order.in_private_folder = slice.in_private_folder;
-  order.slices = slice.slices;
+  const SharePolicies policies = this->policies().value_or(SharePolicies{});
   store_.read([&](const SliceStore::State& state) {
+    std::vector<Slice> all = state.slices.contains(slice.id) ? std::vector<Slice>() : slice.slices;
+    for (const auto& [id, other] : state.slices) all.insert(all.end(), other.slices.begin(), other.slices.end());
+    const ShareDivision division(policies, all);
+    for (const auto& card : slice.slices) order.slices.push_back(division.enforced(card));
     for (const auto& card : slice.slices) {
       const CardState* found = state.ledger.find(card.card);
       order.context_bytes.push_back(context_bytes(found != nullptr ? found->card.model : std::string()));
@@ -222,6 +226,37 @@ void SliceLifecycle::publish_all() {
   }
 }
 
+void SliceLifecycle::divide_by(const SharePolicies& policies) {
+  const MutexLock lock(mutex_);
+  policies_ = policies;
+}
+
+std::optional<SharePolicies> SliceLifecycle::policies() const {
+  const MutexLock lock(mutex_);
+  return policies_;
+}
+
+/// The slices whose terms depend on the node's policies, by ID, as the arbiter must enforce them.
+std::map<std::string, std::vector<Slice>> SliceLifecycle::divided() const {
+  const auto by_node = [](const Slice& slice) { return slice.share == ShareClass::kNode; };
+  const auto policies = this->policies();
+  return store_.read([&](const SliceStore::State& state) {
+    std::map<std::string, std::vector<Slice>> divided;
+    std::vector<Slice> all;
+    for (const auto& [id, slice] : state.slices) {
+      if (slice.whole() || std::none_of(slice.slices.begin(), slice.slices.end(), by_node)) continue;
+      divided[id] = slice.slices;
+      all.insert(all.end(), slice.slices.begin(), slice.slices.end());
+    }
+    if (!policies || divided.empty()) return divided;
+    const ShareDivision division(*policies, all);
+    for (auto& [id, slices] : divided) {
+      for (Slice& slice : slices) slice = division.enforced(slice);
+    }
+    return divided;
+  });
+}
+
 void SliceLifecycle::reconcile(const std::vector<PageSlice>& present) {
   for (const auto& pages : present) {
     const auto slice = store_.find(pages.id);
@@ -232,11 +267,16 @@ void SliceLifecycle::reconcile(const std::vector<PageSlice>& present) {
     const auto still = store_.find(pages.id);
     if (!still || still->whole()) static_cast<void>(pages_.drop(pages.id));
   }
+  const bool policies_known = policies().has_value();
+  const auto terms = divided();
   for (const auto& id : store_.ids_of([](const LiveSlice& one) { return !one.whole(); })) {
     // Remains do not count: put() re-creates the pages.
     const bool there =
         std::any_of(present.begin(), present.end(), [&](const auto& one) { return one.id == id && !one.remains; });
-    if (!there || !pages_.requested(id)) reconcile_one(id, there);
+    const auto by_node = terms.find(id);
+    if (there && by_node != terms.end() && !policies_known) continue;  // it keeps the terms of the earlier agent
+    const bool right = by_node == terms.end() ? pages_.requested(id) : pages_.requested_as(id, by_node->second);
+    if (!there || !right) reconcile_one(id, there);
   }
 }
 
@@ -246,15 +286,18 @@ void SliceLifecycle::reconcile_one(const std::string& id, bool there) {
   const auto turn = turns_.try_take(known->holder);
   if (!turn) return;
   const auto slice = store_.find(id);
-  if (!slice || (there && pages_.requested(id))) return;
+  if (!slice) return;
+  const PageOrder order = order_of(*slice);
+  if (there && pages_.requested_as(id, order.slices)) return;
   const auto now = world_.clock.now();
+  const bool again = there && pages_.requested(id);
   // Created while the list was read: the pages exist by now.
   const bool fresh = now - slice->made < std::chrono::seconds(1) && !slice->joined;
-  const bool revoked = now < slice->revoked_until;
-  if (fresh || revoked) return;
+  if ((fresh && !again) || now < slice->revoked_until) return;
   // The arbiter keeps the pages that it has. The agent receives the duplicates that a restarted arbiter will need.
-  const auto done = pages_.put(order_of(*slice));
-  world_.log.info("pages asked for again", {{"slice", id}, {"ok", done.has_value()}});
+  const auto done = pages_.put(order);
+  world_.log.info(again ? "compute changed by the node's policy" : "pages asked for again",
+                  {{"slice", id}, {"ok", done.has_value()}});
 }
 
 Result<void> SliceLifecycle::remove_remains(EventLog& events) {

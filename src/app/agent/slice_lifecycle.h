@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,8 @@
 #include "app/agent/node_cards.h"
 #include "app/agent/owner_turns.h"
 #include "app/agent/slice_store.h"
+#include "base/mutex.h"
+#include "core/model/share_policy.h"
 
 namespace carve::agent {
 
@@ -41,6 +45,9 @@ class SliceLifecycle {
   /// next call handles it.
   ///   present  the arbiter's list; slices that started later are not in it
   void reconcile(const std::vector<PageSlice>& present);
+  /// Sets the node's policies for slices of class ShareClass::kNode. The next reconcile() changes these slices in the
+  /// arbiter. Until the first call, reconcile() leaves such slices as an earlier agent requested them.
+  void divide_by(const SharePolicies& policies) EXCLUDES(mutex_);
   /// At the start: removes cgroups, device files and CDI files without a slice, and kills processes without one.
   Result<void> remove_remains(EventLog& events);
 
@@ -51,6 +58,8 @@ class SliceLifecycle {
   Result<void> adopt_cgroups(EventLog& events);
   void give_card_files();
   void reconcile_one(const std::string& id, bool there);
+  [[nodiscard]] std::optional<SharePolicies> policies() const EXCLUDES(mutex_);
+  [[nodiscard]] std::map<std::string, std::vector<Slice>> divided() const;
   [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
   [[nodiscard]] std::string slice_folder_of(const LiveSlice& slice) const;
@@ -61,6 +70,8 @@ class SliceLifecycle {
   OwnerTurns& turns_;
   ArbiterPages& pages_;
   NodeCards& cards_;
+  mutable Mutex mutex_;
+  std::optional<SharePolicies> policies_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::agent

@@ -25,6 +25,7 @@ class TroubledSlices final : public NodeSlices {
  public:
   Result<std::string> promise_device() override { return real.promise_device(); }
   Result<Prepared> prepare(const PrepareRequest& request) override { return real.prepare(request); }
+  void divide_by(const SharePolicies& policies) override { real.divide_by(policies); }
   Result<void> unprepare(const Owner& owner) override { return real.unprepare(owner); }
   [[nodiscard]] std::vector<Slice> held() const override { return real.held(); }
   [[nodiscard]] GpuInventory cards() const override { return real.cards(); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/node/labels.h"
+#include "app/node/share_policies.h"
 #include "app/node/program_errors.h"
 
 namespace carve::node {
@@ -15,6 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kLook = milliseconds(200);
+constexpr auto kNodeWithin = std::chrono::seconds(10);  // then the policies by default apply
 constexpr auto kFull =
     seconds(5);  // everything is compared again, even without a change
 constexpr auto kAskRuntime = seconds(10);
@@ -176,6 +178,22 @@ void NodeReport::check_api_server(Clock::Time now) {
                       "away");
 }
 
+/// Sets the Node's policies for compute when they have changed. What an administrator wrote wrongly changes nothing.
+void NodeReport::follow_share_policies(const std::vector<Card>& cards, Clock::Time now) {
+  if (shares_awaited_ == Clock::Time{}) shares_awaited_ = now + kNodeWithin;
+  const auto node = status_.seen();
+  if (!node && (shares_ || now < shares_awaited_)) return;
+  const auto stated = node ? share_policies_on(*node, cards, world_.shares) : StatedSharePolicies{world_.shares, {}};
+  if (!stated.refused.empty()) {
+    world_.notices.warn({"Node", "default", node_, node->uid, "SharePolicyRefused", stated.refused});
+    if (shares_) return;
+  }
+  if (shares_ == stated.policies) return;
+  shares_ = stated.policies;
+  world_.slices.divide_by(*shares_);
+  world_.log.info("share policies", {{"policies", describe(*shares_)}});
+}
+
 void NodeReport::step() {
   const auto now = world_.clock.now();
   write_presence(now);
@@ -189,6 +207,7 @@ void NodeReport::step() {
   if (!touched || *touched)
     note("Node annotation for waiting pods not written", &touch_error_, touched ? "" : touched.error().what);
   const auto cards = world_.slices.cards();
+  follow_share_policies(cards.cards, now);
   const auto revision = world_.pods.revision();
   for (auto& error : world_.slices.take_program_errors()) {
     if (program_errors_.size() < NodeSlices::kMostProgramErrors) program_errors_.push_back(std::move(error));

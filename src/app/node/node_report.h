@@ -50,6 +50,7 @@ class NodeReport {
     std::function<std::map<std::string, std::size_t>()> other_plugins;
     // Whether the kubelet's calls are answered. Only then is a previous agent's leaving condition cleared. Unset: yes.
     std::function<bool()> serves = {};
+    SharePolicies shares = {};  // of a Node that states none itself
     std::uint64_t crashes = 0;  // agents that crashed before this one (src/app/keeper): reported on the Node
   };
   NodeReport(std::string node, World world);
@@ -74,6 +75,7 @@ class NodeReport {
   void write_presence(Clock::Time now);
   void report_crashes();
   void check_api_server(Clock::Time now);
+  void follow_share_policies(const std::vector<Card>& cards, Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
@@ -102,6 +104,8 @@ class NodeReport {
   std::vector<Card> cards_;
   std::uint64_t pods_seen_ = 0;
   bool open_ = true;
+  std::optional<SharePolicies> shares_;  // as last set
+  Clock::Time shares_awaited_{};         // until then the Node may still become known
   Clock::Time next_server_{};
   std::optional<Clock::Time> away_since_;  // the API server
   std::vector<ProgramError> program_errors_;  // not reported yet

@@ -10,7 +10,8 @@
 namespace carve::node {
 namespace {
 
-constexpr codec::DialectSettings kAll{.nvidia_by_slots = true, .hami = true};  // every dialect is served
+// every dialect is served
+constexpr codec::DialectSettings kAll{.nvidia_by_slots = true, .hami = true, .deepomatic_containers = 1};
 
 std::uint64_t memory_in(const std::vector<Card>& cards, Bytes unit) {
   std::uint64_t sum = 0;
@@ -48,10 +49,10 @@ Result<std::string> total_of(std::string_view name, const std::vector<Card>& car
       break;
     case codec::Total::kHundredths:
       return fmt::to_string(cards.size() * 100);
-    case codec::Total::kMebibytes:
-      return fmt::to_string(memory_in(cards, Bytes::mib(1)));
-    case codec::Total::kGpushareUnits:
-      return fmt::to_string(memory_in(cards, settings.gpushare_unit));
+    case codec::Total::kCardsOfDeepomatic:
+      return fmt::to_string(cards.size() * settings.deepomatic_containers);
+    case codec::Total::kMemory:
+      return fmt::to_string(memory_in(cards, resource.unit(settings)));
   }
   return fmt::to_string(cards.size());
 }

@@ -23,6 +23,8 @@ struct DialectSettings {
   Bytes gpushare_unit = Bytes::gib(1);  // of aliyun.com/gpu-mem: 1 GiB or 1 MiB
   bool nvidia_by_slots = true;          // false: another plugin serves nvidia.com/gpu, or it is served through DRA
   bool hami = false;                    // whether HAMi's names beside nvidia.com/gpu are read; only with the former
+  Bytes volcano_unit = Bytes::mib(1);   // of volcano.sh/gpu-memory: its factor in MiB
+  std::uint32_t deepomatic_containers = 0;  // per card, each with an equal part of it; 0: deepomatic.com is not read
 };
 
 /// What one container says in one dialect: the values of its resource names. Each is set as a limit; where there is
@@ -33,6 +35,9 @@ class Words {
   /// A whole number of `unit` from `low` to `high`; nullopt: not set. Faults are appended to `errors`.
   std::optional<std::uint64_t> count(std::string_view name, std::uint64_t high, std::string_view unit,
                                      std::vector<Error>* errors, std::uint64_t low = 1) const;
+  /// Hundredths of a card: multiples of `step` up to 100; with `cards` also k*100 for k whole cards. nullopt: not set.
+  std::optional<std::uint64_t> hundredths(std::string_view name, std::uint64_t step, bool cards,
+                                          std::vector<Error>* errors) const;
   [[nodiscard]] const std::string* find(std::string_view name) const;
 
  private:
@@ -41,13 +46,16 @@ class Words {
 
 /// What a Node shows under a resource name: the total of its cards, counted like this. The kubelet subtracts the
 /// amounts of all pods from it and refuses a pod that exceeds it. So a name by which many pods may share a card is
-/// counted in slots. kCardsOfNvidia: cards, or slots where HAMi's names are read.
-enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kHundredths, kMebibytes, kGpushareUnits };
+/// counted in slots, and a name of which pods may request more than there is has no total: the kubelet ignores it.
+/// kCardsOfNvidia: cards, or slots where HAMi's names are read. kMemory: of each card, in whole units.
+enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kCardsOfDeepomatic, kHundredths, kMemory };
 
 /// One resource name of a dialect.
 struct ResourceName {
   std::string_view name;
+  std::string_view amounts;  // the unit and the legal amounts, for documents and refusals
   Total total = Total::kNone;
+  Bytes (*unit)(const DialectSettings&) = nullptr;  // of kMemory
   bool asked = true;  // false: only Nodes show it
   bool owned = true;  // false: a row above owns it. A container that says only such names does not use this dialect
 };
@@ -61,33 +69,55 @@ struct Dialect {
   ///   errors  kInvalidArgument: all faults, each with field, value, unit and what is legal
   Result<Request> (*read)(const Words& words, const PodAsk& pod, const DialectSettings& settings);
   bool (*served)(const DialectSettings& settings) = nullptr;  // nullptr: always
-  std::span<const std::string_view> shown = {};  // pod annotations that only Carve writes and that Carve never reads
+  std::string_view setting = {};  // the line of ConfigMap carve-cluster with which it is served, or that sets a unit
+  std::string_view enforced = {};  // what Carve enforces, for documents
+  std::string_view original = {};  // what the original system enforced
+  /// Starts of the pod annotations that only Carve writes, and that Carve never reads.
+  std::span<const std::string_view> shown = {};
   /// See projection.h; nullptr: none.
   Texts (*show)(const Shown& shown) = nullptr;
   Texts (*environment)(const Shown& shown, const RecordPart& part) = nullptr;
-  bool together = false;  // all containers of a pod that use this dialect are placed on the same cards
+  std::string_view together = {};  // the containers of a pod with an equal word are placed on the same cards
+  std::string_view scheduler = {};  // the original's own scheduler; admission replaces it in pods of this dialect
   std::span<const std::string_view> labels = {};  // pod labels on which the request depends
   std::span<const std::string_view> annotations = {};  // starts of the annotations on which the request depends
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);
-Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
-                              const DialectSettings& settings);
+Result<Request> read_elastic(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Texts show_elastic(const Shown& shown);
+Result<Request> read_gpushare(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Texts show_gpushare(const Shown& shown);
 Texts environment_of_gpushare(const Shown& shown, const RecordPart& part);
+Result<Request> read_cgpu(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Texts show_cgpu(const Shown& shown);
+Texts environment_of_cgpu(const Shown& shown, const RecordPart& part);
 Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Result<Request> read_qgpu(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Result<Request> read_vcuda(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Texts show_vcuda(const Shown& shown);
+Result<Request> read_rancher(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Result<Request> read_deepomatic(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Texts environment_of_deepomatic(const Shown& shown, const RecordPart& part);
+Result<Request> read_volcano(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Texts show_volcano(const Shown& shown);
+Texts environment_of_volcano(const Shown& shown, const RecordPart& part);
 
 /// All dialects there are.
 [[nodiscard]] std::span<const Dialect> dialects();
 /// The dialect of elasticgpu.io/gpu-memory, gpu-core and gpu, in which Carve itself explains how to request cards.
 [[nodiscard]] const Dialect& native_dialect();
+/// Whether an installation with these settings reads the dialect.
+[[nodiscard]] bool is_served(const Dialect& dialect, const DialectSettings& settings);
 /// The names by which a container requests cards in this dialect.
 [[nodiscard]] std::vector<std::string_view> asked_names(const Dialect& dialect);
 /// The names under which Nodes show totals with these settings.
 [[nodiscard]] std::vector<ResourceName> names_on_nodes(const DialectSettings& settings);
 /// The dialect that owns the resource name, in requests or on Nodes; nullptr: none.
 [[nodiscard]] const Dialect* owner_of(std::string_view resource);
+/// True: only Carve may write the annotation, because it shows a decision of Carve to a dialect's readers.
+[[nodiscard]] bool is_shown(std::string_view annotation);
 /// The dialects that have the resource name, whether they own it or not.
 [[nodiscard]] std::vector<const Dialect*> dialects_with(std::string_view resource);
 

@@ -12,47 +12,6 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::array kNative = {ResourceName{"elasticgpu.io/gpu-memory", Total::kMebibytes},
-                                ResourceName{"elasticgpu.io/gpu-core", Total::kHundredths},
-                                ResourceName{"elasticgpu.io/gpu", Total::kSlots}};
-constexpr std::array kGpushare = {ResourceName{"aliyun.com/gpu-mem", Total::kGpushareUnits},
-                                  ResourceName{"aliyun.com/gpu-count", Total::kCards, false}};
-constexpr std::array kNvidia = {ResourceName{"nvidia.com/gpu", Total::kCardsOfNvidia}};
-constexpr std::array kHami = {ResourceName{"nvidia.com/gpumem"}, ResourceName{"nvidia.com/gpumem-percentage"},
-                              ResourceName{"nvidia.com/gpucores"}, ResourceName{"nvidia.com/priority"},
-                              ResourceName{.name = "nvidia.com/gpu", .owned = false}};
-constexpr std::array<std::string_view, 2> kHamiAnnotations = {"nvidia.com/", "hami.io/"};
-
-// What the gpushare extender writes when it binds, and what its inspect tools read.
-constexpr std::array<std::string_view, 6> kGpushareShown = {
-    "ALIYUN_COM_GPU_MEM_IDX",         "ALIYUN_COM_GPU_MEM_DEV",
-    "ALIYUN_COM_GPU_MEM_POD",         "ALIYUN_COM_GPU_MEM_ASSIGNED",
-    "ALIYUN_COM_GPU_MEM_ASSUME_TIME", "scheduler.framework.gpushare.allocation"};
-constexpr std::array<std::string_view, 1> kGpushareLabels = {"aliyun.com/gpu-count"};
-
-bool nvidia_is_served(const DialectSettings& settings) { return settings.nvidia_by_slots; }
-bool hami_is_served(const DialectSettings& settings) { return settings.nvidia_by_slots && settings.hami; }
-
-constexpr Dialect kNativeDialect{.name = "native", .names = kNative, .read = read_native};
-
-constexpr std::array kDialects = {
-    kNativeDialect,
-    Dialect{.name = "gpushare",
-            .names = kGpushare,
-            .read = read_gpushare,
-            .shown = kGpushareShown,
-            .show = show_gpushare,
-            .environment = environment_of_gpushare,
-            .together = true,
-            .labels = kGpushareLabels},
-    Dialect{.name = "nvidia", .names = kNvidia, .read = read_nvidia, .served = nvidia_is_served},
-    Dialect{.name = "hami",
-            .names = kHami,
-            .read = read_hami,
-            .served = hami_is_served,
-            .annotations = kHamiAnnotations},
-};
-
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
 
@@ -91,20 +50,31 @@ std::optional<std::string> value_of(const ContainerAsk& container, std::string_v
   return limit->second;
 }
 
-bool is_served(const Dialect& dialect, const DialectSettings& settings) {
-  return dialect.served == nullptr || dialect.served(settings);
-}
-
 /// What a container says: the values of all resource names that it sets.
 using Said = std::map<std::string_view, std::string>;
 
+/// Every owned name by which pods request cards, and its dialect.
+const std::map<std::string_view, const Dialect*>& owners() {
+  static const auto* all = [] {
+    auto* names = new std::map<std::string_view, const Dialect*>;
+    for (const Dialect& dialect : dialects()) {
+      for (const ResourceName& one : dialect.names) {
+        if (one.asked && one.owned) names->emplace(one.name, &dialect);
+      }
+    }
+    return names;
+  }();
+  return *all;
+}
+
 Said said_by(const ContainerAsk& container, const DialectSettings& settings, std::vector<Error>* errors) {
   Said said;
-  for (const Dialect& dialect : kDialects) {
-    if (!is_served(dialect, settings)) continue;
-    for (const ResourceName& one : dialect.names) {
-      if (!one.asked || !one.owned) continue;
-      if (auto value = value_of(container, one.name, errors)) said[one.name] = std::move(*value);
+  for (const auto* amounts : {&container.limits, &container.requests}) {
+    for (const auto& [name, amount] : *amounts) {
+      if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // read with the limits
+      const auto owner = owners().find(name);
+      if (owner == owners().end() || !is_served(*owner->second, settings)) continue;
+      if (auto value = value_of(container, owner->first, errors)) said[owner->first] = std::move(*value);
     }
   }
   return said;
@@ -134,7 +104,7 @@ bool covers(const Dialect& dialect, const Dialect& other, const Said& said) {
 /// that the container sets: nvidia.com/gpu beside a name that refines it belongs to the dialect with both.
 const Dialect* dialect_used(const Said& said, std::vector<Error>* errors) {
   const Dialect* used = nullptr;
-  for (const Dialect& dialect : kDialects) {
+  for (const Dialect& dialect : dialects()) {
     if (!claims(dialect, said)) continue;
     if (used == nullptr || covers(dialect, *used, said)) {
       used = &dialect;
@@ -175,7 +145,7 @@ void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
 /// A container's request, and whether it must share its cards with the others.
 struct ContainerRequest {
   Request request;
-  bool together = false;
+  std::string_view together;
 };
 
 /// Reads one container; nullopt: it requests nothing from Carve, or there are errors.
@@ -223,44 +193,15 @@ std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t h
   return std::nullopt;
 }
 
-std::span<const Dialect> dialects() { return kDialects; }
-
-const Dialect& native_dialect() { return kNativeDialect; }
-
-std::vector<std::string_view> asked_names(const Dialect& dialect) {
-  std::vector<std::string_view> names;
-  for (const ResourceName& one : dialect.names) {
-    if (one.asked) names.push_back(one.name);
-  }
-  return names;
-}
-
-std::vector<ResourceName> names_on_nodes(const DialectSettings& settings) {
-  std::vector<ResourceName> names;
-  for (const Dialect& dialect : kDialects) {
-    if (!is_served(dialect, settings)) continue;
-    for (const ResourceName& one : dialect.names) {
-      if (one.total != Total::kNone) names.push_back(one);
-    }
-  }
-  return names;
-}
-
-const Dialect* owner_of(std::string_view resource) {
-  for (const Dialect& dialect : kDialects) {
-    for (const ResourceName& one : dialect.names) {
-      if (one.owned && one.name == resource) return &dialect;
-    }
-  }
-  return nullptr;
-}
-
-std::vector<const Dialect*> dialects_with(std::string_view resource) {
-  std::vector<const Dialect*> found;
-  for (const Dialect& dialect : kDialects) {
-    if (has(dialect, resource)) found.push_back(&dialect);
-  }
-  return found;
+std::optional<std::uint64_t> Words::hundredths(std::string_view name, std::uint64_t step, bool cards,
+                                               std::vector<Error>* errors) const {
+  const std::string legal = fmt::format("hundredths of a card ({} to 100 in steps of {}{})", step, step,
+                                        cards ? ", or k*100: k whole cards" : "");
+  const auto value = count(name, cards ? 100ULL * kMaxCardsPerRequest : 100, legal, errors, step);
+  if (!value) return std::nullopt;
+  if (*value <= 100 ? *value % step == 0 : *value % 100 == 0) return value;
+  errors->push_back({Code::kInvalidArgument, fmt::format("{}: {} is not legal; legal are {}", name, *value, legal)});
+  return std::nullopt;
 }
 
 Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSettings& settings) {
@@ -273,8 +214,7 @@ Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSet
     all.insert(all.end(), errors.begin(), errors.end());
     if (!read || !errors.empty()) continue;
     const Phase phase = container.kind == ContainerKind::kInit ? Phase::kInit : Phase::kRun;
-    const std::string group = read->together ? read->request.dialect : "";
-    parts.push_back({container.name, phase, std::move(read->request), group});
+    parts.push_back({container.name, phase, std::move(read->request), std::string(read->together)});
   }
   CARVE_TRY_VOID(joined(all));
   return parts;

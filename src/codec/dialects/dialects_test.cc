@@ -120,8 +120,8 @@ TEST(Dialects, PreferencesAreAnnotationsWithLegalValues) {
   one.annotations = {{"elasticgpu.io/share-class", "most"},
                      {"elasticgpu.io/priority-class", "first"}};
   EXPECT_EQ(meaning(one),
-            "container c: elasticgpu.io/share-class: \"most\" is not a class; legal: fixed, burst "
-            "or besteffort; "
+            "container c: elasticgpu.io/share-class: \"most\" is not a class; legal: fixed, burst, "
+            "besteffort or node; "
             "container c: elasticgpu.io/priority-class: \"first\" is not a class; legal: online, "
             "standard or offline");
 }

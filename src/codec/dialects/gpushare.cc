@@ -15,6 +15,9 @@ constexpr std::string_view kMemory = "aliyun.com/gpu-mem";
 constexpr std::string_view kCount = "aliyun.com/gpu-count";
 constexpr Bytes kMostOfACard = Bytes::gib(4096);
 
+/// cGPU adds compute to the same names, and its readers find the same on a pod.
+bool is_gpushare(const RecordPart& part) { return part.dialect == "gpushare" || part.dialect == "cgpu"; }
+
 /// The sums of the pod's gpushare parts on its cards, in the order of the record, in the dialect's unit.
 struct Totals {
   std::vector<const CountedCard*> cards;
@@ -30,7 +33,7 @@ Totals totals_of(const Shown& shown) {
     Bytes init;
     bool here = false;
     for (const RecordPart& part : shown.record.parts) {
-      if (part.dialect != "gpushare") continue;
+      if (!is_gpushare(part)) continue;
       for (const RecordCard& held : part.cards) {
         if (held.card != card.id) continue;
         here = true;
@@ -48,19 +51,19 @@ Totals totals_of(const Shown& shown) {
   return totals;
 }
 
-/// {"<container>":{"<card>":<amount>}}, by the indexes of both, as gpushare's newer tools read it.
-std::string allocation_of(const Shown& shown) {
+/// {"<container>":{"<card>":<amount>}}, by the indexes of both, as gpushare's newer tools read it. Amounts of 0 are
+/// left out.
+template <class Amount>
+std::string allocation_of(const Shown& shown, Amount amount) {
   std::string out;
   for (std::size_t i = 0; i < shown.containers.size(); ++i) {
     for (const RecordPart& part : shown.record.parts) {
-      if (part.part != shown.containers[i] || part.dialect != "gpushare") continue;
+      if (part.part != shown.containers[i] || !is_gpushare(part)) continue;
       std::string cards;
       for (const RecordCard& held : part.cards) {
-        for (const CountedCard& card : shown.cards) {
-          if (card.id != held.card || card.index < 0) continue;
-          cards += fmt::format("{}\"{}\":{}", cards.empty() ? "" : ",", card.index,
-                               held.memory.count() / shown.settings.gpushare_unit.count());
-        }
+        const CountedCard* card = counted(shown, held.card);
+        if (card == nullptr || card->index < 0 || amount(held) == 0) continue;
+        cards += fmt::format("{}\"{}\":{}", cards.empty() ? "" : ",", card->index, amount(held));
       }
       if (!cards.empty()) out += fmt::format("{}\"{}\":{{{}}}", out.empty() ? "" : ",", i, cards);
     }
@@ -90,7 +93,8 @@ Texts show_gpushare(const Shown& shown) {
   put_common(shown, totals, &texts);
   texts["ALIYUN_COM_GPU_MEM_ASSIGNED"] = "true";
   texts["ALIYUN_COM_GPU_MEM_ASSUME_TIME"] = std::to_string(shown.now);
-  if (auto allocation = allocation_of(shown); !allocation.empty()) {
+  const auto units = [&](const RecordCard& held) { return held.memory.count() / shown.settings.gpushare_unit.count(); };
+  if (auto allocation = allocation_of(shown, units); !allocation.empty()) {
     texts["scheduler.framework.gpushare.allocation"] = std::move(allocation);
   }
   return texts;
@@ -111,6 +115,29 @@ Texts environment_of_gpushare(const Shown& shown, const RecordPart& part) {
   }
   texts["ALIYUN_COM_GPU_MEM_CONTAINER"] = std::to_string(own);
   texts["ALIYUN_COM_GPU_VISIBLE_DEVICES"] = visible;
+  return texts;
+}
+
+/// In addition cGPU's later annotations.
+Texts show_cgpu(const Shown& shown) {
+  Texts texts = show_gpushare(shown);
+  if (texts.empty()) return texts;
+  texts["scheduler.framework.gpushare.assigned"] = "true";
+  texts["scheduler.framework.gpushare.assume-time"] = std::to_string(shown.now);
+  const auto hundredths = [](const RecordCard& held) { return held.compute.hundredths(); };
+  if (auto cores = allocation_of(shown, hundredths); !cores.empty()) {
+    texts["gpushare.alibabacloud.com/core-percentage"] = std::move(cores);
+  }
+  return texts;
+}
+
+/// The weight is the percentage in steps of 5.
+Texts environment_of_cgpu(const Shown& shown, const RecordPart& part) {
+  Texts texts = environment_of_gpushare(shown, part);
+  if (texts.empty()) return texts;
+  texts["ALIYUN_COM_GPU_MEM_UNIT"] = shown.settings.gpushare_unit == Bytes::gib(1) ? "GiB" : "MiB";
+  const std::uint32_t weight = part.cards.front().compute.hundredths() / 5;
+  if (weight != 0) texts["ALIYUN_COM_GPU_SCHD_WEIGHT"] = std::to_string(weight);
   return texts;
 }
 

@@ -15,8 +15,8 @@ const Dialect* dialect_named(const std::string& name) {
 }  // namespace
 
 Texts projections(const PodAsk& pod, const Record& record, const std::vector<CountedCard>& cards,
-                  const DialectSettings& settings, std::uint64_t now_ns) {
-  Shown shown{record, cards, settings, {}, now_ns};
+                  const DialectSettings& settings, std::uint64_t now_ns, const std::string& node) {
+  Shown shown{record, cards, settings, {}, now_ns, node};
   for (const auto& container : pod.containers) {
     if (container.kind == ContainerKind::kMain) shown.containers.push_back(container.name);
   }
@@ -28,6 +28,22 @@ Texts projections(const PodAsk& pod, const Record& record, const std::vector<Cou
     if (spoken && dialect.show != nullptr) all.merge(dialect.show(shown));
   }
   return all;
+}
+
+const CountedCard* counted(const Shown& shown, const CardId& card) {
+  const auto found = std::find_if(shown.cards.begin(), shown.cards.end(),
+                                  [&](const CountedCard& one) { return one.id == card; });
+  return found == shown.cards.end() ? nullptr : &*found;
+}
+
+std::string indexes_of(const Shown& shown, const RecordPart& part) {
+  std::string indexes;
+  for (const RecordCard& held : part.cards) {
+    const CountedCard* card = counted(shown, held.card);
+    if (card == nullptr || card->index < 0) return {};
+    indexes += (indexes.empty() ? "" : ",") + std::to_string(card->index);
+  }
+  return indexes;
 }
 
 Texts environment(const Record& record, const std::string& part,

@@ -40,10 +40,11 @@ Parsed parse(const RunWords& words) {
   }
   if (words.share) {
     out.share = share_class_from(*words.share);
-    if (!out.share) {
+    if (!out.share || out.share == ShareClass::kNode) {
+      out.share.reset();
       out.errors.push_back(
           {Code::kInvalidArgument, fmt::format("share: \"{}\" is not a class; legal: {}",
-                                               cut(*words.share), kShareClassWords)});
+                                               cut(*words.share), kLocalShareClassWords)});
     }
   }
   if (words.priority) {

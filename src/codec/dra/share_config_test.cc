@@ -25,7 +25,7 @@ TEST(ShareConfig, AllFaultsAreReported) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, Code::kInvalidArgument);
   for (const char* part :
-       {"kind: must be", "\"turbo\"", "fixed, burst or besteffort", "priorityClass: 3", "memory: unknown"})
+       {"kind: must be", "\"turbo\"", "fixed, burst, besteffort or node", "priorityClass: 3", "memory: unknown"})
     EXPECT_THAT(got.error().what, HasSubstr(part));
 }
 

@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     (void)carve::codec::parse_kube_page(*line);
     (void)carve::codec::kube_message(*line);
+    (void)carve::codec::kube_has_cause(*line, "DisruptionBudget");
   }
   if (once != again) std::abort();
   return 0;

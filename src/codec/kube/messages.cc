@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <optional>
 
 #include "codec/json_pieces.h"
+#include "codec/json_read.h"
 
 namespace carve::codec {
 namespace {
@@ -183,6 +185,14 @@ std::string kube_message(std::string_view body) {
     if (c >= ' ' && c < 127) text += c;
   }
   return text;
+}
+
+bool kube_has_cause(std::string_view body, std::string_view reason) {
+  const auto status = json_read::parse(body, "Status", kDepth);
+  if (!status) return false;
+  const auto& causes = json_read::list(*status, "details.causes");
+  return std::any_of(causes.begin(), causes.end(),
+                     [&](const json::value& cause) { return json_read::text(cause, "reason") == reason; });
 }
 
 Result<std::string> kube_target(std::string_view path,

@@ -33,6 +33,9 @@ struct KubeEvent {
 /// The message of a Status object ("pods \"a\" not found"), or the first 200 printable characters of the text.
 [[nodiscard]] std::string kube_message(std::string_view body);
 
+/// True if the text is a Status object and one of its details.causes has this reason.
+[[nodiscard]] bool kube_has_cause(std::string_view body, std::string_view reason);
+
 /// "path?a=b&c=d", percent-encoded. The path is used as it is, if it is legal in a request line.
 ///   errors  kInvalidArgument: the path is not absolute or has a character that would need encoding
 [[nodiscard]] Result<std::string> kube_target(std::string_view path,

@@ -151,6 +151,16 @@ TEST(KubeMessage, IsTheMessageOfTheStatusOrThePrintableText) {
   EXPECT_EQ(kube_message("\x1f ~\x7f"), " ~");
 }
 
+TEST(KubeHasCause, ReadsTheCausesOfAStatus) {
+  const std::string status = R"({"kind":"Status","details":{"causes":[{"reason":"A"},{"reason":"B","message":"m"}]}})";
+  EXPECT_TRUE(kube_has_cause(status, "A"));
+  EXPECT_TRUE(kube_has_cause(status, "B"));
+  for (const char* other : {"", "C", "m"}) EXPECT_FALSE(kube_has_cause(status, other)) << other;
+  for (const char* text : {"", "slow", "[]", "{}", R"({"details":{"causes":"A"}})", R"({"details":{"causes":["A"]}})",
+                           R"({"reason":"A"})"})
+    EXPECT_FALSE(kube_has_cause(text, "A")) << text;
+}
+
 TEST(KubeTarget, QueriesAreEncodedAndPathsAreChecked) {
   EXPECT_EQ(*kube_target("/api/v1/pods", {{"fieldSelector", "spec.nodeName=a b"}, {"x", "&"}}),
             "/api/v1/pods?fieldSelector=spec.nodeName%3Da%20b&x=%26");

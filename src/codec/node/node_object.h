@@ -28,7 +28,7 @@ struct NodeObject {
   std::string name;
   std::string uid;
   std::string runtime;                              // "containerd://2.3.7"
-  std::map<std::string, std::string> labels;        // below elasticgpu.io/
+  std::map<std::string, std::string> labels;        // below elasticgpu.io/, and kQgpuPolicy
   std::map<std::string, std::string> annotations;   // below elasticgpu.io/
   std::map<std::string, std::string> capacity;      // extended resources of any writer: totals use foreign names
   std::map<std::string, NodeCondition> conditions;  // all, by type
@@ -36,6 +36,8 @@ struct NodeObject {
 };
 
 inline constexpr std::string_view kOwnPrefix = "elasticgpu.io/";
+/// The label by which qGPU's users set the policy of a node.
+inline constexpr std::string_view kQgpuPolicy = "tke.cloud.tencent.com/qgpu-schedule-policy";
 
 /// Tolerant.
 ///   errors  kInvalidArgument: not JSON, or without a name

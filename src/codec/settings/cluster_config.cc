@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
+#include "codec/quantity.h"
 #include "codec/settings/setting_lines.h"
 #include "core/policy/policy.h"
 
@@ -15,7 +18,33 @@ Error not_legal(const std::string& value, const std::string& legal) {
   return {Code::kInvalidArgument, "\"" + value.substr(0, 64) + "\"; legal are " + legal};
 }
 
+Result<std::uint32_t> number(const std::string& value, std::uint64_t low, std::uint64_t high, std::string_view unit) {
+  CARVE_TRY(const auto read, parse_count("value", value, low, high, unit));
+  return static_cast<std::uint32_t>(read);
+}
+
+/// The settings of the dialects other than whether nvidia.com/gpu is served. nullopt: the key is not one of them.
+std::optional<Result<void>> apply_dialect(const std::string& key, const std::string& value, ClusterConfig* config) {
+  const auto keep = [](std::uint32_t* to, const Result<std::uint32_t>& read) {
+    if (!read) return Result<void>(tl::unexpected(read.error()));
+    *to = *read;
+    return Result<void>();
+  };
+  if (key == "dialects.cgpu-policy" || key == "dialects.qgpu-policy") {
+    const auto policy = share_policy_from(value);
+    if (!policy) return tl::unexpected(not_legal(value, std::string(kSharePolicyWords)));
+    (key == "dialects.cgpu-policy" ? config->cgpu_policy : config->qgpu_policy) = *policy;
+    return Result<void>();
+  }
+  if (key == "dialects.volcano-factor") return keep(&config->volcano_factor, number(value, 1, 1024, "MiB per unit"));
+  if (key == "dialects.deepomatic-containers") {
+    return keep(&config->deepomatic_containers, number(value, 0, 100, "containers per card (0: the dialect is off)"));
+  }
+  return std::nullopt;
+}
+
 Result<void> apply(const std::string& key, const std::string& value, ClusterConfig* config) {
+  if (auto applied = apply_dialect(key, value, config)) return *applied;
   if (key == kPlugins || key == kOldPlugins) {
     if (value != "dra" && value != "slots" && value != "dra,slots" && value != "dra,slots,shared")
       return tl::unexpected(not_legal(value, "dra, slots, dra,slots and dra,slots,shared"));
@@ -45,8 +74,9 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     config->visible = value == "void" ? VisibleDevices::kVoid : VisibleDevices::kRefuse;
   } else {
     return fail(Code::kInvalidArgument,
-                "unknown key; legal are plugins, dialects.nvidia, dialects.hami, "
-                "dialects.gpushare-unit, dialects.gpushare-http, placement.policy, scheduler.name and "
+                "unknown key; legal are plugins, dialects.nvidia, dialects.hami, dialects.gpushare-unit, "
+                "dialects.gpushare-http, dialects.cgpu-policy, dialects.qgpu-policy, dialects.volcano-factor, "
+                "dialects.deepomatic-containers, placement.policy, scheduler.name and "
                 "admission.visible-devices");
   }
   return {};

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "codec/dialects/dialect.h"
+#include "core/model/share_policy.h"
 
 namespace carve::codec {
 
@@ -28,6 +29,11 @@ struct ClusterConfig {
   NvidiaPlugin nvidia = NvidiaPlugin::kDevicePlugin;
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
   bool hami = false;                          // dialects.hami: HAMi's names beside nvidia.com/gpu
+  // dialects.cgpu-policy, dialects.qgpu-policy: of nodes that state none
+  SharePolicy cgpu_policy{SharePolicy::Kind::kFixed};
+  SharePolicy qgpu_policy{SharePolicy::Kind::kEqual};
+  std::uint32_t volcano_factor = 1;           // dialects.volcano-factor: MiB per unit of volcano.sh/gpu-memory
+  std::uint32_t deepomatic_containers = 0;    // dialects.deepomatic-containers: per card; 0: off
   bool gpushare_http = false;                 // dialects.gpushare-http: gpushare's filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread
   std::string scheduler = "carve-scheduler";  // scheduler.name: set on pods of the default scheduler; "": not set
@@ -35,7 +41,13 @@ struct ClusterConfig {
   VisibleDevices visible = VisibleDevices::kVoid;
 
   [[nodiscard]] DialectSettings dialects() const {
-    return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin, hami};
+    return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin,
+            hami,          Bytes::mib(volcano_factor),
+            deepomatic_containers};
+  }
+  /// The policies of a node that states none itself.
+  [[nodiscard]] SharePolicies share_policies() const {
+    return {.dialects = {{"cgpu", cgpu_policy}, {"qgpu", qgpu_policy}}};
   }
   /// The extended resources that the pods of this installation request.
   [[nodiscard]] std::vector<std::string> totals() const;

@@ -12,9 +12,10 @@ namespace {
 template <class E, std::size_t N>
 using Words = std::array<std::pair<E, std::string_view>, N>;
 
-constexpr Words<ShareClass, 3> kShareWords = {{{ShareClass::kFixed, "fixed"},
+constexpr Words<ShareClass, 4> kShareWords = {{{ShareClass::kFixed, "fixed"},
                                                {ShareClass::kBurst, "burst"},
-                                               {ShareClass::kBestEffort, "besteffort"}}};
+                                               {ShareClass::kBestEffort, "besteffort"},
+                                               {ShareClass::kNode, "node"}}};
 constexpr Words<PriorityClass, 3> kPriorityWords = {{{PriorityClass::kOnline, "online"},
                                                      {PriorityClass::kStandard, "standard"},
                                                      {PriorityClass::kOffline, "offline"}}};

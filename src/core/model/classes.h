@@ -7,8 +7,9 @@
 namespace carve {
 
 /// How a slice shares compute. kFixed: capped, even on an idle card. kBurst: a guarantee plus idle compute.
-/// kBestEffort: idle compute only.
-enum class ShareClass : std::uint8_t { kFixed, kBurst, kBestEffort };
+/// kBestEffort: idle compute only. kNode: its compute is set aside, and the policy of the node says how it is enforced
+/// (share_policy.h).
+enum class ShareClass : std::uint8_t { kFixed, kBurst, kBestEffort, kNode };
 
 /// Which slice goes first when slices compete.
 enum class PriorityClass : std::uint8_t { kOnline, kStandard, kOffline };
@@ -16,7 +17,7 @@ enum class PriorityClass : std::uint8_t { kOnline, kStandard, kOffline };
 /// When the part runs: the init parts of a pod run one at a time, before all other parts.
 enum class Phase : std::uint8_t { kRun, kInit };
 
-/// The words that users write: fixed, burst, besteffort.
+/// The words that users write: fixed, burst, besteffort, node.
 [[nodiscard]] std::string_view to_string(ShareClass value);
 /// online, standard, offline.
 [[nodiscard]] std::string_view to_string(PriorityClass value);
@@ -24,8 +25,9 @@ enum class Phase : std::uint8_t { kRun, kInit };
 [[nodiscard]] std::optional<ShareClass> share_class_from(std::string_view word);
 [[nodiscard]] std::optional<PriorityClass> priority_class_from(std::string_view word);
 
-/// "fixed, burst or besteffort", for error texts and help.
-inline constexpr std::string_view kShareClassWords = "fixed, burst or besteffort";
+/// For error texts and help.
+inline constexpr std::string_view kShareClassWords = "fixed, burst, besteffort or node";
+inline constexpr std::string_view kLocalShareClassWords = "fixed, burst or besteffort";  // on a machine without a Node
 inline constexpr std::string_view kPriorityClassWords = "online, standard or offline";
 
 }  // namespace carve

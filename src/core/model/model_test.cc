@@ -143,7 +143,7 @@ TEST(Names, HaveALimitedLengthAndAlphabet) {
 }
 
 TEST(Classes, ConvertToWordsAndBack) {
-  for (const auto one : {ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBestEffort})
+  for (const auto one : {ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBestEffort, ShareClass::kNode})
     EXPECT_EQ(share_class_from(to_string(one)), one);
   for (const auto one : {PriorityClass::kOnline, PriorityClass::kStandard, PriorityClass::kOffline})
     EXPECT_EQ(priority_class_from(to_string(one)), one);

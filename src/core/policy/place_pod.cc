@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -181,6 +182,90 @@ Error no_room(const Ledger& ledger, const std::vector<PartRequest>& parts, const
                       refused.empty() ? "" : ": ", explain(request, refused))};
 }
 
+/// Parts that are placed by one call: a part, or all parts of a group.
+struct Unit {
+  std::vector<const PartRequest*> parts;
+  bool group = false;
+  [[nodiscard]] bool before() const { return !group && parts.front()->phase == Phase::kInit; }
+  [[nodiscard]] std::string name() const { return group ? names_of(parts) : "part " + parts.front()->part; }
+};
+
+/// The units in spec order; init parts without a group follow the others, because they use their cards.
+std::vector<Unit> units_of(const std::vector<PartRequest>& parts) {
+  std::vector<Unit> units;
+  std::set<std::string> grouped;
+  for (const PartRequest& part : parts) {
+    if (part.together.empty()) {
+      units.push_back({{&part}, false});
+    } else if (grouped.insert(part.together).second) {
+      units.push_back({group_of(parts, part.together), true});
+    }
+  }
+  std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.before() < b.before(); });
+  return units;
+}
+
+/// Chooses cards for all parts of one owner, unit by unit.
+class PodPlacement {
+ public:
+  PodPlacement(const Ledger& ledger, const LinkMatrix& links, const Owner& owner,
+               const std::vector<PartRequest>& parts, const PolicyRow& policy)
+      : ledger_(ledger), links_(links), owner_(owner), parts_(parts), policy_(policy), units_(units_of(parts)) {}
+
+  /// Places the units in spec order. If that fails, tries other orders: a unit that could use several cards may have
+  /// taken the only one that a later unit can use.
+  [[nodiscard]] Result<std::vector<Slice>> place() const {
+    std::vector<std::size_t> order(units_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    auto first = in_order(order);
+    const auto beside = static_cast<std::size_t>(
+        std::count_if(units_.begin(), units_.end(), [](const Unit& unit) { return !unit.before(); }));
+    if (first || beside > kMostReordered || first.error().code == Code::kInvalidArgument || !each_fits_alone())
+      return first;
+    const auto end = order.begin() + static_cast<std::ptrdiff_t>(beside);
+    while (std::next_permutation(order.begin(), end)) {
+      if (auto placed = in_order(order)) return placed;
+    }
+    return first;
+  }
+
+ private:
+  static constexpr std::size_t kMostReordered = 4;  // 24 orders
+
+  [[nodiscard]] Result<std::vector<Slice>> place_unit(const Ledger& rest, const Unit& unit,
+                                                      const std::vector<Slice>& own) const {
+    if (unit.group) return place_group(rest, links_, owner_, unit.parts, policy_);
+    return place_part(rest, links_, owner_, *unit.parts.front(), own, policy_);
+  }
+
+  [[nodiscard]] Result<std::vector<Slice>> in_order(const std::vector<std::size_t>& order) const {
+    Ledger rest = ledger_;
+    std::vector<Slice> slices;
+    for (const std::size_t at : order) {
+      const Unit& unit = units_[at];
+      if (unit.before()) sort_as_written(parts_, &slices);
+      auto placed = place_unit(rest, unit, slices);
+      if (!placed) return tl::unexpected(no_room(ledger_, parts_, unit.name(), placed.error()));
+      CARVE_TRY_VOID(rest.add(*placed));
+      slices.insert(slices.end(), placed->begin(), placed->end());
+    }
+    sort_as_written(parts_, &slices);
+    return slices;
+  }
+
+  [[nodiscard]] bool each_fits_alone() const {
+    return std::all_of(units_.begin(), units_.end(),
+                       [&](const Unit& unit) { return place_unit(ledger_, unit, {}).has_value(); });
+  }
+
+  const Ledger& ledger_;
+  const LinkMatrix& links_;
+  const Owner& owner_;
+  const std::vector<PartRequest>& parts_;
+  const PolicyRow& policy_;
+  std::vector<Unit> units_;
+};
+
 }  // namespace
 
 Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& links,
@@ -193,29 +278,7 @@ Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& lin
       return fail(Code::kInvalidArgument, "part " + part.part + ": named twice");
   }
   if (parts.size() == 1) return place_part(ledger, links, owner, parts.front(), {}, policy);
-  Ledger rest = ledger;
-  std::vector<Slice> slices;
-  std::set<std::string> grouped;
-  for (const Phase phase : {Phase::kRun, Phase::kInit}) {
-    for (const PartRequest& part : parts) {
-      if (!part.together.empty()) {
-        if (!grouped.insert(part.together).second) continue;
-        const auto group = group_of(parts, part.together);
-        auto placed = place_group(rest, links, owner, group, policy);
-        if (!placed) return tl::unexpected(no_room(ledger, parts, names_of(group), placed.error()));
-        CARVE_TRY_VOID(rest.add(*placed));
-        slices.insert(slices.end(), placed->begin(), placed->end());
-        continue;
-      }
-      if (part.phase != phase) continue;
-      auto placed = place_part(rest, links, owner, part, slices, policy);
-      if (!placed) return tl::unexpected(no_room(ledger, parts, "part " + part.part, placed.error()));
-      CARVE_TRY_VOID(rest.add(*placed));
-      slices.insert(slices.end(), placed->begin(), placed->end());
-    }
-    sort_as_written(parts, &slices);
-  }
-  return slices;
+  return PodPlacement(ledger, links, owner, parts, policy).place();
 }
 
 }  // namespace carve

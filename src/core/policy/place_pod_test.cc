@@ -256,6 +256,18 @@ TEST(PlacePod, AGroupsComputeIsAddedUp) {
   EXPECT_EQ(cards_of(*beside), "a:GPU-1 b:GPU-1") << "compute 60 is left on the first card";
 }
 
+TEST(PlacePod, APartThatCouldUseAnyCardLeavesTheOnlyCardOfALaterPart) {
+  Ledger ledger = machine(2);
+  // Binpack prefers GPU-0 for either part; only GPU-0 has the compute of the second.
+  ASSERT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "m"}, "x", CardId("GPU-0"), Bytes::gib(8), CoreShare(1)},
+                          Slice{{OwnerKind::kPod, "c"}, "x", CardId("GPU-1"), Bytes::gib(1), CoreShare(60)}}));
+  const auto placed = place_on(ledger, {part("any", 8, 10), part("one", 1, 90)});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ(cards_of(*placed), "any:GPU-1 one:GPU-0") << "in spec order, whatever the order of the search";
+  EXPECT_THAT(place_on(ledger, {part("any", 8, 90), part("one", 1, 90)}).error().what, HasSubstr("part one: "))
+      << "the error is that of spec order";
+}
+
 TEST(PlacePod, IllegalRequestsAreRefused) {
   EXPECT_FALSE(place_on(machine(1), {}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 1, 1), part("a", 1, 1)}));

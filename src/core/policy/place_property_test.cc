@@ -256,5 +256,41 @@ RC_GTEST_PROP(PlacePod, GroupsShareTheirCardsAndPlacementsAreAccepted, ()) {
   RC_ASSERT(sets.size() <= 1U);
 }
 
+/// The request, on this card only.
+PartRequest on_card(PartRequest part, const CardId& card) {
+  part.request.constraints.cards = {card};
+  return part;
+}
+
+RC_GTEST_PROP(PlacePod, TwoPartsOfOneCardArePlacedExactlyWhenSomePairOfCardsHasRoom, ()) {
+  Machine machine = arbitrary_machine();
+  const PolicyRow& policy = kPolicies[pick<std::size_t>(0, kPolicies.size() - 1)];
+  const auto one_card = [](const std::string& name) {
+    PartRequest part{name, Phase::kRun, arbitrary_request(), ""};
+    part.request.count = 1;
+    return part;
+  };
+  const int others = pick(0, 6);
+  for (int i = 0; i < others; ++i) {
+    const Owner other{OwnerKind::kPod, "o" + std::to_string(i)};
+    if (const auto held = place_pod(machine.ledger, machine.links, other, {one_card("c")}, policy)) {
+      RC_ASSERT(machine.ledger.add(*held).has_value());
+    }
+  }
+  const Owner owner{OwnerKind::kPod, "pod"};
+  const std::vector<PartRequest> parts = {one_card("a"), one_card("b")};
+  bool possible = false;
+  for (const CardState& a : machine.ledger.cards()) {
+    for (const CardState& b : machine.ledger.cards()) {
+      possible = possible || place_pod(machine.ledger, machine.links, owner,
+                                       {on_card(parts[0], a.card.id), on_card(parts[1], b.card.id)}, policy);
+    }
+  }
+  const auto placed = place_pod(machine.ledger, machine.links, owner, parts, policy);
+  RC_CLASSIFY(placed.has_value(), "placed");
+  RC_ASSERT(placed.has_value() == possible);
+  if (placed) RC_ASSERT(machine.ledger.add(*placed).has_value());
+}
+
 }  // namespace
 }  // namespace carve

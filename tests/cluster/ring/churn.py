@@ -16,11 +16,19 @@ NODES = (None, None, None, "n1", "n2", "bare")            # the node that a pod 
 
 
 def limits_of(dice) -> dict:
-    """What one container requests: a dialect, a size."""
-    kind = dice.choices(("native", "gpushare", "nvidia"), (5, 4, 1))[0]
-    if kind == "native":
-        return {"elasticgpu.io/gpu-memory": dice.randrange(1, 12) * 1024, "elasticgpu.io/gpu-core": dice.choice((5, 10, 30))}
-    return {"aliyun.com/gpu-mem": dice.randrange(1, 10)} if kind == "gpushare" else {"nvidia.com/gpu": 1}
+    """What one container requests: a dialect (those that no setting turns on), a size."""
+    gib, cores = dice.randrange(1, 10), dice.choice((5, 10, 30))
+    of_tencent = "tke.cloud.tencent.com/qgpu-"
+    return dice.choices((
+        {"elasticgpu.io/gpu-memory": gib * 1024, "elasticgpu.io/gpu-core": cores},
+        {"elasticgpu.com/gpu-memory": gib * 1024, "elasticgpu.com/gpu-core": cores},
+        {"aliyun.com/gpu-mem": gib},
+        {"aliyun.com/gpu-mem": gib, "aliyun.com/gpu-core.percentage": cores},
+        {of_tencent + "memory": gib, of_tencent + "core": cores},
+        {"tencent.com/vcuda-memory": 4 * gib, "tencent.com/vcuda-core": cores},
+        {"rancher.io/gpu-mem": gib},
+        {"volcano.sh/gpu-memory": gib * 1024},
+        {"nvidia.com/gpu": 1}), (4, 1, 3, 1, 1, 1, 1, 1, 1))[0]
 
 
 def make(name, dice):

@@ -201,7 +201,7 @@ def down(say=lambda _: None) -> None:
         return
     if state.same_boot:
         order = [p["name"] for p in state.content["processes"]]
-        last = [name for name in order if name.endswith(("-keeper", "-containerd")) or name == "etcd"]
+        last = [name for name in order if name.endswith(("-namespace", "-containerd")) or name == "etcd"]
         for name in reversed([name for name in order if name not in last and name != "apiserver"]):
             stop(state, name, grace=15)
         control_plane.stop_api_server(state)      # after its watchers: it would wait for them

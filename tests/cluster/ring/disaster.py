@@ -17,15 +17,15 @@ def reboot(node, start) -> None:
     `start(node)` starts what a machine starts at boot in addition to containerd and kubelet (driver, arbiter, agent).
     Disk contents stay: containerd's, the kubelet's and Carve's folders below /var/lib.
     """
-    keeper = node.state.pid(f"{node.name}-keeper")
+    holder = node.state.pid(f"{node.name}-namespace")
     kubepods = [root / node.name for root in cgroups.all_groups() if (root / node.name).is_dir()]
     groups = [node.tracker.path, *kubepods]
-    while living := set().union(*(cgroups.members(group) for group in groups)) - {keeper}:
+    while living := set().union(*(cgroups.members(group) for group in groups)) - {holder}:
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     for name in [p["name"] for p in node.state.content["processes"]]:
-        if name.startswith(node.name + "-") and not name.endswith("-keeper"):
+        if name.startswith(node.name + "-") and not name.endswith("-namespace"):
             node.state.forget(name)
     for group in kubepods:
         cgroups.empty(group)

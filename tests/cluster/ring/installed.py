@@ -152,14 +152,15 @@ def scheduler_image(ring) -> None:
         node.import_images([archive])
 
 
-def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, plugins="slots") -> list:
+def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, plugins="slots", settings=None) -> list:
     """Installs all of deploy/ with control, by deploy/control/README.md: with a scheduler of its own, or with the
-    cluster's scheduler configured (scheduler/default/README.md); or what the chart renders. Returns the Installed of
-    each node, with slots served and control and scheduler Ready."""
+    cluster's scheduler configured (scheduler/default/README.md); or what the chart renders. `settings`: lines of
+    cluster.conf that differ from the bundle's. Returns the Installed of each node, with slots served and control and
+    scheduler Ready."""
     if chart:
         apply_chart(ring, archive, own_scheduler)
     else:
-        apply_control(ring, archive, own_scheduler, plugins)
+        apply_control(ring, archive, own_scheduler, {"plugins": plugins, **(settings or {})})
     return wait_control(ring, replicas, own_scheduler)
 
 
@@ -221,15 +222,17 @@ def apply_chart(ring, archive, own_scheduler=True) -> None:
         ring.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": part}))
 
 
-def apply_control(ring, archive, own_scheduler=True, plugins="slots") -> None:
-    """Imports the images and applies the manifests. Does not wait."""
+def apply_control(ring, archive, own_scheduler=True, settings=None) -> None:
+    """Imports the images and applies the manifests, with other values for some lines of cluster.conf. Does not wait."""
     for node in ring.nodes:
         node.import_images([archive])
-    settings = (DEPLOY / "control/cluster.yaml").read_text().replace("plugins = slots", f"plugins = {plugins}")
-    if not own_scheduler:       # here also with HAMi's names
-        settings = settings.replace("scheduler.name = carve-scheduler", "scheduler.name = default-scheduler")
-        settings = settings.replace("dialects.hami = off", "dialects.hami = on")
-    ring.kubectl("apply", "-f", "-", input=settings)
+    text = (DEPLOY / "control/cluster.yaml").read_text()
+    own = {} if own_scheduler else {"scheduler.name": "default-scheduler", "dialects.hami": "on"}
+    for key, value in {**own, **(settings or {})}.items():
+        text, found = re.subn(rf"^    {re.escape(key)} = .*$", f"    {key} = {value}", text, flags=re.MULTILINE)
+        if found != 1:
+            raise RuntimeError(f"deploy/control/cluster.yaml has {found} lines of {key}")
+    ring.kubectl("apply", "-f", "-", input=text)
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
     files = [path for path in sorted((DEPLOY / "control").glob("*.yaml")) if path.name != "cluster.yaml"]

@@ -23,8 +23,8 @@ def pod_subnet(index: int) -> str:
 
 
 def make(state, tracker, nodes: int) -> int:
-    """Creates the namespace, which a keeper process holds. Returns the keeper's pid."""
-    pid = spawn(state, "network-keeper", ["sleep", "infinity"], Place(tracker), before=lambda: unshare(CLONE_NEWNET))
+    """Creates the namespace, which a process of its own holds. Returns its pid."""
+    pid = spawn(state, "network-namespace", ["sleep", "infinity"], Place(tracker), before=lambda: unshare(CLONE_NEWNET))
     place = Place(tracker, network_of=pid)
     addresses = "".join(f"addr add {node_address(i)}/32 dev lo\n" for i in range(1, nodes + 1))
     run(["ip", "-batch", "-"], place, input="link set lo up\n"

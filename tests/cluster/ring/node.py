@@ -1,7 +1,7 @@
 """One node of the ring: its namespace, containerd, kubelet, the simulated driver, and hooks for tests.
 
-Everything runs in the node's mount namespace (node_keeper.py) with default paths. From outside, the node's /var/lib is
-<state>/<node>/var-lib.
+Everything runs in the node's mount namespace (node_namespace.py) with default paths. From outside, the node's /var/lib
+is <state>/<node>/var-lib.
 """
 import json
 import os
@@ -41,28 +41,28 @@ class Node:
         self._write_kubelet_files(cgroup_root)
         self._write_containerd_config()
         self.tracker.make()
-        keeper = spawn(self.state, f"{self.name}-keeper",
-                       [sys.executable, Path(__file__).with_name("node_keeper.py"), self.folder],
+        holder = spawn(self.state, f"{self.name}-namespace",
+                       [sys.executable, Path(__file__).with_name("node_namespace.py"), self.folder],
                        Place(self.tracker, network_of=self.network_pid))
-        until_process(self.state, f"{self.name}-keeper", f"mounts of node {self.name}", 20,
+        until_process(self.state, f"{self.name}-namespace", f"mounts of node {self.name}", 20,
                       (self.folder / "mounted").exists)
-        self.state.content["nodes"][self.name] = {"keeper": keeper, "address": self.address, "index": self.index}
+        self.state.content["nodes"][self.name] = {"namespace": holder, "address": self.address, "index": self.index}
         self.state.save()
 
     @property
     def place(self) -> Place:
-        keeper = self.state.pid(f"{self.name}-keeper")
-        if keeper is None:
+        holder = self.state.pid(f"{self.name}-namespace")
+        if holder is None:
             raise RuntimeError(f"node {self.name} does not exist")
-        return Place(self.tracker, network_of=self.network_pid, mounts_of=keeper)
+        return Place(self.tracker, network_of=self.network_pid, mounts_of=holder)
 
     def run(self, command, **options):
         """Runs a command on the node to its end."""
         return run(command, self.place, **options)
 
     def outside(self, path: str) -> Path:
-        """A path of the node as this process sees it (through the keeper's root)."""
-        return Path(f"/proc/{self.state.pid(f'{self.name}-keeper')}/root{path}")
+        """A path of the node as this process sees it (through the root of the process that holds the namespace)."""
+        return Path(f"/proc/{self.state.pid(f'{self.name}-namespace')}/root{path}")
 
     # --- containerd --------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ GO = {"GOGC": "400"}
 
 
 class Place:
-    """Where a process runs: the namespaces of a keeper process, and the cgroup by which it is found again."""
+    """Where a process runs: the namespaces of a process that holds them, and the cgroup by which it is found again."""
 
     def __init__(self, cgroup, network_of: int | None = None, mounts_of: int | None = None):
         self.cgroup = cgroup                        # cgroups.Tracker

@@ -200,7 +200,33 @@ class RingTest(unittest.TestCase):
         return self.phase(name), self.kube.logs(name, "main")
 
 
-class CarveTest(RingTest):
+class Shares:
+    """A part of a RingTest: the shares of one card, measured by the simulated driver's account of self.carve's node."""
+
+    def card_time(self, names):
+        """pod -> nanoseconds of card time so far as the simulated driver counts them, and the time of the reading."""
+        rows = {row["pid"]: row["gpu_ns"] for row in self.carve.truth("account")["processes"] if row["alive"]}
+        uids = {name: self.kube.get("Pod", name)["metadata"]["uid"] for name in names}
+        return {name: sum(rows.get(pid, 0) for pid in self.pids_of(uid)) for name, uid in uids.items()}, time.monotonic_ns()
+
+    def assert_shares_kept(self, wanted):
+        """wanted: pod -> its share of the one card on which all of them SPIN, in points. Measured in real time: nothing
+        else may run concurrently."""
+        for name in wanted:
+            self.wait_ready(name)
+        wait_for("all launch", 20, lambda: all(spent > 0 for spent in self.card_time(wanted)[0].values()))
+        time.sleep(1)
+        host, (before, start) = stolen.Stolen(), self.card_time(wanted)
+        time.sleep(5)           # the measurement itself
+        (after, end), taken = self.card_time(wanted), host.percent()
+        got = [(cores, 100 * (after[name] - before[name]) / (end - start)) for name, cores in wanted.items()]
+        print(f"\nshares of one card: {', '.join(f'{share:.1f} of {cores}' for cores, share in got)}; "
+              f"the host took {taken:.1f} % of the processors", flush=True)
+        for cores, share in got:
+            self.assertLessEqual(abs(share - cores), 5 + taken, got)
+
+
+class CarveTest(Shares, RingTest):
     """Tests with Carve on every node: arbiter and agent run before the first test and end after the last."""
     plugins = "dra"
     # launches without pause
@@ -247,28 +273,6 @@ class CarveTest(RingTest):
         line = wait_for(f"{name}/{container} has printed its look", 20,
                         lambda: self.kube.logs(name, container).strip().splitlines())
         return json.loads(line[-1])
-
-    def card_time(self, names):
-        """pod -> nanoseconds of card time so far as the simulated driver counts them, and the time of the reading."""
-        rows = {row["pid"]: row["gpu_ns"] for row in self.carve.truth("account")["processes"] if row["alive"]}
-        uids = {name: self.kube.get("Pod", name)["metadata"]["uid"] for name in names}
-        return {name: sum(rows.get(pid, 0) for pid in self.pids_of(uid)) for name, uid in uids.items()}, time.monotonic_ns()
-
-    def assert_shares_kept(self, wanted):
-        """wanted: pod -> its share of the one card on which all of them SPIN, in points. Measured in real time: nothing
-        else may run concurrently."""
-        for name in wanted:
-            self.wait_ready(name)
-        wait_for("all launch", 20, lambda: all(spent > 0 for spent in self.card_time(wanted)[0].values()))
-        time.sleep(1)
-        host, (before, start) = stolen.Stolen(), self.card_time(wanted)
-        time.sleep(5)           # the measurement itself
-        (after, end), taken = self.card_time(wanted), host.percent()
-        got = {cores: 100 * (after[name] - before[name]) / (end - start) for name, cores in wanted.items()}
-        print(f"\nshares of one card: {', '.join(f'{share:.1f} of {cores}' for cores, share in got.items())}; "
-              f"the host took {taken:.1f} % of the processors", flush=True)
-        for cores, share in got.items():
-            self.assertLessEqual(abs(share - cores), 5 + taken, got)
 
 
 class TimedResult(unittest.TextTestResult):

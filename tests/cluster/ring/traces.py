@@ -90,7 +90,7 @@ def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
 def mounts(node) -> set:
     """Mounts of a node that name Carve in source or mount point: "PLACE (SOURCE)"."""
     found = set()
-    for line in Path(f"/proc/{node.state.pid(f'{node.name}-keeper')}/mountinfo").read_text().splitlines():
+    for line in Path(f"/proc/{node.state.pid(f'{node.name}-namespace')}/mountinfo").read_text().splitlines():
         left, right = line.split(" - ")
         place, source = left.split()[4], right.split()[1]
         if any(word in part for word in WORDS[:2] for part in (source, *place.split("/"))):

@@ -1,4 +1,4 @@
-"""Chaos: pods of three dialects are created and deleted on two nodes while processes are killed or stopped for twice
+"""Chaos: pods of nine dialects are created and deleted on two nodes while processes are killed or stopped for twice
 the duration of control's coordination.k8s.io Lease. At rest all sources must report the same about the cards, and
 nothing may be left when the pods are gone. Every failure must be explained by a fault in effect at that time
 (../checker/excuses.py).

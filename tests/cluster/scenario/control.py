@@ -58,7 +58,7 @@ class ControlTest(RingTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.carves = carves
+        cls.carves, cls.carve = carves, carves[0]
         cls.capacity = {card["uuid"]: card["total_bytes"] for one in cls.carves for card in one.truth("cards")["cards"]}
 
     def tearDown(self):

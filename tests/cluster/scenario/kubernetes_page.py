@@ -124,8 +124,8 @@ class Page(RingTest):
         folder = self.folder / "bin"
         folder.mkdir()
         (folder / "kubectl").symlink_to(self.ring.binaries["kubectl"])
-        keepers = " ".join(str(node.pid("keeper")) for node in self.ring.nodes)
-        for name, script in (("sudo", 'exec "$@"'), ("ctr", f'for node in {keepers}; do nsenter --target=$node --mount '
+        holders = " ".join(str(node.pid("namespace")) for node in self.ring.nodes)
+        for name, script in (("sudo", 'exec "$@"'), ("ctr", f'for node in {holders}; do nsenter --target=$node --mount '
                                                      f'--wd="$PWD" {self.ring.binaries["ctr"]} "$@" || exit 1; done')):
             (folder / name).write_text(f"#!/bin/sh\n{script}\n")
             (folder / name).chmod(0o755)

@@ -219,6 +219,7 @@ ArbiterChild::ArbiterChild(std::string runtime, std::string trace)
 void ArbiterChild::start() {
   std::fflush(nullptr);
   pid_ = fork();
+  if (pid_ < 0) std::abort();
   if (pid_ != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t term;

@@ -23,7 +23,6 @@ using codec::Review;
 using codec::ReviewedContainer;
 
 constexpr std::string_view kOurs = "elasticgpu.io/";
-constexpr std::string_view kNvidias = "nvidia.com/";
 constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
 constexpr std::string_view kAdmitted = "elasticgpu.io/admitted";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";
@@ -83,12 +82,7 @@ std::string amount_in(const std::map<std::string, std::string>& amounts) {
 /// Annotations that no tenant may set: the record, the dialects' projections of it, and the older projects' card
 /// choice.
 bool is_carves(std::string_view key) {
-  if (key == codec::kRecordAnnotation || starts_with(key, kChosen)) return true;
-  for (const auto& dialect : codec::dialects()) {
-    if (std::find(dialect.shown.begin(), dialect.shown.end(), key) != dialect.shown.end())
-      return true;
-  }
-  return false;
+  return key == codec::kRecordAnnotation || starts_with(key, kChosen) || codec::is_shown(key);
 }
 
 /// Removes records and projections that a tenant supplies: Carve did not make that decision.
@@ -142,23 +136,25 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
   }
 }
 
-/// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored
-/// silently.
-constexpr std::array<std::string_view, 3> kUnread = {"aliyun.com/gpu-core.", "nvidia.com/gpumem",
-                                                     "nvidia.com/gpucores"};
+/// Starts of the names of other systems that share cards. Together with a name that Carve reads, a name that it does
+/// not read would be ignored silently.
+constexpr std::array<std::string_view, 8> kOfOthers = {
+    "aliyun.com/gpu-core.", "nvidia.com/gpumem", "nvidia.com/gpucores", "tencent.com/vcuda-",
+    "tke.cloud.tencent.com/", "volcano.sh/", "rancher.io/gpu", "deepomatic.com/"};
 
 void check_unread(Work& work, const codec::ContainerAsk& container) {
   for (const auto& [name, value] : container.limits) {
-    for (const auto start : kUnread) {
-      if (!starts_with(name, start) || value == "0" || (work.dialects.hami && starts_with(name, kNvidias))) continue;
-      work.refuse(
-          AdmissionFault::kResourceName,
-          fmt::format("container {}: {}: Carve does not read this name{}; remove it, or request cards with {} "
-                      "instead of all these names",
-                      container.name, name.substr(0, 64),
-                      starts_with(name, kNvidias) ? " unless ConfigMap carve-cluster has dialects.hami = on" : "",
-                      native_names()));
-    }
+    const auto is_start = [&name = name](std::string_view start) { return starts_with(name, start); };
+    if (value == "0" || std::none_of(kOfOthers.begin(), kOfOthers.end(), is_start)) continue;
+    const codec::Dialect* owner = codec::owner_of(name);
+    if (owner != nullptr && codec::is_served(*owner, work.dialects)) continue;
+    work.refuse(
+        AdmissionFault::kResourceName,
+        fmt::format("container {}: {}: Carve does not read this name{}; remove it, or request cards with {} "
+                    "instead of all these names",
+                    container.name, name.substr(0, 64),
+                    owner != nullptr ? fmt::format(" unless ConfigMap carve-cluster has {}", owner->setting) : "",
+                    native_names()));
   }
 }
 
@@ -266,7 +262,8 @@ std::string admitted_words(const Work& work, const std::vector<PartRequest>& par
     }
   }
   const auto is_read = [](std::string_view key) {
-    if (starts_with(key, kOurs)) return !starts_with(key, kChosen) && key != kUnderstood && key != kAdmitted;
+    if (is_carves(key)) return false;  // removed
+    if (starts_with(key, kOurs)) return key != kUnderstood && key != kAdmitted;
     const auto& all = codec::dialects();
     return std::any_of(all.begin(), all.end(), [&](const codec::Dialect& dialect) {
       return std::any_of(dialect.annotations.begin(), dialect.annotations.end(),
@@ -276,11 +273,12 @@ std::string admitted_words(const Work& work, const std::vector<PartRequest>& par
   for (const auto& [key, value] : work.review.pod.annotations) {
     if (is_read(key)) words.push_back(key + "=" + value);
   }
-  for (const auto& dialect : codec::dialects()) {
-    for (const auto label : dialect.labels) {
-      const auto found = work.review.pod.labels.find(std::string(label));
-      if (found != work.review.pod.labels.end()) words.push_back(found->first + "=" + found->second);
-    }
+  for (const auto& [key, value] : work.review.pod.labels) {
+    const auto reads = [&key = key](const codec::Dialect& dialect) {
+      return std::find(dialect.labels.begin(), dialect.labels.end(), key) != dialect.labels.end();
+    };
+    if (const auto all = codec::dialects(); std::any_of(all.begin(), all.end(), reads))
+      words.push_back(key + "=" + value);
   }
   const auto broken = [](const std::string& word) { return word.find(' ') != std::string::npos; };
   if (std::any_of(words.begin(), words.end(), broken)) return {};
@@ -294,12 +292,24 @@ void put_admitted(Work& work, const std::string& words) {
     work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(kAdmitted), ""});
 }
 
+/// Whether it is the scheduler of the system in whose dialect the pod requests cards. That scheduler does not know
+/// Carve's cards, so the pod would wait forever.
+bool is_of_dialect(const std::string& scheduler, const std::vector<PartRequest>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const PartRequest& part) {
+    const auto all = codec::dialects();
+    return std::any_of(all.begin(), all.end(), [&](const codec::Dialect& dialect) {
+      return dialect.name == part.request.dialect && dialect.scheduler == scheduler;
+    });
+  });
+}
+
 /// Completes a pod that requests cards: its scheduler, and the parsed request.
 void complete(Work& work, const std::vector<PartRequest>& parts) {
   const Review& review = work.review;
   if (review.node.empty()) {
-    const bool stock = review.scheduler.empty() || review.scheduler == kDefaultScheduler;
-    if (stock && !work.settings.scheduler.empty() && work.settings.scheduler != review.scheduler) {
+    const bool replaced = review.scheduler.empty() || review.scheduler == kDefaultScheduler ||
+                          is_of_dialect(review.scheduler, parts);
+    if (replaced && !work.settings.scheduler.empty() && work.settings.scheduler != review.scheduler) {
       work.add("/spec/schedulerName", json_text(work.settings.scheduler));
     }
   } else if (!work.validating) {

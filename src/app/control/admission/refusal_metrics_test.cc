@@ -118,7 +118,7 @@ void refuse_pods(ControlMetrics* metrics) {
   for (const auto& call :
        {std::string("{"), review(asking(R"("aliyun.com/gpu-mem":"10G","nvidia.com/gpumem":"1")")),
         review(asking(R"("elasticgpu.io/gpus":"1","elasticgpu.io/gpu-cores":"1")")),
-        review(asking(R"("aliyun.com/gpu-mem":"1","aliyun.com/gpu-core.percentage":"30")")),
+        review(asking(R"("aliyun.com/gpu-mem":"1","aliyun.com/gpu-core.tflops":"30")")),
         review(asking(R"("elasticgpu.io/slot":"1")")),
         review(asking(gpu, R"(,"claims":[{"name":"x"}])")),
         review(asking(gpu), R"(,"annotations":{"elasticgpu.io/x-<name>":"y"})"),

@@ -103,7 +103,7 @@ std::map<std::string, std::string> Binder::annotations_of(const PodEntry& pod, c
   std::map<std::string, std::string> all;
   const auto wall = world_.clock.wall_now().time_since_epoch();
   const auto shown = codec::projections(pod.object.ask, record, world_.model.counted_cards(pod.object.node),
-                                        world_.settings, static_cast<std::uint64_t>(wall.count()));
+                                        world_.settings, static_cast<std::uint64_t>(wall.count()), pod.object.node);
   for (const auto& [key, value] : shown) all[key] = value;
   all[std::string(codec::kRecordAnnotation)] = text;
   return all;

@@ -16,9 +16,9 @@ Result<void> StaticPodBinder::write(const PodEntry& pod, const Reservation& room
   CARVE_TRY(const auto text, codec::encode_record(record));
   const auto wall = world_.clock.wall_now().time_since_epoch();
   std::map<std::string, std::string> all;
-  for (const auto& [key, value] : codec::projections(ask, record, world_.model.counted_cards(room.node),
-                                                     world_.settings, static_cast<std::uint64_t>(wall.count())))
-    all[key] = value;
+  const auto shown = codec::projections(ask, record, world_.model.counted_cards(room.node), world_.settings,
+                                        static_cast<std::uint64_t>(wall.count()), room.node);
+  for (const auto& [key, value] : shown) all[key] = value;
   all[std::string(codec::kRecordAnnotation)] = text;
   if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + Binder::kWrite))
     return fail(Code::kUnavailable, "this replica of carve-control no longer leads");

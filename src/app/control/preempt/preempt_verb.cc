@@ -37,11 +37,16 @@ std::vector<Owner> owners_of(const codec::PreemptionArgs::Victims& victims) {
 
 }  // namespace
 
+std::string PreemptVerb::refuse(const Error& error) const {
+  world_.log.warn("kube-scheduler evicts no pod: its preempt call cannot be parsed", {{"error", error.what}});
+  return codec::preemption_result({});
+}
+
 std::string PreemptVerb::answer(std::string_view call) const {
   auto args = codec::parse_preemption_args(call);
-  if (!args) return codec::preemption_result({});
+  if (!args) return refuse(args.error());
   const auto parts = codec::requests_by_slots(args->pod, world_.settings);
-  if (!parts) return codec::preemption_result({});
+  if (!parts) return refuse(fail_in("pod " + args->pod.namespace_name + "/" + args->pod.name, parts.error()).value());
   if (parts->empty()) return codec::preemption_result(args->nodes);
   const Owner owner{OwnerKind::kPod, args->pod.uid};
   const auto cluster = world_.model.snapshot();

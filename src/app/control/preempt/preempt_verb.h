@@ -33,11 +33,13 @@ class PreemptVerb {
   explicit PreemptVerb(World world) : world_(std::move(world)) {}
 
   /// Takes ExtenderPreemptionArgs and returns ExtenderPreemptionResult. For a call that cannot be parsed the result
-  /// contains no node.
+  /// contains no node, and the log says why: the result has no place for an error.
   ///   cost    preemption_candidates_of(); correct_proposal() per node; one list of budgets if cards need other victims
   [[nodiscard]] std::string answer(std::string_view call) const;
 
  private:
+  [[nodiscard]] std::string refuse(const Error& error) const;
+
   World world_;
 };
 

@@ -12,7 +12,9 @@ namespace {
 
 using namespace testing;  // NOLINT: the objects of the tests
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using Strings = std::vector<std::string>;
 
 class PreemptVerbTest : public ::testing::Test {
@@ -43,7 +45,8 @@ class PreemptVerbTest : public ::testing::Test {
     return codec::preemption_result(nodes);
   }
   ManualClock clock;
-  Log log{[](std::string_view) {}};
+  Strings lines;
+  Log log{[this](std::string_view line) { lines.emplace_back(line); }};
   ClusterModel model{{}, clock, log};
   std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>(rules_of(kPolicies[0]));
   Result<std::vector<codec::Budget>> budgets = std::vector<codec::Budget>();
@@ -70,9 +73,13 @@ TEST_F(PreemptVerbTest, KeepsTheVictimsOfANodeWhereThePodWillFitByCard) {
 TEST_F(PreemptVerbTest, LeavesPodsWithoutCardsUnchangedAndDropsInvalidCalls) {
   EXPECT_EQ(answer("0", {{"n1", {"x"}}, {"far", {"y"}}}), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(answer("64", {{"n1", {"x"}}, {"far", {"y"}}}, false), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
+  EXPECT_THAT(lines, IsEmpty());
   EXPECT_EQ(verb.answer("{"), nodes({}));
   EXPECT_EQ(answer("x", {{"n1", {"x"}}}), nodes({}));
   EXPECT_THAT(preempting, IsEmpty());
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_THAT(lines[0], HasSubstr("not JSON"));
+  EXPECT_THAT(lines[1], HasSubstr("pod s/p: "));
 }
 
 TEST_F(PreemptVerbTest, NamesTheVictimsThatCardsNeedFirst) {

@@ -203,10 +203,11 @@ bool Preemptor::evict_all(const PodEntry& pod, const FoundRoom& found, const std
   return true;
 }
 
-bool Preemptor::stays(const PodEntry& victim) {
+bool Preemptor::is_going(const PodEntry& victim) {
   const auto text = world_.api.get(path_of(victim));
-  const auto now = text ? codec::parse_cluster_pod(*text) : Result<codec::ClusterPod>(tl::unexpected(text.error()));
-  return now && now->ask.uid == victim.object.ask.uid && !now->deleting && !now->ended;
+  if (!text) return text.error().code == Code::kNotFound;
+  const auto now = codec::parse_cluster_pod(*text);
+  return now && (now->ask.uid != victim.object.ask.uid || now->deleting || now->ended);
 }
 
 Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
@@ -216,22 +217,26 @@ Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
     case Code::kNotFound:
       return Answer::kEvicted;
     case Code::kInternal:
-      // 5xx: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also returns 500,
-      // and does nothing.
-      if (!dry && !stays(victim)) return Answer::kEvicted;
+    case Code::kDeadlineExceeded:
+      // 5xx, or no answer: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also
+      // returns 500, and does nothing; if it loses a race for a budget, it returns 504, and does nothing. A dry run
+      // without an answer permits nothing. If the pod cannot be read either, it counts as not evicted: if it was
+      // evicted, the watch shows it as terminating, and its room counts in the next choice.
+      if (!dry && is_going(victim)) return Answer::kEvicted;
       break;
     case Code::kAlreadyExists:  // another pod has its name now; or another write came first
-      if (!stays(victim)) return Answer::kEvicted;
+      if (is_going(victim)) return Answer::kEvicted;
       break;
-    case Code::kDeadlineExceeded:
-      // An eviction may have succeeded; if not, the room is given up and other victims are chosen. A dry run without an
-      // answer permits nothing.
-      if (!dry) return Answer::kEvicted;
-      break;
-    case Code::kResourceExhausted:
+    case Code::kFailedPrecondition:
       ++blocked_by_budget_;
       protected_[victim.owner()] = world_.clock.now() + kBudgetAgain;
       return Answer::kProtected;
+    case Code::kResourceExhausted:
+    case Code::kUnavailable:
+      // Nothing was done, and the cause is not the victim: a costlier victim would not help.
+      world_.log.warn("a pod is not evicted now: the API server does not take the request",
+                      {{"pod", victim.full_name()}, {"error", done.error().what}});
+      return Answer::kFailed;
     default:
       break;
   }

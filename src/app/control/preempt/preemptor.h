@@ -136,8 +136,8 @@ class Preemptor {
   [[nodiscard]] bool allowed_all(const std::vector<Pod>& victims);
   bool evict_all(const PodEntry& pod, const FoundRoom& found, const std::vector<Pod>& victims, std::uint64_t epoch);
   Answer evict(const PodEntry& victim, bool dry);
-  /// The server still has the pod, and the pod is not ending. False if the pod cannot be read.
-  [[nodiscard]] bool stays(const PodEntry& victim);
+  /// The server shows that the pod is deleted, replaced, terminating or ended. False if the pod cannot be read.
+  [[nodiscard]] bool is_going(const PodEntry& victim);
   void undo(const PodEntry& pod);
   [[nodiscard]] Result<void> nominate(const PodEntry& pod, const std::string& node);
   void record_event(const PodEntry& about, const char* reason, std::string message, bool warning = false) const;

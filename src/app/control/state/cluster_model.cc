@@ -6,19 +6,21 @@
 #include <cstdint>
 #include <utility>
 
+#include "codec/cluster/notes.h"
 #include "core/policy/place_pod.h"
 
 // The watches' events, and the ledgers that are built from them. Room that the binder sets aside: cluster_reserve.cc.
+// An object that cannot be parsed keeps its last state, until it is deleted. That needs only its name and UID.
 namespace carve::control {
 
 KubeSink ClusterModel::nodes() {
   return {[this](const auto& all) { replace_nodes(all); },
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_node(change.object);
-            const auto gone = codec::parse_cluster_node(change.object);
+            const auto gone = codec::read_object_name(change.object);
             const MutexLock lock(mutex_);
-            if (!gone) return unreadable("Node", gone.error());
-            touch_to_rebuild(gone->name).exists = false;
+            if (gone.name.empty()) return unreadable("Node", {Code::kInvalidArgument, "it is deleted and has no name"});
+            touch_to_rebuild(gone.name).exists = false;
             publish();
           },
           {}};
@@ -28,11 +30,10 @@ KubeSink ClusterModel::gpus() {
   return {[this](const auto& all) { replace_gpus(all); },
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_gpu(change.object);
-            std::size_t unreadable_holders = 0;
-            const auto gone = codec::parse_gpu_object(change.object, &unreadable_holders);
+            const auto gone = codec::read_object_name(change.object);
             const MutexLock lock(mutex_);
-            if (!gone) return unreadable("GPU", gone.error());
-            store_gpu(gone->name, std::nullopt);
+            if (gone.name.empty()) return unreadable("GPU", {Code::kInvalidArgument, "it is deleted and has no name"});
+            store_gpu(gone.name, std::nullopt);
             publish();
           },
           {}};
@@ -42,11 +43,11 @@ KubeSink ClusterModel::pods() {
   return {[this](const auto& all) { replace_pods(all); },
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_pod(change.object);
-            const auto gone = codec::parse_cluster_pod(change.object);
+            const auto gone = codec::read_object_name(change.object);
             const MutexLock lock(mutex_);
-            if (!gone) return unreadable("Pod", gone.error());
-            store_pod(gone->ask.uid, nullptr);
-            on_pod_settled(gone->ask.uid);
+            if (gone.uid.empty()) return unreadable("Pod", {Code::kInvalidArgument, "it is deleted and has no UID"});
+            store_pod(gone.uid, nullptr);
+            on_pod_settled(gone.uid);
             publish();
           },
           {}};
@@ -140,10 +141,12 @@ void ClusterModel::put_gpu(const std::string& text) {
 
 void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   std::map<std::string, GpuEntry> read;
+  std::set<std::string> kept;
   for (const auto& text : all) {
     GpuEntry gpu;
     auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
     if (!object) {
+      kept.insert(codec::read_object_name(text).name);
       const MutexLock lock(mutex_);
       unreadable("GPU", object.error());
       continue;
@@ -155,7 +158,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   const MutexLock lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [name, node] : gpu_node_) {
-    if (!read.contains(name)) gone.push_back(name);
+    if (!read.contains(name) && !kept.contains(name)) gone.push_back(name);
   }
   for (const auto& name : gone) store_gpu(name, std::nullopt);
   for (auto& [name, gpu] : read) store_gpu(name, std::move(gpu));
@@ -242,9 +245,11 @@ void ClusterModel::put_pod(const std::string& text) {
 void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   std::map<std::string, Pod> read;
   std::set<std::string> decided;
+  std::set<std::string> kept;
   for (const auto& text : all) {
     auto object = codec::parse_cluster_pod(text);
     if (!object) {
+      kept.insert(codec::read_object_name(text).uid);
       const MutexLock lock(mutex_);
       unreadable("Pod", object.error());
       continue;
@@ -257,7 +262,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   const MutexLock lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [uid, pod] : pods_) {
-    if (!read.contains(uid)) gone.push_back(uid);
+    if (!read.contains(uid) && !kept.contains(uid)) gone.push_back(uid);
   }
   // Room for a pod that is missing in this list stays: the list may be older than the pod. The binder reads the pod.
   for (const auto& uid : gone) store_pod(uid, nullptr);

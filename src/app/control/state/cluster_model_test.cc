@@ -101,6 +101,31 @@ TEST_F(ClusterModelTest, PublishesExactlyWhatChanged) {
   EXPECT_FALSE(changes.all);
 }
 
+/// The last states of objects that an administrator has edited, or that a later release writes.
+TEST_F(ClusterModelTest, RemovesADeletedObjectThatCannotBeParsed) {
+  const std::string pod = R"({"metadata":{"namespace":"s","name":"a","uid":"a"},"spec":{"containers":[{}]}})";
+  const std::string gpu = R"({"metadata":{"name":")" + card.name + R"("},"spec":{"memory":"large"}})";
+  Fed::put(fed.pods, bound("a"));
+  Fed::put(fed.pods, pod);
+  Fed::put(fed.gpus, gpu);
+  EXPECT_EQ(fed.model.stats().unreadable, 2U);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "each keeps its last state";
+  fed.pods.replace({pod});
+  fed.gpus.replace({gpu});
+  EXPECT_EQ(fed.model.stats().unreadable, 4U);
+  fed.pass(ClusterModel::kLinger);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "also when the watch begins again";
+  Fed::gone(fed.pods, pod);
+  fed.pass(ClusterModel::kLinger);
+  EXPECT_EQ(fed.model.pod("a"), nullptr);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+  Fed::gone(fed.gpus, gpu);
+  EXPECT_EQ(fed.model.stats().cards, 0U);
+  EXPECT_EQ(fed.model.stats().unreadable, 4U);
+  for (const auto* sink : {&fed.nodes, &fed.gpus, &fed.pods}) Fed::gone(*sink, "{}");
+  EXPECT_EQ(fed.model.stats().unreadable, 7U);
+}
+
 TEST_F(ClusterModelTest, CountsPodsAsTheirObjectsChange) {
   EXPECT_EQ(fed.model.lowest_held_priority(), INT64_MAX);
   const auto holder_with = [&](const std::string& uid, int priority, const std::string& more = "") {
@@ -349,7 +374,9 @@ TEST_F(ClusterModelTest, ReservesNothingWhereAnotherPluginServesTheDialect) {
     const auto closed = fed.model.snapshot();
     EXPECT_EQ(closed->at("n1")->closed, "");
     EXPECT_THAT(closed->at("n1")->closed_to.at("gpushare"), HasSubstr(name));
-    EXPECT_EQ(closed->at("n1")->closed_to.size(), 1U);
+    EXPECT_EQ(closed->at("n1")->closed_to.count("cgpu"), name == std::string("aliyun.com/gpu-mem") ? 1U : 0U)
+        << "cGPU's pods request gpushare's memory too";
+    EXPECT_EQ(closed->at("n1")->closed_to.count("nvidia"), 0U);
     EXPECT_EQ(fed.model.stats().conflicting, 1U);
     for (const char* uid : {"a", "there"}) {
       const auto refused = fed.model.reserve("n1", *fed.model.pod(uid), kPolicies[0], 1);

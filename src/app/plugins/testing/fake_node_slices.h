@@ -62,6 +62,8 @@ class FakeNodeSlices final : public NodeSlices {
     return Prepared{(parts_[key] = wanted).device};
   }
 
+  void divide_by(const SharePolicies& policies) override { divided_by.push_back(policies); }
+  std::vector<SharePolicies> divided_by;
   Result<void> unprepare(const Owner& owner) override {
     const std::lock_guard lock(mutex_);
     if (std::find(busy.begin(), busy.end(), owner) != busy.end()) {

@@ -1,6 +1,6 @@
 """Holds the mount namespace of one node: every process started in it sees the machine as that node.
 
-usage: python3 node_keeper.py FOLDER      (started in the node's cgroup and the ring's network)
+usage: python3 node_namespace.py FOLDER      (started in the node's cgroup and the ring's network)
 In the namespace /var/lib and /var/log are the node's own folders, /run is empty, /dev is small, and writes to /usr/lib
 and /etc stay on the node. So every default path (the kubelet's, containerd's, Carve's) belongs to the node, as on a
 real machine. Writes FOLDER/mounted when done.

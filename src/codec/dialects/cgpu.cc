@@ -1,0 +1,40 @@
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "codec/dialects/dialect.h"
+
+// Alibaba's cGPU: gpushare's names, and aliyun.com/gpu-core.percentage. The percentage is set aside. The policy of the
+// node says how it is enforced (core/model/share_policy.h).
+//   source  cGPU's documentation (spec: systems.md R6)
+namespace carve::codec {
+namespace {
+
+constexpr std::string_view kPercentage = "aliyun.com/gpu-core.percentage";
+
+}  // namespace
+
+Result<Request> read_cgpu(const Words& words, const PodAsk& pod, const DialectSettings& settings) {
+  std::vector<Error> errors;
+  const auto percentage = words.hundredths(kPercentage, 5, false, &errors);
+  if (words.find("aliyun.com/gpu-mem") == nullptr) {
+    errors.push_back({Code::kInvalidArgument, fmt::format("{} without aliyun.com/gpu-mem: how much memory is missing; "
+                                                          "set aliyun.com/gpu-mem too",
+                                                          kPercentage)});
+    return tl::unexpected(joined(errors).error());
+  }
+  auto request = read_gpushare(words, pod, settings);
+  if (!request) errors.push_back(request.error());
+  if (request && request->count > 1) {
+    errors.push_back({Code::kInvalidArgument,
+                      fmt::format("{} together with label aliyun.com/gpu-count: {}: compute of several cards cannot be "
+                                  "requested in this dialect; remove one of the two",
+                                  kPercentage, request->count)});
+  }
+  CARVE_TRY_VOID(joined(errors));
+  request->share = ShareClass::kNode;
+  request->compute = CoreShare(static_cast<std::uint32_t>(*percentage));
+  return request;
+}
+
+}  // namespace carve::codec
