@@ -27,6 +27,7 @@
 #include "app/control/leader/takeover_resync.h"
 #include "app/control/preempt/preempt_verb.h"
 #include "app/control/preempt/preemption_candidates.h"
+#include "app/control/preempt/mode_drain.h"
 #include "app/control/preempt/preemptor.h"
 #include "app/control/schedule/bind_call.h"
 #include "app/control/schedule/extender.h"
@@ -248,6 +249,12 @@ class Control {
                                  .post_event = post_event_,
                                  .forward_to_leader = [this](const auto& note) { report_to_leader(note); },
                                  .node_nominator = &node_nominator_}};
+  control::ModeDrain mode_drain_{{.model = model_,
+                                  .leader = leader_,
+                                  .api = bind_api_,
+                                  .clock = clock_,
+                                  .log = log_,
+                                  .post_event = post_event_}};
   control::PreemptVerb preempt_verb_{{.model = model_,
                                       .settings = dialects_,
                                       .rules = [this] { return policy_watcher_.rules(); },
@@ -383,6 +390,7 @@ std::vector<Thread> Control::start_threads() {
   all.emplace_back("static-pods", [this](Stop stop) { static_pod_binder_.run(stop); });
   all.emplace_back("requeuer", [this](Stop stop) { requeuer_.run(stop); });
   all.emplace_back("preemptor", [this](Stop stop) { preemptor_.run(stop); });
+  all.emplace_back("mode-drain", [this](Stop stop) { mode_drain_.run(stop); });
   all.emplace_back("settings", [this](Stop stop) {
     in_.settings.run(
         [this](const Error& why) { post_event_(control::settings_refused(api_, in_.options.namespace_name, why)); },

@@ -127,7 +127,8 @@
 {{- $lines := dict "plugins" (include "carve.plugins" .root) "dialects.nvidia" $nvidia "dialects.gpushare-unit" $values.dialects.gpushareUnit
     "dialects.hami" (ternary "on" "off" $values.dialects.hami) "dialects.cgpu-policy" $values.dialects.cgpuPolicy
     "dialects.qgpu-policy" $values.dialects.qgpuPolicy "dialects.volcano-factor" $values.dialects.volcanoFactor
-    "dialects.deepomatic-containers" $values.dialects.deepomaticContainers "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
+    "dialects.deepomatic-containers" $values.dialects.deepomaticContainers
+    "dialects.rancher-containers" $values.dialects.rancherContainers "dialects.gpushare-http" (ternary "on" "off" $values.dialects.gpushareHttp)
     "placement.policy" $values.placement.policy "scheduler.name" $scheduler
     "admission.visible-devices" $values.admission.visibleDevices -}}
 {{- range $key, $value := $lines -}}

@@ -8,6 +8,7 @@
 #include "app/node/labels.h"
 #include "app/node/share_policies.h"
 #include "app/node/program_errors.h"
+#include "codec/node/card_modes.h"
 
 namespace carve::node {
 namespace {
@@ -178,6 +179,24 @@ void NodeReport::check_api_server(Clock::Time now) {
                       "away");
 }
 
+/// Sets the modes of the cards that the Node states, for its totals. A card with slices that its mode does not permit
+/// counts for all requests until they have ended, because the kubelet compares the requests of running pods too.
+void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<HeldSlice>& held) {
+  const auto node = status_.seen();
+  if (!node) return;
+  const auto modes = codec::card_modes_of(node->labels, node->annotations);
+  if (!modes.refused.empty())
+    world_.notices.warn({"Node", "default", node_, node->uid, "CardModeRefused", modes.refused});
+  for (std::size_t index = 0; index < cards->size(); ++index) {
+    Card& card = (*cards)[index];
+    card.mode = modes.of(card.id, index);
+    const bool draining = std::any_of(held.begin(), held.end(), [&](const HeldSlice& one) {
+      return one.slice.card == card.id && !permits(card.mode, one.slice.whole);
+    });
+    if (draining) card.mode = CardMode::kAny;
+  }
+}
+
 /// Sets the Node's policies for compute when they have changed. What an administrator wrote wrongly changes nothing.
 void NodeReport::follow_share_policies(const std::vector<Card>& cards, Clock::Time now) {
   if (shares_awaited_ == Clock::Time{}) shares_awaited_ = now + kNodeWithin;
@@ -206,7 +225,8 @@ void NodeReport::step() {
   const auto touched = status_.touch();
   if (!touched || *touched)
     note("Node annotation for waiting pods not written", &touch_error_, touched ? "" : touched.error().what);
-  const auto cards = world_.slices.cards();
+  auto cards = world_.slices.cards();
+  follow_card_modes(&cards.cards, holdings);
   follow_share_policies(cards.cards, now);
   const auto revision = world_.pods.revision();
   for (auto& error : world_.slices.take_program_errors()) {

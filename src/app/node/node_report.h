@@ -75,6 +75,7 @@ class NodeReport {
   void write_presence(Clock::Time now);
   void report_crashes();
   void check_api_server(Clock::Time now);
+  void follow_card_modes(std::vector<Card>* cards, const std::vector<HeldSlice>& held);
   void follow_share_policies(const std::vector<Card>& cards, Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/node/totals.h"
+#include "codec/node/card_modes.h"
 #include "codec/node/plugin_conflict.h"
 
 namespace carve::node {
@@ -64,7 +65,9 @@ codec::NodeChanges NodeTotals::wanted(const GpuInventory& cards, const std::opti
       facts->conflicting +=
           (facts->conflicting.empty() ? "" : "; ") + codec::conflict_words(name, other->second);
     } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
-      if (auto total = total_of(name, cards.cards, world_.dialects)) totals[name] = std::move(*total);
+      const bool shared_by_rancher = node && codec::is_shared_by_rancher(node->labels);
+      auto total = total_of(name, cards.cards, world_.dialects, shared_by_rancher);
+      if (total) totals[name] = std::move(*total);
     }
   }
   return totals;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <cstddef>
 #include <optional>
+
+#include "codec/node/card_statements.h"
 
 namespace carve::node {
 namespace {
@@ -13,25 +15,13 @@ void refuse_policy(std::string_view where, std::string_view value, std::string* 
                           value.substr(0, 64), kSharePolicyWords);
 }
 
-/// The card with this UUID, or with this index in the driver's order.
-const Card* card_called(std::string_view name, const std::vector<Card>& cards) {
-  for (const Card& card : cards) {
-    if (card.id.str() == name) return &card;
-  }
-  std::size_t index = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
-  return error == std::errc() && end == name.data() + name.size() && index < cards.size() ? &cards[index] : nullptr;
-}
-
 void read_cards(std::string_view text, const std::vector<Card>& cards, StatedSharePolicies* stated) {
-  while (!text.empty()) {
-    const std::string_view item = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(item.size() + 1, text.size()));
-    const auto sign = item.find('=');
-    const std::string_view name = item.substr(0, sign);
-    const std::string_view word = sign == std::string_view::npos ? std::string_view() : item.substr(sign + 1);
+  for (const auto& [name, word] : codec::card_statements(text)) {
     const auto policy = share_policy_from(word);
-    const Card* card = card_called(name, cards);
+    const Card* card = nullptr;
+    for (std::size_t index = 0; index < cards.size(); ++index) {
+      if (codec::is_card_called(name, cards[index].id, index)) card = &cards[index];
+    }
     if (!policy) {
       refuse_policy(fmt::format("annotation {}, card {}", kCardSharePolicies, name.substr(0, 64)), word,
                     &stated->refused);

@@ -35,9 +35,19 @@ std::vector<std::string_view> known_totals() {
   return names;
 }
 
-Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards,
-                             const codec::DialectSettings& settings) {
+Result<std::string> total_of(std::string_view name, const std::vector<Card>& all,
+                             const codec::DialectSettings& settings, bool shared_by_rancher) {
   CARVE_TRY(const auto resource, find(name));
+  const bool of_nvidia = resource.total == codec::Total::kCardsOfNvidia;
+  const bool parts = of_nvidia && shared_by_rancher && settings.rancher_containers > 0;
+  const bool whole_deepomatic =
+      resource.total == codec::Total::kCardsOfDeepomatic && settings.deepomatic_containers == 1;
+  const bool any = resource.requested == codec::Requested::kAny || whole_deepomatic ||
+                   (of_nvidia && (settings.hami || parts));
+  std::vector<Card> cards;
+  for (const Card& card : all) {
+    if (any || permits(card.mode, resource.requested == codec::Requested::kWholeCards)) cards.push_back(card);
+  }
   switch (resource.total) {
     case codec::Total::kNone:
     case codec::Total::kCards:
@@ -46,6 +56,7 @@ Result<std::string> total_of(std::string_view name, const std::vector<Card>& car
       return fmt::to_string(plugins::slots_of(cards.size()));
     case codec::Total::kCardsOfNvidia:
       if (settings.hami) return fmt::to_string(plugins::slots_of(cards.size()));
+      if (parts) return fmt::to_string(cards.size() * settings.rancher_containers);
       break;
     case codec::Total::kHundredths:
       return fmt::to_string(cards.size() * 100);

@@ -18,10 +18,12 @@ namespace carve::node {
 
 /// The total of these cards under the name, in its own unit: cards, hundredths of a card, MiB, or, for
 /// aliyun.com/gpu-mem, the unit of the settings, rounded down for each card (as its pods can use it). By
-/// elasticgpu.io/gpu, and by nvidia.com/gpu where HAMi's names are read, many pods share a card: these are slots.
+/// elasticgpu.io/gpu, and by nvidia.com/gpu where HAMi's names are read, many pods share a card: these are slots. A
+/// card counts only if its mode permits what is requested by the name.
 ///   errors  kInvalidArgument: an unknown name; the text lists the known ones
+///   shared_by_rancher  the Node has Rancher's label for shared cards
 [[nodiscard]] Result<std::string> total_of(std::string_view name, const std::vector<Card>& cards,
-                                           const codec::DialectSettings& settings);
+                                           const codec::DialectSettings& settings, bool shared_by_rancher = false);
 
 /// "elasticgpu.io/gpu,elasticgpu.io/gpu-core" → the names; empty: none.
 ///   errors  kInvalidArgument: an unknown name

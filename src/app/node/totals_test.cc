@@ -32,6 +32,29 @@ TEST(Totals, AddUpTheMemoryOfEachCardForGpushare) {  // 15 and 140, not 2 x 15
   EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), {Bytes::mib(1)}), "159931");
 }
 
+TEST(Totals, CountACardOnlyInAModeThatPermitsTheRequest) {
+  auto cards = two_kinds();
+  cards[0].mode = CardMode::kExclusive;
+  const auto total = [&](std::string_view name) { return *total_of(name, cards, {.deepomatic_containers = 4}); };
+  EXPECT_EQ(total("aliyun.com/gpu-mem"), "140");
+  EXPECT_EQ(total("deepomatic.com/shared-gpu"), "4");
+  EXPECT_EQ(total("nvidia.com/gpu"), "2");
+  EXPECT_EQ(total("elasticgpu.io/gpu-core"), "200") << "200 of it are two whole cards";
+  cards[1].mode = CardMode::kShared;
+  EXPECT_EQ(total("nvidia.com/gpu"), "1");
+  cards[1].mode = CardMode::kExclusive;
+  EXPECT_EQ(total("aliyun.com/gpu-mem"), "0");
+  EXPECT_EQ(*total_of("deepomatic.com/shared-gpu", cards, {.deepomatic_containers = 1}), "2") << "parts are cards";
+}
+
+TEST(Totals, OnRanchersSharedNodesNvidiasNameCountsParts) {
+  auto cards = two_kinds();
+  for (Card& card : cards) card.mode = CardMode::kShared;
+  EXPECT_EQ(*total_of("nvidia.com/gpu", cards, {.rancher_containers = 5}, true), "10");
+  EXPECT_EQ(*total_of("nvidia.com/gpu", cards, {.rancher_containers = 5}, false), "0") << "no pod can request them";
+  EXPECT_EQ(*total_of("nvidia.com/gpu", cards, {}, true), "0") << "the setting is off";
+}
+
 TEST(Totals, RefuseUnknownNames) {
   EXPECT_EQ(total_names("elasticgpu.io/gpu,aliyun.com/gpu-mem")->size(), 2U);
   EXPECT_TRUE(total_names("")->empty());

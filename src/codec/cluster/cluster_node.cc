@@ -17,10 +17,15 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
   ClusterNode node;
   node.name = read::text(value, "metadata.name");
   if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: metadata.name is missing");
-  const auto* labels = read::at(value, "metadata.labels");
-  if (labels != nullptr && labels->is_object()) {
-    for (const auto& [key, label] : labels->get_object()) node.labels[std::string(key)] = read::text_of(&label);
-  }
+  const auto texts_at = [&](std::string_view path) {
+    std::map<std::string, std::string> texts;
+    const auto* object = read::at(value, path);
+    if (object == nullptr || !object->is_object()) return texts;
+    for (const auto& [key, text_value] : object->get_object()) texts[std::string(key)] = read::text_of(&text_value);
+    return texts;
+  };
+  node.labels = texts_at("metadata.labels");
+  node.modes = card_modes_of(node.labels, texts_at("metadata.annotations"));
   const auto slots = read::text_named(read::at(value, "status.allocatable"), kSlots);
   (void)std::from_chars(slots.data(), slots.data() + slots.size(), node.slots);
   for (const auto& item : read::list(value, "status.addresses")) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/node/card_modes.h"
 
 namespace carve::codec {
 
@@ -17,6 +18,7 @@ struct ClusterNode {
   std::uint64_t slots = 0;  // allocatable elasticgpu.io/slot
   bool leaving = false;     // its agent reports that it is about to end (kAgentLeaving)
   std::vector<std::string> of_others = {};  // names that another device plugin serves on the node (kConflictingPlugin)
+  CardModes modes = {};  // of its cards
   friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 

@@ -156,6 +156,16 @@ TEST(ClusterNode, ReadsLabelsAndSlots) {
   EXPECT_FALSE(parse_cluster_node("{}"));
 }
 
+TEST(ClusterNode, ReadsTheModesOfItsCards) {
+  const auto node = parse_cluster_node(
+      R"({"metadata":{"name":"n","labels":{"elasticgpu.io/card-mode":"shared"},)"
+      R"("annotations":{"elasticgpu.io/card-modes":"1=exclusive","elasticgpu.io/card-mode-drain":"true"}}})");
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->modes.of(CardId("GPU-a"), 0), CardMode::kShared);
+  EXPECT_EQ(node->modes.of(CardId("GPU-b"), 1), CardMode::kExclusive);
+  EXPECT_TRUE(node->modes.drains);
+}
+
 TEST(ClusterNode, ItsAddressIsTheInternalIp) {
   const std::string outside = R"({"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"n"})";
   const std::string two = R"(,{"type":"InternalIP","address":"10.0.0.1"},{"type":"InternalIP","address":"fd00::1"}]}})";

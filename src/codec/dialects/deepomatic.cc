@@ -15,13 +15,7 @@ Result<Request> read_deepomatic(const Words& words, const PodAsk&, const Dialect
   const auto parts =
       words.count("deepomatic.com/shared-gpu", kMaxCardsPerRequest, "parts, each of another card", &errors);
   CARVE_TRY_VOID(joined(errors));
-  if (settings.deepomatic_containers == 1) return whole_cards(static_cast<std::uint32_t>(*parts));
-  const std::uint32_t percent = 100 / settings.deepomatic_containers;
-  Request request;
-  request.count = static_cast<std::uint32_t>(*parts);
-  request.memory = MemoryAsk::of_percent(percent);
-  request.compute = CoreShare(percent);
-  return request;
+  return equal_parts(static_cast<std::uint32_t>(*parts), settings.deepomatic_containers);
 }
 
 /// The number of containers per card under the name that the original's plugin has, and the size of each part.

@@ -25,6 +25,7 @@ struct DialectSettings {
   bool hami = false;                    // whether HAMi's names beside nvidia.com/gpu are read; only with the former
   Bytes volcano_unit = Bytes::mib(1);   // of volcano.sh/gpu-memory: its factor in MiB
   std::uint32_t deepomatic_containers = 0;  // per card, each with an equal part of it; 0: deepomatic.com is not read
+  std::uint32_t rancher_containers = 0;     // the same for nvidia.com/gpu on Rancher's shared nodes; 0: whole cards
 };
 
 /// What one container says in one dialect: the values of its resource names. Each is set as a limit; where there is
@@ -47,8 +48,12 @@ class Words {
 /// What a Node shows under a resource name: the total of its cards, counted like this. The kubelet subtracts the
 /// amounts of all pods from it and refuses a pod that exceeds it. So a name by which many pods may share a card is
 /// counted in slots, and a name of which pods may request more than there is has no total: the kubelet ignores it.
-/// kCardsOfNvidia: cards, or slots where HAMi's names are read. kMemory: of each card, in whole units.
+/// kCardsOfNvidia: cards; slots where HAMi's names are read; parts on Rancher's shared nodes. kMemory: of each card, in
+/// whole units.
 enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kCardsOfDeepomatic, kHundredths, kMemory };
+
+/// What a container may request by a resource name. A card counts in its total only in a mode that permits that.
+enum class Requested : std::uint8_t { kAny, kFractions, kWholeCards };
 
 /// One resource name of a dialect.
 struct ResourceName {
@@ -57,6 +62,7 @@ struct ResourceName {
   Total total = Total::kNone;
   Bytes (*unit)(const DialectSettings&) = nullptr;  // of kMemory
   bool asked = true;  // false: only Nodes show it
+  Requested requested = Requested::kAny;
   bool owned = true;  // false: a row above owns it. A container that says only such names does not use this dialect
 };
 
@@ -97,6 +103,8 @@ Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSe
 Result<Request> read_qgpu(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Result<Request> read_vcuda(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Texts show_vcuda(const Shown& shown);
+/// The pod runs only on nodes with Rancher's label for shared cards: a node selector says so.
+[[nodiscard]] bool selects_shared_nodes(const PodAsk& pod);
 Result<Request> read_rancher(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Result<Request> read_deepomatic(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Texts environment_of_deepomatic(const Shown& shown, const RecordPart& part);

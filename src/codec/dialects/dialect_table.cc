@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, 2> kElasticShown = {"elasticgpu.io/assume
 
 constexpr std::array kGpushare = {
     ResourceName{"aliyun.com/gpu-mem", "GiB or MiB (setting): at least 1; divided among the cards of label gpu-count",
-                 Total::kMemory, gpushare_unit},
+                 Total::kMemory, gpushare_unit, true, Requested::kFractions},
     ResourceName{.name = "aliyun.com/gpu-count", .amounts = "cards", .total = Total::kCards, .asked = false}};
 // What the gpushare extender writes when it binds, and what its inspect tools read.
 constexpr std::array<std::string_view, 2> kGpushareShown = {"ALIYUN_COM_GPU_MEM_", "scheduler.framework.gpushare."};
@@ -48,7 +48,9 @@ constexpr std::array kCgpu = {
 constexpr std::array<std::string_view, 3> kCgpuShown = {"ALIYUN_COM_GPU_MEM_", "scheduler.framework.gpushare.",
                                                         "gpushare.alibabacloud.com/"};
 
-constexpr std::array kNvidia = {ResourceName{"nvidia.com/gpu", "whole cards: 1 to 16", Total::kCardsOfNvidia}};
+constexpr std::array kNvidia = {
+    ResourceName{"nvidia.com/gpu", "whole cards: 1 to 16; on Rancher's shared nodes (setting) parts",
+                 Total::kCardsOfNvidia, nullptr, true, Requested::kWholeCards}};
 
 constexpr std::array kHami = {
     ResourceName{"nvidia.com/gpumem", "MiB of each card: 0 to 4194304"},
@@ -74,14 +76,16 @@ constexpr std::array kVcuda = {
 constexpr std::array<std::string_view, 2> kVcudaShown = {"tencent.com/predicate-", "tencent.com/gpu-assigned"};
 constexpr std::array<std::string_view, 1> kVcudaAnnotations = {"tencent.com/vcuda-"};
 
-constexpr std::array kRancher = {ResourceName{"rancher.io/gpu-mem", "GiB of the card: 1 to 4096", Total::kMemory, gib}};
+constexpr std::array kRancher = {ResourceName{"rancher.io/gpu-mem", "GiB of the card: 1 to 4096", Total::kMemory, gib,
+                                              true, Requested::kFractions}};
 
 constexpr std::array kDeepomatic = {
-    ResourceName{"deepomatic.com/shared-gpu", "equal parts, each of another card: 1 to 16", Total::kCardsOfDeepomatic}};
+    ResourceName{"deepomatic.com/shared-gpu", "equal parts, each of another card: 1 to 16", Total::kCardsOfDeepomatic,
+                 nullptr, true, Requested::kFractions}};
 
 constexpr std::array kVolcano = {
     ResourceName{"volcano.sh/gpu-memory", "MiB times the factor (setting) of each card: at least 1", Total::kMemory,
-                 volcano_unit},
+                 volcano_unit, true, Requested::kFractions},
     ResourceName{"volcano.sh/gpu-number", "cards: 1 to 16; whole ones if alone", Total::kSlots}};
 constexpr std::array<std::string_view, 3> kVolcanoShown = {"volcano.sh/gpu-index", "volcano.sh/gpu-assigned",
                                                            "volcano.sh/predicate-time"};
@@ -113,7 +117,7 @@ constexpr std::array kDialects = {
             .names = kNvidia,
             .read = read_nvidia,
             .served = nvidia_is_served,
-            .setting = "dialects.nvidia = slots",
+            .setting = "dialects.nvidia = slots; dialects.rancher-containers",
             .enforced = "the card alone",
             .original = "NVIDIA's device plugin: the card alone"},
     Dialect{.name = "hami",

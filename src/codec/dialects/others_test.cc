@@ -151,6 +151,19 @@ TEST(Rancher, MemoryIsInGibibytes) {
   EXPECT_THAT(meaning(pod_with({{"rancher.io/gpu-mem", "3500m"}})), HasSubstr("is not a whole number"));
 }
 
+TEST(Rancher, NvidiasNameIsAPartOfACardOnSharedNodes) {
+  PodAsk pod = pod_with({{"nvidia.com/gpu", "1"}});
+  const DialectSettings five{.rancher_containers = 5};
+  EXPECT_EQ(meaning(pod, five), "nvidia: 1 whole card") << "Limit to";
+  pod.node_selector = {{"gpu.cattle.io/type", "default"}};
+  EXPECT_EQ(meaning(pod, five), "nvidia: 1 whole card");
+  pod.node_selector = {{"gpu.cattle.io/type", "share"}};
+  EXPECT_EQ(meaning(pod, five), "nvidia: 20% of the memory, compute 20, burst") << "Shared";
+  EXPECT_EQ(meaning(pod), "nvidia: 1 whole card") << "the setting is off";
+  pod.containers[0].limits["nvidia.com/gpu"] = "17";
+  EXPECT_THAT(meaning(pod, five), HasSubstr("1 to 16 parts, each of another card"));
+}
+
 TEST(Deepomatic, EachPartIsTheNthOfAnotherCard) {
   const PodAsk one = pod_with({{"deepomatic.com/shared-gpu", "1"}});
   EXPECT_EQ(meaning(one), "nothing") << "another plugin may serve it";

@@ -51,6 +51,7 @@ Result<PodAsk> pod_ask_from(const json::value& value) {
   pod.uid = json_read::text(value, "metadata.uid");
   pod.labels = texts(value, "metadata.labels");
   pod.annotations = texts(value, "metadata.annotations");
+  pod.node_selector = texts(value, "spec.nodeSelector");
   CARVE_TRY_VOID(add_containers(value, "spec.initContainers", ContainerKind::kInit, &pod));
   CARVE_TRY_VOID(add_containers(value, "spec.containers", ContainerKind::kMain, &pod));
   return pod;

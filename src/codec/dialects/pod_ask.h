@@ -30,6 +30,7 @@ struct PodAsk {
   std::string uid;
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
+  std::map<std::string, std::string> node_selector = {};  // of the spec: can only be narrowed later
   std::vector<ContainerAsk> containers;  // ordinary init containers and sidecars first, in spec order
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codec/json_read.h"
+#include "codec/node/card_modes.h"
 
 namespace carve::codec {
 namespace {
@@ -44,7 +45,8 @@ Result<NodeObject> parse_node_object(std::string_view text) {
   node.uid = read::text(value, "metadata.uid");
   node.runtime = read::text(value, "status.nodeInfo.containerRuntimeVersion");
   node.labels = texts_with(value, "metadata.labels", kOwnPrefix);
-  node.labels.merge(texts_with(value, "metadata.labels", kQgpuPolicy));
+  for (const auto name : {kQgpuPolicy, kAckSchedule, kRancherType})
+    node.labels.merge(texts_with(value, "metadata.labels", name));
   node.annotations = texts_with(value, "metadata.annotations", kOwnPrefix);
   node.capacity = texts_with(value, "status.capacity", "/");
   for (const auto& item : read::list(value, "status.conditions")) {

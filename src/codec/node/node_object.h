@@ -28,7 +28,7 @@ struct NodeObject {
   std::string name;
   std::string uid;
   std::string runtime;                              // "containerd://2.3.7"
-  std::map<std::string, std::string> labels;        // below elasticgpu.io/, and kQgpuPolicy
+  std::map<std::string, std::string> labels;        // below elasticgpu.io/, and those of other systems that Carve reads
   std::map<std::string, std::string> annotations;   // below elasticgpu.io/
   std::map<std::string, std::string> capacity;      // extended resources of any writer: totals use foreign names
   std::map<std::string, NodeCondition> conditions;  // all, by type

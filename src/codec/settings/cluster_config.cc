@@ -40,6 +40,9 @@ std::optional<Result<void>> apply_dialect(const std::string& key, const std::str
   if (key == "dialects.deepomatic-containers") {
     return keep(&config->deepomatic_containers, number(value, 0, 100, "containers per card (0: the dialect is off)"));
   }
+  if (key == "dialects.rancher-containers") {
+    return keep(&config->rancher_containers, number(value, 0, 100, "containers per card (0: whole cards)"));
+  }
   return std::nullopt;
 }
 
@@ -76,7 +79,7 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are plugins, dialects.nvidia, dialects.hami, dialects.gpushare-unit, "
                 "dialects.gpushare-http, dialects.cgpu-policy, dialects.qgpu-policy, dialects.volcano-factor, "
-                "dialects.deepomatic-containers, placement.policy, scheduler.name and "
+                "dialects.deepomatic-containers, dialects.rancher-containers, placement.policy, scheduler.name and "
                 "admission.visible-devices");
   }
   return {};

@@ -34,6 +34,7 @@ struct ClusterConfig {
   SharePolicy qgpu_policy{SharePolicy::Kind::kEqual};
   std::uint32_t volcano_factor = 1;           // dialects.volcano-factor: MiB per unit of volcano.sh/gpu-memory
   std::uint32_t deepomatic_containers = 0;    // dialects.deepomatic-containers: per card; 0: off
+  std::uint32_t rancher_containers = 0;       // dialects.rancher-containers: per card; 0: off
   bool gpushare_http = false;                 // dialects.gpushare-http: gpushare's filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread
   std::string scheduler = "carve-scheduler";  // scheduler.name: set on pods of the default scheduler; "": not set
@@ -43,7 +44,7 @@ struct ClusterConfig {
   [[nodiscard]] DialectSettings dialects() const {
     return {gpushare_unit, nvidia == NvidiaPlugin::kDevicePlugin,
             hami,          Bytes::mib(volcano_factor),
-            deepomatic_containers};
+            deepomatic_containers, rancher_containers};
   }
   /// The policies of a node that states none itself.
   [[nodiscard]] SharePolicies share_policies() const {

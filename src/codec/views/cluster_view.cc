@@ -55,6 +55,7 @@ json::object value_of(const GpuObject& gpu) {
           {"healthy", gpu.card.health.ok},
           {"reason", gpu.card.health.reason},
           {"closed", gpu.card.closed},
+          {"mode", json_read::json_text(to_string(gpu.card.mode))},
           {"numa_node", gpu.card.numa_node},
           {"driver_version", gpu.driver_version},
           {"memory_bytes", amounts(gpu.card.memory.count(), use.memory.count(), free_memory(gpu, use).count())},

@@ -71,7 +71,8 @@ TEST(ClusterView, Golden) {
   EXPECT_EQ(to_json(view),
             R"({"nodes":[{"name":"n1","cards":[{"uuid":"GPU-0","index":2,"model":"NVIDIA T4",)"
             R"("vendor":"nvidia","healthy":true,)"
-            R"("reason":"","closed":"","numa_node":1,"driver_version":"580","memory_bytes":{"total":17179869184,)"
+            R"("reason":"","closed":"","mode":"any","numa_node":1,"driver_version":"580",)"
+            R"("memory_bytes":{"total":17179869184,)"
             R"("granted":6442450944,"free":10737418240},"cores":{"total":100,"granted":35,"free":65},"holders":[)"
             R"({"name":"ml/p+ml/q","kind":"pod","uid":"a","part":"main","pods":["ml/p","ml/q"],)"
             R"("memory_bytes":4294967296,)"
@@ -79,7 +80,7 @@ TEST(ClusterView, Golden) {
             R"({"name":"default/b","kind":"pod","uid":"b","part":"main","pods":[],"memory_bytes":2147483648,"cores":5,)"
             R"("whole":false,"share":"fixed","priority":"online","dialect":"native","ending":false}]},)"
             R"({"uuid":"GPU-1","index":3,"model":"NVIDIA T4","vendor":"","healthy":true,"reason":"",)"
-            R"("closed":"","numa_node":-1,)"
+            R"("closed":"","mode":"any","numa_node":-1,)"
             R"("driver_version":"","memory_bytes":{"total":17179869184,"granted":0,"free":17179869184},)"
             R"("cores":{"total":100,)"
             R"("granted":0,"free":100},"holders":[]}]}],"totals":{"cards":2,"memory_bytes":{"total":34359738368,)"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "core/model/card_mode.h"
 
 namespace carve {
 
@@ -46,6 +47,7 @@ struct Card {
   std::string pcie_root;  // "0000:17" or empty
   std::string architecture;        // "Hopper" or empty: the vendor's name of the generation
   std::string compute_capability;  // "9.0" or empty
+  CardMode mode = CardMode::kAny;
   std::string closed;  // why the card accepts no new slices, regardless of its health; empty: it accepts them
   friend bool operator==(const Card&, const Card&) = default;
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/model/card_mode.h"
 #include "core/model/slice.h"
 
 namespace carve {
@@ -19,6 +20,8 @@ constexpr Words<ShareClass, 4> kShareWords = {{{ShareClass::kFixed, "fixed"},
 constexpr Words<PriorityClass, 3> kPriorityWords = {{{PriorityClass::kOnline, "online"},
                                                      {PriorityClass::kStandard, "standard"},
                                                      {PriorityClass::kOffline, "offline"}}};
+constexpr Words<CardMode, 3> kModeWords = {
+    {{CardMode::kAny, "any"}, {CardMode::kShared, "shared"}, {CardMode::kExclusive, "exclusive"}}};
 constexpr Words<OwnerKind, 3> kOwnerWords = {
     {{OwnerKind::kPod, "pod"}, {OwnerKind::kClaim, "claim"}, {OwnerKind::kLocal, "local"}}};
 
@@ -51,11 +54,13 @@ constexpr auto kInNames = in_names();
 
 std::string_view to_string(ShareClass value) { return word_of(kShareWords, value); }
 std::string_view to_string(PriorityClass value) { return word_of(kPriorityWords, value); }
+std::string_view to_string(CardMode mode) { return word_of(kModeWords, mode); }
 std::string_view to_string(OwnerKind kind) { return word_of(kOwnerWords, kind); }
 
 std::optional<ShareClass> share_class_from(std::string_view word) {
   return value_of(kShareWords, word);
 }
+std::optional<CardMode> card_mode_from(std::string_view word) { return value_of(kModeWords, word); }
 std::optional<PriorityClass> priority_class_from(std::string_view word) {
   return value_of(kPriorityWords, word);
 }

@@ -83,6 +83,15 @@ Request whole_cards(std::uint32_t count) {
   return request;
 }
 
+Request equal_parts(std::uint32_t count, std::uint32_t parts) {
+  if (parts <= 1) return whole_cards(count);
+  Request request;
+  request.count = count;
+  request.memory = MemoryAsk::of_percent(100 / parts);
+  request.compute = CoreShare(100 / parts);
+  return request;
+}
+
 std::vector<Error> validate(const Request& request) {
   std::vector<Error> errors;
   check_amounts(request, errors);

@@ -76,6 +76,9 @@ struct PartRequest {
 /// The request for `count` whole cards.
 [[nodiscard]] Request whole_cards(std::uint32_t count);
 
+/// The request for one of `parts` equal parts of each of `count` cards. 1 part: whole cards.
+[[nodiscard]] Request equal_parts(std::uint32_t count, std::uint32_t parts);
+
 /// All faults of the request, not only the first one; empty when it is legal. The texts name the field, the value, the
 /// unit and the legal values. It does not check whether the request fits anywhere.
 [[nodiscard]] std::vector<Error> validate(const Request& request);

@@ -193,6 +193,22 @@ TEST(Policy, AnUnknownNameIsQuotedUpToALimit) {
   EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 64);
 }
 
+TEST(Place, OnlyOnCardsInAModeThatPermitsTheRequest) {
+  Card only_whole = card("a");
+  only_whole.mode = CardMode::kExclusive;
+  Card only_fractions = card("b");
+  only_fractions.mode = CardMode::kShared;
+  const Ledger ledger = ledger_of({only_whole, only_fractions});
+  EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), binpack())), "GPU-b");
+  EXPECT_EQ(chosen(place(ledger, {}, whole_cards(1), binpack())), "GPU-a");
+  EXPECT_THAT(chosen(place(ledger, {}, whole_cards(2), binpack())),
+              HasSubstr("1 card: in mode shared, accepts no request for a whole card"));
+  Request two = fraction(4, 30);
+  two.count = 2;
+  EXPECT_THAT(chosen(place(ledger, {}, two, binpack())),
+              HasSubstr("1 card: in mode exclusive, accepts only requests for whole cards"));
+}
+
 TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
   const auto score = [](const PolicyRow& policy, std::uint64_t gib, std::uint32_t compute, std::uint32_t owners) {
     CardState state{card("a"), {}, {}};

@@ -35,6 +35,9 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
                                              : "unhealthy: " + card.card.health.reason;
     case Refusal::kClosed:
       return card.card.closed;
+    case Refusal::kMode:
+      return card.card.mode == CardMode::kExclusive ? "in mode exclusive, accepts only requests for whole cards"
+                                                    : "in mode shared, accepts no request for a whole card";
     case Refusal::kTooSmall:
       return "total memory " + human_less(card.card.memory, best.offer.memory);
     case Refusal::kModel:
@@ -76,6 +79,7 @@ std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
   if (offer.memory > card.card.memory || offer.memory == Bytes(0)) return Refusal::kTooSmall;
   if (!card.card.health.ok) return Refusal::kUnhealthy;
   if (!card.card.closed.empty()) return Refusal::kClosed;
+  if (!permits(card.card.mode, request.whole)) return Refusal::kMode;
   if (card.use.exclusive) return Refusal::kHeldAlone;
   if (request.constraints.exclusive && card.use.slices > 0) return Refusal::kNotEmpty;
   if (offer.memory > card.free_memory()) return Refusal::kMemory;

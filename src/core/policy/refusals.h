@@ -20,6 +20,7 @@ enum class Refusal : std::uint8_t {
   kNotEmpty,   // the request is exclusive, and the card has slices
   kUnhealthy,
   kClosed,    // takes no new slice
+  kMode,      // its mode does not permit such requests
   kTooSmall,  // permanent: the card's total memory is too small
   kModel,     // permanent: another model is requested
   kNotNamed,  // permanent: the request names other cards

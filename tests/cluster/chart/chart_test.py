@@ -130,6 +130,7 @@ class Chart(unittest.TestCase):
                 ("dialects.qgpuPolicy=fixed-share", "dialects.qgpu-policy = best-effort", "dialects.qgpu-policy = fixed-share"),
                 ("dialects.volcanoFactor=10", "dialects.volcano-factor = 1", "dialects.volcano-factor = 10"),
                 ("dialects.deepomaticContainers=4", "dialects.deepomatic-containers = 0", "dialects.deepomatic-containers = 4"),
+                ("dialects.rancherContainers=5", "dialects.rancher-containers = 0", "dialects.rancher-containers = 5"),
                 ("dialects.gpushareHttp=true", "dialects.gpushare-http = off", "dialects.gpushare-http = on"),
                 ("placement.policy=spread", "placement.policy = binpack", "placement.policy = spread"),
                 ("admission.visibleDevices=refuse", "admission.visible-devices = void",

@@ -21,7 +21,7 @@ from ring.testing import RingTest, main, wait_for  # noqa: E402
 
 CORPUS = paths.REPOSITORY / "tests/fixtures/corpus"
 IMAGE = "example.com/cuda:12"       # the image that all manifests name
-SETTINGS = {"dialects.hami": "on", "dialects.deepomatic-containers": "4"}
+SETTINGS = {"dialects.hami": "on", "dialects.deepomatic-containers": "4", "dialects.rancher-containers": "5"}
 MIB = 1 << 20
 
 
@@ -47,6 +47,7 @@ class Stated(NamedTuple):
     refused: str                # a part of the refusal; "": the manifest is accepted
     warned: str                 # a part of the warning; "": none is expected
     alone: bool                 # it is applied to an empty cluster
+    label: str                  # KEY=VALUE of the node n1 while it runs; "": none
 
 
 def part_of(text) -> Part | None:
@@ -65,7 +66,7 @@ def part_of(text) -> Part | None:
 
 def stated_in(file) -> Stated:
     """Reads the lines `#> …` of a manifest. An unknown line is an error."""
-    parts, shows, inside, simple = {}, {}, collections.defaultdict(dict), {"pods": "1", "refused": "", "warned": ""}
+    parts, shows, inside, simple = {}, {}, collections.defaultdict(dict), {"pods": "1", "refused": "", "warned": "", "labelled": ""}
     flags = set()
     for line in re.findall(r"^#> (.*)$", file.read_text(), re.MULTILINE):
         word, _, rest = line.partition(" ")
@@ -85,7 +86,7 @@ def stated_in(file) -> Stated:
     if bool(parts) == bool(simple["refused"]):
         raise ValueError(f"{file} must state what its containers get, or why it is refused")
     return Stated(parts, int(simple["pods"]), "one card" in flags, shows, inside, simple["refused"], simple["warned"],
-                  "alone" in flags)
+                  "alone" in flags, simple["labelled"])
 
 
 def manifests(refused) -> list:
@@ -152,6 +153,7 @@ class Corpus(RingTest):
         for file in alone:
             self.applied(file)
             self.nothing_left()
+            self.doCleanups()
         self.for_each([file for file in manifests(refused=False) if file not in alone], self.applied)
         self.nothing_left()
 
@@ -173,6 +175,9 @@ class Corpus(RingTest):
 
     def applied(self, file):
         stated = stated_in(file)
+        if stated.label:
+            self.ring.kubectl("label", "node", "n1", stated.label)
+            self.addCleanup(self.ring.kubectl, "label", "node", "n1", stated.label.partition("=")[0] + "-")
         done = self.ring.kubectl("apply", "-f", file, "-o", "json")
         made = json.loads(done.stdout)
         try:

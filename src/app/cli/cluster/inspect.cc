@@ -14,7 +14,10 @@ using Rows = std::vector<std::vector<std::string>>;
 
 std::string state_of(const codec::GpuObject& gpu) {
   if (!gpu.card.health.ok) return "UNHEALTHY: " + gpu.card.health.reason;
-  return gpu.card.closed.empty() ? "healthy" : "healthy; " + gpu.card.closed;
+  std::string text = "healthy";
+  if (!gpu.card.closed.empty()) text += "; " + gpu.card.closed;
+  if (gpu.card.mode != CardMode::kAny) text += fmt::format("; mode {}", to_string(gpu.card.mode));
+  return text;
 }
 
 std::string granted(const codec::GpuObject& gpu, const CardUse& use) {

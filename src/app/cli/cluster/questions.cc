@@ -16,7 +16,7 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   if (!node.empty()) std::erase_if(cards, [&](const codec::GpuObject& gpu) { return gpu.node != node; });
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
   const auto cluster = model_of(access, all)->snapshot();
-  for (auto& gpu : cards) gpu.card.closed = control::why_closed(*cluster, gpu);
+  for (auto& gpu : cards) control::add_stated(*cluster, &gpu);
   std::vector<codec::WaitingPod> waiting;
   if (node.empty()) waiting = waiting_of(access, all, *cluster);
   auto view = codec::cluster_view(std::move(cards), std::move(waiting));

@@ -59,16 +59,18 @@ codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) 
   auto cards = model.gpu_objects();
   for (auto& gpu : cards) {
     add_booked(model, *cluster, &gpu);
-    gpu.card.closed = why_closed(*cluster, gpu);
+    add_stated(*cluster, &gpu);
   }
   return codec::cluster_view(std::move(cards), std::move(waiting));
 }
 
 }  // namespace
 
-std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu) {
-  const CardState* card = card_of(cluster, gpu);
-  return card == nullptr ? std::string() : card->card.closed;
+void add_stated(const ClusterState& cluster, codec::GpuObject* gpu) {
+  const CardState* card = card_of(cluster, *gpu);
+  if (card == nullptr) return;
+  gpu->card.closed = card->card.closed;
+  gpu->card.mode = card->card.mode;
 }
 
 codec::ClusterView view_of(const ClusterModel& model) { return view(model, nullptr); }

@@ -9,9 +9,9 @@
 
 namespace carve::control {
 
-/// Why the card is closed to new slices regardless of its health: an operator's mark, or it is allocated through
-/// another plugin. Empty: it is open. The GPU object does not contain this, because the node does not know it.
-[[nodiscard]] std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu);
+/// Adds what the GPU object does not contain, because an administrator states it elsewhere: why the card is closed to
+/// new slices regardless of its health, and its mode.
+void add_stated(const ClusterState& cluster, codec::GpuObject* gpu);
 
 /// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger
 /// books beyond that (recently bound pods, room set aside, nodes without a running agent). Without the reasons why pods

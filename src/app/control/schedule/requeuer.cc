@@ -20,6 +20,7 @@ bool gained_room(const NodeState& before, const NodeState& now) {
     const CardState* was = before.ledger.find(card.card.id);
     const bool open = card.card.health.ok && card.card.closed.empty();
     if (was == nullptr || (open && !(was->card.health.ok && was->card.closed.empty()))) return open;
+    if (was->card.mode != card.card.mode) return true;
     return std::any_of(was->slices.begin(), was->slices.end(), [&](const Slice& slice) {
       return std::find(card.slices.begin(), card.slices.end(), slice) == card.slices.end();
     });

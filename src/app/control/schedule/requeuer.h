@@ -81,8 +81,8 @@ class Requeuer {
 /// Rewrites an annotation of that Node, which makes kube-scheduler retry waiting pods.
 Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node);
 
-/// `now` may have room that `before` had not: a slice or a nominated reservation ended; a card was added, recovered or
-/// was opened again; or the node was opened again, if only to one dialect.
+/// `now` may have room that `before` had not: a slice or a nominated reservation ended; a card was added, recovered,
+/// was opened again or got another mode; or the node was opened again, if only to one dialect.
 [[nodiscard]] bool gained_room(const NodeState& before, const NodeState& now);
 
 }  // namespace carve::control

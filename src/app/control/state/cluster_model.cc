@@ -278,6 +278,12 @@ void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
   publish();
 }
 
+bool ClusterModel::drains(const std::string& node) const {
+  const MutexLock lock(mutex_);
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && found->second.exists && found->second.node.modes.drains;
+}
+
 std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
   std::vector<codec::GpuObject> all;
   const MutexLock lock(mutex_);

@@ -78,6 +78,8 @@ class ClusterModel {
   /// Closes these cards of the node to new slices, and opens all its other cards. `indexes` are places in the driver's
   /// list.
   void mark(const std::string& node, std::set<int> indexes);
+  /// The Node tells control to empty cards with a mode that does not permit their slices (codec::kCardModeDrain).
+  [[nodiscard]] bool drains(const std::string& node) const;
 
   /// Chooses cards for the pod on that node and sets them aside until settle(). If this epoch has already set room
   /// aside for the same owner on that node, returns that room unchanged: a repeated write must contain the same record.

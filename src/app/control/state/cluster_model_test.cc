@@ -334,6 +334,15 @@ TEST_F(ClusterModelTest, ClosesDraCardsAndCardsWithUnreadableHolders) {
   EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("cannot be parsed"));
 }
 
+TEST_F(ClusterModelTest, CardsHaveTheModeThatTheirNodeStates) {
+  EXPECT_EQ(fed.card("n1", "GPU-0").card.mode, CardMode::kAny);
+  const auto before = fed.model.snapshot()->at("n1");
+  Fed::put(fed.nodes, node_object("n1", R"("elasticgpu.io/card-mode":"exclusive")"));
+  EXPECT_EQ(fed.card("n1", "GPU-0").card.mode, CardMode::kExclusive);
+  EXPECT_TRUE(gained_room(*before, *fed.model.snapshot()->at("n1"))) << "pods that wait for this mode are retried";
+  EXPECT_FALSE(fed.model.drains("n1"));
+}
+
 TEST_F(ClusterModelTest, ReservesNothingOnANodeWhoseAgentIsLeaving) {
   const auto say_leaving = [&](const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"

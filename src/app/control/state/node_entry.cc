@@ -33,14 +33,15 @@ LinkMatrix links_of(const NodeEntry& entry) {
   return links;
 }
 
-Card card_of(const GpuEntry& gpu, const std::set<int>& marked) {
+Card card_of(const GpuEntry& gpu, const NodeEntry& entry) {
   Card card = gpu.object.card;
+  card.mode = entry.node.modes.of(card.id, static_cast<std::size_t>(gpu.object.index));
   const auto& plugins = gpu.object.plugins;
   if (gpu.unreadable_holders > 0) {
     card.closed = "closed: its GPU object names a holder that cannot be parsed";
   } else if (!plugins.empty() && std::find(plugins.begin(), plugins.end(), "slots") == plugins.end()) {
     card.closed = "allocated through DRA only";
-  } else if (marked.contains(gpu.object.index)) {
+  } else if (entry.marked.contains(gpu.object.index)) {
     card.closed = fmt::format("closed: ConfigMap {}/{}{} names it", codec::kUnhealthyGpusSpace,
                               codec::kUnhealthyGpusPrefix, gpu.object.node);
   }
@@ -55,7 +56,7 @@ bool same_links(const codec::GpuObject& a, const codec::GpuObject& b) {
                     });
 }
 
-/// Compares everything that card_of() reads.
+/// Compares everything of a GPU object that card_of() reads.
 bool same_card(const GpuEntry& a, const GpuEntry& b) {
   return a.unreadable_holders == b.unreadable_holders && a.object.card == b.object.card &&
          a.object.plugins == b.object.plugins && a.object.index == b.object.index && a.object.node == b.object.node;
@@ -143,7 +144,7 @@ NodeParts parts_of(NodeEntry& entry) {
     if (pod->holds()) add_slices(&booking(pod->owner(), pod->record->epoch).slices, slices_of(*pod->record));
   }
   for (const auto& [name, gpu] : entry.gpus) {
-    parts.cards.push_back(card_of(gpu, entry.marked));
+    parts.cards.push_back(card_of(gpu, entry));
     for (const auto& holder : gpu.object.holders) {
       Booking& one = booking(holder.slice.owner, 0);
       one.prepared = true;

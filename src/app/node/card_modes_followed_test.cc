@@ -1,0 +1,68 @@
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "app/node/testing/reported_node.h"
+#include "app/plugins/testing/fake_node_slices.h"
+
+// NodeReport: the totals of a Node that states modes for its cards.
+namespace carve::node {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class NodeWithModes : public ::testing::Test, protected ReportedNode {
+ protected:
+  ~NodeWithModes() override { watch.request_stop(); }
+  void state(const std::string& labels, const std::string& annotations = "") {
+    kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u","labels":{)" + labels + R"(},"annotations":{)" + annotations +
+                        R"(}},"status":{"conditions":[]}})");
+    if (!watch.joinable()) watch = std::jthread([this](const std::stop_token& stop) { report.run_node_watch(stop); });
+    ASSERT_TRUE(kube.wait_watches(1, 5s));
+  }
+  /// The GiB of fractions that the Node shows.
+  std::string total() {
+    for (int i = 0; i < 30; ++i) {
+      clock.advance(200ms);
+      report.step();
+    }
+    return codec::parse_node_object(*kube.object(kPath))->capacity["aliyun.com/gpu-mem"];
+  }
+
+  GpuInventory cards = plugins::some_cards(2);
+  plugins::FakeNodeSlices slices{cards};
+  NodeReport report{"n1", [this] {
+                      auto one = world(slices);
+                      one.totals = {"aliyun.com/gpu-mem"};
+                      return one;
+                    }()};
+  std::jthread watch;
+};
+
+TEST_F(NodeWithModes, ACardCountsUntilTheSlicesThatItsModeDoesNotPermitHaveEnded) {
+  Slice held;
+  held.owner = {OwnerKind::kPod, "uid"};
+  held.part = "main";
+  held.card = cards.cards[0].id;
+  held.memory = Bytes::gib(2);
+  ASSERT_TRUE(slices.prepare({*record_of(0, {held}), held.part}));
+  state(R"("elasticgpu.io/card-mode":"exclusive")");
+  EXPECT_EQ(total(), "80") << "the kubelet compares the running pod with the total too";
+  ASSERT_TRUE(slices.unprepare(held.owner));
+  EXPECT_EQ(total(), "0");
+}
+
+TEST_F(NodeWithModes, SingleCardsAndIllegalWords) {
+  state("", R"("elasticgpu.io/card-modes":"1=exclusive,0=whole")");
+  EXPECT_EQ(total(), "80");
+  notices.flush();
+  const auto events = kube.list("/api/v1/namespaces/default/events");
+  ASSERT_TRUE(events);
+  EXPECT_THAT(*events, ::testing::Contains(::testing::AllOf(HasSubstr("CardModeRefused"), HasSubstr("card 0"))));
+}
+
+}  // namespace
+}  // namespace carve::node
