@@ -1,6 +1,9 @@
 #include "cmd/agent_port.h"
 
+#include <algorithm>
+
 #include "adapter/api/messages.h"
+#include "app/node/compat_metrics.h"
 #include "app/node/node_metrics.h"
 #include "cmd/process_metrics.h"
 #include "codec/metrics/metrics_text.h"
@@ -28,12 +31,16 @@ std::string metrics_of(const AgentView& view, const std::string& node, std::uint
 
 HttpResponse answer(const Port& port, const HttpRequest& ask) {
   const bool metrics = ask.path == "/metrics";
-  if (!metrics && ask.path != "/v1/node" && ask.path != "/healthz") return plain(404, "there is nothing at this path");
+  const auto rows = node::compat_metrics();
+  const auto compat = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.path == ask.path; });
+  const bool other = ask.path == "/v1/node" || ask.path == "/healthz" || compat != rows.end();
+  if (!metrics && !other) return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not support this method");
   if (ask.path == "/healthz") return plain(200, "ok");
   auto view = port.agent.view({});
   if (!view) return plain(503, view.error().what);
   if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, port.node, port.crashes)};
+  if (compat != rows.end()) return {200, std::string(codec::kMetricsType), compat->text(*view, port.node)};
   return {200, "application/json", api::public_json(std::move(*view))};
 }
 

@@ -3,27 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/node/slice_names.h"
 #include "codec/metrics/metrics_text.h"
 
 namespace carve::node {
 namespace {
 
 using Kind = codec::MetricsText::Kind;
-
-/// The parts of "namespace/pod/container", the name of a slice that was prepared for the kubelet.
-struct PartNames {
-  std::string_view namespace_name;
-  std::string_view pod;
-  std::string_view container;
-};
-
-PartNames names_of(const SliceView& slice) {
-  const std::string_view name = slice.name;
-  const auto first = name.find('/');
-  const auto last = name.rfind('/');
-  if (first == std::string_view::npos || first == last) return {};
-  return {name.substr(0, first), name.substr(first + 1, last - first - 1), name.substr(last + 1)};
-}
 
 /// NaN if the driver does not report it.
 double bytes(Bytes count) { return count == Bytes::max() ? std::nan("") : static_cast<double>(count.count()); }
@@ -83,7 +69,7 @@ void write_slices(const AgentView& view, std::string_view node, codec::MetricsTe
   for (const auto& row : kSliceRows) {
     text->family(row.name, row.kind, row.help);
     for (const auto& slice : view.slices) {
-      const PartNames by = names_of(slice);
+      const SliceNames by = names_of(slice);
       for (const auto& held : slice.cards)
         text->sample(row.value(held), {{"node", node},
                                        {"uuid", held.card},

@@ -324,11 +324,14 @@ class Observability(ControlTest):
         self.assertIn("/ 4 GiB  30 burst", table)
         agent = next(p["metadata"]["name"] for p in self.kube.list("Pod", carve.NAMESPACE)
                      if p["metadata"]["name"].startswith("carve-agent-") and p["spec"]["nodeName"] == node)
-        metrics = self.ring.kubectl("get", "--raw",
-                                    f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics").stdout
+        port = f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy"
+        metrics = self.ring.kubectl("get", "--raw", f"{port}/metrics").stdout
         line, = [row for row in metrics.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
         self.assertEqual(float(line.rsplit(" ", 1)[1]), 4 * GIB)
         self.assertIn(f'uuid="{card}"', line)
+        of_hami = self.ring.kubectl("get", "--raw", f"{port}/metrics/hami").stdout
+        line, = [row for row in of_hami.splitlines() if row.startswith("hami_vgpu_memory_used_bytes{") and f'pod="{name}"' in row]
+        self.assertGreaterEqual(float(line.rsplit(" ", 1)[1]), GIB)
         with contextlib.suppress(AssertionError):
             wait_for("the doctor finds nothing", 20, lambda: self.doctor() == [])
         self.assertEqual(self.doctor(), [], self.findings.stdout)
