@@ -61,17 +61,25 @@ Result<Secret> Certificates::settle(const std::string& name, const Change& chang
   return fail_in("Secret " + name, last);
 }
 
+/// Retries when another writer was first: the API server answers 422 if the patch tests an outdated resourceVersion.
 Result<void> Certificates::update_webhooks(const std::string& kind, const std::string& authorities) {
   const auto path = kWebhooks + kind + "/" + names_.webhooks;
-  const auto existing = api_.get(path);
-  if (!existing && existing.error().code == Code::kNotFound) return {};  // not installed: nothing to do
-  if (!existing) return fail_in(kind + " " + names_.webhooks, existing.error());
-  CARVE_TRY(const auto patch, webhook_patch(*existing, names_.namespace_name, names_.service, authorities));
-  if (!patch) return {};
-  if (auto done = api_.patch(path, KubePatch::kJson, *patch); !done)
-    return fail_in(kind + " " + names_.webhooks, done.error());
-  log_.info("authority written to the webhook configuration", {{"kind", kind}, {"name", names_.webhooks}});
-  return {};
+  Error last;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const auto existing = api_.get(path);
+    if (!existing && existing.error().code == Code::kNotFound) return {};  // not installed: nothing to do
+    if (!existing) return fail_in(kind + " " + names_.webhooks, existing.error());
+    CARVE_TRY(const auto patch, webhook_patch(*existing, names_.namespace_name, names_.service, authorities));
+    if (!patch) return {};
+    const auto done = api_.patch(path, KubePatch::kJson, *patch);
+    if (done) {
+      log_.info("authority written to the webhook configuration", {{"kind", kind}, {"name", names_.webhooks}});
+      return {};
+    }
+    last = done.error();
+    if (last.code != Code::kInvalidArgument && last.code != Code::kAborted) break;
+  }
+  return fail_in(kind + " " + names_.webhooks, last);
 }
 
 Result<void> Certificates::step(const std::function<void(const Serving&)>& changed) {

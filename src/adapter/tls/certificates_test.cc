@@ -162,6 +162,19 @@ TEST_F(CertificatesTest, WritesTheAuthorityToCarvesWebhooks) {
   EXPECT_TRUE(signed_by(entry(kSecret, "tls.crt"), both[0]));
 }
 
+TEST_F(CertificatesTest, AWebhookThatAnotherReplicaWroteFirstIsReadAgain) {
+  api_.put(kMutating, R"({"webhooks":[
+    {"name":"a","clientConfig":{"service":{"namespace":"carve-system","name":"carve-control"}}}]})");
+  api_.fail_next({.verb = "patch", .path = "carve-admission", .code = Code::kInvalidArgument});
+  ASSERT_TRUE(step(one_));
+  EXPECT_EQ(bundle_at(kMutating, 0), entry(kSecret, "ca.crt"));
+  // A patch that is refused for another reason is an error.
+  api_.put(kMutating, R"({"webhooks":[
+    {"name":"a","clientConfig":{"service":{"namespace":"carve-system","name":"carve-control"}}}]})");
+  api_.fail_next({.verb = "patch", .path = "carve-admission", .code = Code::kInvalidArgument, .times = 100});
+  EXPECT_FALSE(step(one_));
+}
+
 TEST_F(CertificatesTest, KeepsTheCertificateWhileTheApiServerIsUnavailable) {
   ASSERT_TRUE(step(one_));
   api_.set_away(true);
