@@ -449,6 +449,7 @@ class ControlProcess(RingTest):
                 {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": str(size), SLOT: "1"}}}]}},
                 "nodes": {"metadata": {}, "items": objects}, "nodenames": None}
             status, text = on.get("/gpushare-scheduler/filter", "POST", json.dumps(call))
+            self.assertEqual(on.get("/scheduler/predicates", "POST", json.dumps(call)), (status, text))
             said = json.loads(text)
             self.assertEqual((status, [one["metadata"]["name"] for one in said["Nodes"]["items"]]), (200, fits), text)
             self.assertTrue(all(one in objects for one in said["Nodes"]["items"]), "complete, as they were sent")

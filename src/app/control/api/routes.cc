@@ -162,10 +162,11 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   }));
   rows.back().waits = true;  // it takes long with thousands of nodes, as the routes below, and must not delay a probe
   if (!gpushare) return rows;
-  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter_readonly);
-  filter.caller = Caller::kAny;  // like gpushare's own; it only reads
-  filter.waits = true;
-  rows.push_back(std::move(filter));
+  for (const char* filter : {"/gpushare-scheduler/filter", "/scheduler/predicates"}) {  // gpushare's, gpu-admission's
+    rows.push_back(post_synced(filter, Verb::kFilter, answers, answers.filter_readonly));
+    rows.back().caller = Caller::kAny;  // like the originals; it only reads
+    rows.back().waits = true;
+  }
   const std::string path = "/gpushare-scheduler/inspect";
   const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpRequest& ask) {
     return json(inspect(ask.path.size() > path.size() ? std::string_view(ask.path).substr(path.size() + 1) : ""));

@@ -132,6 +132,8 @@ TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
 
 TEST_F(RoutesTest, ServesGpusharesRoutesOnlyIfEnabled) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/filter").status, 404);
+  EXPECT_EQ(open("POST", "/scheduler/predicates").status, 404);
+  EXPECT_THAT(open("POST", "/scheduler/predicates", true).body, HasSubstr("look")) << "gpu-admission's path";
   EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look"))
       << "this port has no authenticated caller";
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect", true).body, "node ''");
