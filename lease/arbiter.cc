@@ -260,7 +260,7 @@ void Arbiter::rule_holder(std::uint64_t now) {
   const bool idle = !holder.was_busy && !holder.want && now - holder.idle_since >= tuning_.idle_yield;
   // The holder was alone until now and its lease has no end: a lease of normal length would have ended, so the newcomer
   // starts now.
-  if (holder.grant.mode == abi::LeaseMode::kSolo && lease_end_ > now + tuning_.quantum) lease_end_ = now;
+  if (lease_end_ == kNever) lease_end_ = now;
   if (now >= lease_end_ || outranked || idle) begin_drain(now);
 }
 
@@ -368,7 +368,11 @@ void Arbiter::publish(std::uint64_t now) {
       set_grant(slice, abi::LeaseMode::kBlocked, 0, 0);
     } else if (alone && !capped(slice)) {
       lease_end_ = kNever;
-      set_grant(slice, abi::LeaseMode::kSolo, kNever, tuning_.solo_credit_us);
+      if (is_outranked(slice)) {
+        set_grant(slice, abi::LeaseMode::kLease, kNever, credit_of(slice));
+      } else {
+        set_grant(slice, abi::LeaseMode::kSolo, kNever, tuning_.solo_credit_us);
+      }
     } else {
       if (lease_end_ == kNever) lease_end_ = now + tuning_.quantum;
       set_grant(slice, abi::LeaseMode::kLease, lease_end_, credit_of(slice));
@@ -492,6 +496,15 @@ int Arbiter::only_slice() const {
 
 bool Arbiter::capped(const Slice& slice) const {
   return slice.terms.share == abi::ShareClass::kFixed && slice.terms.compute < 100;
+}
+
+// A slice of a higher class that sleeps now may wake up at any time. It must not wait for the work that a slice which is
+// alone may have in flight.
+bool Arbiter::is_outranked(const Slice& slice) const {
+  for (int i = 0; i < end_; ++i) {
+    if (slices_[i].used && slices_[i].terms.priority < slice.terms.priority) return true;
+  }
+  return false;
 }
 
 std::uint32_t Arbiter::credit_of(const Slice& slice) const {

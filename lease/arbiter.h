@@ -150,6 +150,7 @@ class Arbiter {
   [[nodiscard]] std::uint64_t weight(const Slice& slice) const;
   [[nodiscard]] std::uint64_t least_virtual_time(const Slice* except) const;
   [[nodiscard]] int active_count() const;
+  [[nodiscard]] bool is_outranked(const Slice& slice) const;
   [[nodiscard]] std::uint32_t credit_of(const Slice& slice) const;
   void set_grant(Slice& slice, abi::LeaseMode mode, std::uint64_t end, std::uint32_t credit);
 

@@ -66,6 +66,31 @@ TEST(Arbiter, TheOnlySliceHasTheCardWithoutAsking) {
   EXPECT_EQ(card.arbiter.next_step_ns(), kNever) << "nothing to do until a slice asks";
 }
 
+// Work that a slice may have in flight when it is alone would delay a slice of a higher class that wakes up.
+TEST(Arbiter, BesideASleepingSliceOfAHigherClassALoneSliceHasASmallCredit) {
+  const Tuning tuning;
+  Card card;
+  const int online = card.arbiter.add(burst(50, abi::PriorityClass::kOnline));
+  const int offline = card.arbiter.add(burst(50, abi::PriorityClass::kOffline));
+  auto& works = card.seen[static_cast<std::size_t>(offline)];
+  works.want = true;
+  card.step(0);
+  works = {false, true, kMs, 0, 0, 1};
+  card.step(kMs);
+  EXPECT_EQ(card.mode(offline), abi::LeaseMode::kLease);
+  EXPECT_EQ(card.arbiter.grant(offline).credit_us, tuning.offline_credit_us);
+  EXPECT_EQ(card.arbiter.grant(offline).end_ns, kNever) << "it is alone, so its lease has no end";
+  auto& wakes = card.seen[static_cast<std::size_t>(online)];
+  wakes.want = true;
+  works.inflight_ns = 0;
+  card.step(100 * kMs);
+  EXPECT_EQ(card.mode(online), abi::LeaseMode::kLease) << "at once";
+  EXPECT_EQ(card.mode(offline), abi::LeaseMode::kBlocked);
+  card.arbiter.remove(online);
+  card.step(101 * kMs);
+  EXPECT_EQ(card.mode(offline), abi::LeaseMode::kSolo);
+}
+
 TEST(Arbiter, AtMostOneSliceMayLaunchAtAnyTime) {
   Card card;
   std::mt19937_64 random(7);

@@ -176,6 +176,19 @@ TEST(Gate, TheHelperClosesASegmentLeftOpen) {
   EXPECT_EQ(w.entry().busy.raw, 0U);
 }
 
+TEST(Gate, ASegmentThatIsFullLeavesNoCreditInFlight) {
+  World w;
+  w.gate.costs().learn(kKey, kMs * 3 / 10);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  Segment segment;
+  int launches = 1;
+  while (!w.gate.leave(w.lane, w.enter(), &segment)) ++launches;
+  EXPECT_EQ(launches, 4) << "1.2 ms, of which the last launch reserved more than it needed";
+  w.gate.completed(segment, 0, segment.estimate_ns, w.now);
+  EXPECT_EQ(w.entry().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.entry().busy.raw, 0U) << "the program may launch nothing for a long time";
+}
+
 TEST(Gate, ARefusedLaunchGivesItsCreditBack) {
   World w;
   w.gate.costs().learn(kKey, kMs);

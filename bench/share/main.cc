@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "bench/share/matrix.h"
 
@@ -48,6 +49,22 @@ void waiting_table(unsigned seconds, std::uint64_t seed) {
   }
 }
 
+/// Requests of an online service, alone and on a card that offline work fills.
+void service_table(unsigned seconds, std::uint64_t seed) {
+  std::printf("\nan online service: a request of 20 kernels of 1 ms every 100 ms; offline kernels fill the card\n");
+  std::printf("%-10s %-12s %10s %10s %10s %12s\n", "offline", "", "p50 ms", "p99 ms", "offline %", "pause ms");
+  const auto row = [&](const char* kernel, const char* what, std::uint64_t kernel_ns, bool controlled) {
+    const carve::share::Service got = carve::share::online_service(kernel_ns, controlled, seconds, seed);
+    std::printf("%-10s %-12s %10.2f %10.2f %10.1f %12.1f\n", kernel, what, got.p50_ms, got.p99_ms, got.offline,
+                got.longest_pause_ms);
+  };
+  row("-", "alone", 0, true);
+  for (const auto& [kernel, ns] : {std::pair{"0.1 ms", 100'000U}, {"0.5 ms", 500'000U}, {"5 ms", 5'000'000U}}) {
+    row(kernel, "leases", ns, true);
+    row(kernel, "no leases", ns, false);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -68,6 +85,7 @@ int main(int argc, char** argv) {
                            carve::share::process_scenarios(), seconds, seed) +
                      table("unruly programs", carve::share::unruly_scenarios(), seconds, seed);
   waiting_table(seconds, seed);
+  service_table(seconds, seed);
   std::printf("%d scenarios beyond their bounds\n", missed);
   return missed == 0 ? 0 : 1;
 }

@@ -206,6 +206,39 @@ Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, u
   return result;
 }
 
+Service online_service(std::uint64_t offline_kernel_ns, bool controlled, unsigned seconds, std::uint64_t seed) {
+  Workload requests{1'000'000};
+  requests.request_of = 20;
+  requests.period_ns = 100'000'000;
+  std::vector<Tenant> tenants = {
+      {"online", {0, abi::ShareClass::kBestEffort, abi::PriorityClass::kOnline}, requests}};
+  if (offline_kernel_ns != 0)
+    tenants.push_back(
+        {"offline", {0, abi::ShareClass::kBestEffort, abi::PriorityClass::kOffline}, {offline_kernel_ns}});
+  World world(tenants, Machine{}, seed, controlled);
+  const std::uint64_t end = seconds * kSecond;
+  world.run(end);
+  auto latencies = world.latencies(0);
+  std::sort(latencies.begin(), latencies.end());
+  const auto at = [&](double part) {
+    return static_cast<double>(latencies[static_cast<std::size_t>(part * static_cast<double>(latencies.size() - 1))]) /
+           1e6;
+  };
+  Service result{at(0.5), at(0.99), 0, 0};
+  if (offline_kernel_ns == 0) return result;
+  result.offline = world.delivered().windows(1, end - kSecond, kSecond, end).at(0);
+  // Buckets in which neither slice ran: after the end of a request, before the offline slice goes on.
+  const auto& online = world.delivered().buckets[0];
+  const auto& offline = world.delivered().buckets[1];
+  double pause = 0;
+  for (std::size_t i = 0; i < std::min(online.size(), offline.size()); ++i) {
+    const std::uint64_t idle = Delivered::kBucketNs - std::min(Delivered::kBucketNs, online[i] + offline[i]);
+    pause = offline[i] > 0 ? 0 : pause + static_cast<double>(idle) / 1e6;
+    result.longest_pause_ms = std::max(result.longest_pause_ms, pause);
+  }
+  return result;
+}
+
 Judgement judge(const Scenario& scenario, unsigned seconds, std::uint64_t seed, bool controlled) {
   World world(scenario.tenants, Machine{}, seed, controlled);
   const std::uint64_t end = seconds * kSecond;

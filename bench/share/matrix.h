@@ -49,6 +49,16 @@ struct Waiting {
 ///   cost  about 10 ms of real time per second of virtual time
 Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, unsigned seconds, std::uint64_t seed);
 
+/// An `online` service that answers requests beside `offline` work that fills the card, as qGPU's classes mean it.
+struct Service {
+  double p50_ms = 0;           // from the arrival of a request to its end
+  double p99_ms = 0;
+  double offline = 0;          // to the offline work, percent of the card
+  double longest_pause_ms = 0;  // from the end of a request to the next work of the offline slice
+};
+/// A request of 20 kernels of 1 ms every 100 ms. `offline_kernel_ns` 0: alone on the card.
+Service online_service(std::uint64_t offline_kernel_ns, bool controlled, unsigned seconds, std::uint64_t seed);
+
 struct Judgement {
   std::vector<double> mean;   // per tenant, percent of the card
   double off_1s = 0;          // worst of all judged tenants and windows, points

@@ -97,6 +97,18 @@ TEST(Shares, TheOnlineClassTakesTheCardFromTheOfflineOne) {
   EXPECT_GE(got.mean[0], 97);
 }
 
+// The offline work in flight runs to its end first: at most the credit of an offline slice and one of its kernels.
+TEST(Shares, AnOnlineServiceHardlyNoticesOfflineWork) {
+  const Service alone = online_service(0, true, kSeconds, 1);
+  for (const std::uint64_t kernel_ns : {100'000U, 500'000U}) {
+    const Service beside = online_service(kernel_ns, true, kSeconds, 1);
+    EXPECT_LE(beside.p99_ms, 1.10 * alone.p99_ms) << kernel_ns;
+    EXPECT_GE(beside.offline, 75) << kernel_ns << ": the requests leave 80";
+    EXPECT_LE(beside.longest_pause_ms, 5) << kernel_ns;
+    EXPECT_GT(online_service(kernel_ns, false, kSeconds, 1).p99_ms, 1.5 * alone.p99_ms) << "the hardware alone";
+  }
+}
+
 TEST(Shares, BestEffortGetsOnlyTimeThatTheOthersLeave) {
   Scenario scenario{"best effort with burst 50",
                     {{"guaranteed", {50, abi::ShareClass::kBurst, abi::PriorityClass::kStandard}, {500'000}},

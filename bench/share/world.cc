@@ -33,6 +33,8 @@ struct World::Client {
   std::uint32_t process = 0;     // number of its account entry within the slice
   std::uint64_t delivered_ns = 0;
   bool started = false;
+  std::uint32_t launched = 0;    // kernels of the current request
+  std::uint64_t arrived_ns = 0;  // the current request, or the next one
   lease::Gate gate;
   lease::Lane lane;
   lease::Lane hung;              // the lane of the thread with the host function that does not return
@@ -75,7 +77,7 @@ World::World(const std::vector<Tenant>& tenants, const Machine& machine, std::ui
       client->slice = slice.get();
       client->index = slices_.size();
       client->process = process;
-      client->at_ns = tenant.work.start_ns;
+      client->at_ns = client->arrived_ns = tenant.work.start_ns;
       client->gate.attach(slice->grant.get(), slice->account.get(), &slice->account->entries[process]);
       clients_.push_back(std::move(client));
     }
@@ -83,6 +85,7 @@ World::World(const std::vector<Tenant>& tenants, const Machine& machine, std::ui
     slices_.push_back(std::move(slice));
   }
   delivered_.buckets.resize(tenants.size());
+  latencies_.resize(tenants.size());
 }
 
 World::~World() = default;
@@ -166,6 +169,12 @@ void World::play_card(std::uint64_t until) {
     const bool synced = client.state == Client::State::kWaitingSync && client.queue.empty();
     const bool room = client.state == Client::State::kQueueFull;
     if (synced || room) client.at_ns = at + (synced ? machine_.sync_gap_ns : 0);
+    const Workload& work = client.work();
+    if (!synced || work.request_of == 0 || client.launched < work.request_of) continue;
+    latencies_[client.index].push_back(at - client.arrived_ns);
+    client.launched = 0;
+    client.arrived_ns += work.period_ns;
+    client.at_ns = std::max(client.at_ns, client.arrived_ns);
   }
 }
 
@@ -238,19 +247,21 @@ void World::launch(Client& client, const lease::Passage& passage) {
   if (controlled_ && passage.begin_marker) client.segment_first = client.submitted;
   client.queue.push_back({duration(work)});
   ++client.submitted;
+  ++client.launched;
+  const bool waits = work.sync || (work.request_of != 0 && client.launched >= work.request_of);
   if (controlled_) {
     lease::Segment segment;
     bool closed = client.gate.leave(client.lane, passage, &segment);
     const bool alone = (client.slice->grant->lease.raw & 3U) == static_cast<std::uint32_t>(abi::LeaseMode::kSolo);
-    if (!closed && work.sync && !alone) {  // like the library before it waits
+    if (!closed && waits && !alone) {  // like the library before it waits
       client.lane.seen_operations = client.lane.segment.operations;
       closed = client.gate.close_stale(client.lane, now_, &segment);
     }
     if (closed) close(client, segment);
     if (client.poll_at_ns == kFar) client.poll_at_ns = now_ + machine_.poll_ns;
   }
-  client.state = work.sync ? Client::State::kWaitingSync : Client::State::kLaunching;
-  if (!work.sync) client.at_ns = now_ + machine_.launch_cpu_ns;
+  client.state = waits ? Client::State::kWaitingSync : Client::State::kLaunching;
+  if (!waits) client.at_ns = now_ + machine_.launch_cpu_ns;
 }
 
 // Records the end marker of a segment. Where none can be recorded, the work counts as in flight until it ends.

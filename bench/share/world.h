@@ -32,6 +32,8 @@ struct Workload {
   bool hangs = false;          // a host function that does not return is in flight from the start
   bool shares_credit = true;   // false: a library that accounts only for its own process
   bool measured = true;        // false: no end marker can be recorded
+  std::uint32_t request_of = 0;  // kernels of one request, which is waited for; 0: launches without end
+  std::uint64_t period_ns = 0;   // requests arrive this often, regardless of whether the previous one has ended
 };
 
 struct Tenant {
@@ -73,6 +75,8 @@ class World {
   [[nodiscard]] const Delivered& delivered() const { return delivered_; }
   /// The card's time of each process of the tenant, ns.
   [[nodiscard]] std::vector<std::uint64_t> by_process(std::size_t tenant) const;
+  /// From the arrival of each of the tenant's requests to its end, ns, in order.
+  [[nodiscard]] const std::vector<std::uint64_t>& latencies(std::size_t tenant) const { return latencies_[tenant]; }
   [[nodiscard]] const lease::Arbiter& arbiter() const { return arbiter_; }
 
  private:
@@ -104,6 +108,7 @@ class World {
   std::uint64_t slice_left_ = 0;   // rest of its time slice
   std::uint64_t switch_left_ = 0;  // rest of the current context switch
   Delivered delivered_;
+  std::vector<std::vector<std::uint64_t>> latencies_;
 };
 
 }  // namespace carve::share
