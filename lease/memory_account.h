@@ -43,9 +43,6 @@ class MemoryAccount {
     own_->used_bytes.fetch_sub(bytes);
     return false;
   }
-  /// Withdraws `bytes` after the driver has freed them.
-  void release(std::uint64_t bytes) { own_->used_bytes.fetch_sub(bytes); }
-
   /// Takes the stock of all threads of all processes of the slice out of their announcements. The owner of a stock need
   /// not run, or live. Cost: one load per stock entry, and one atomic operation per stock.
   void collect_stock() { collect_stock(*grant_, *account_); }

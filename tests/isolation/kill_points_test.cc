@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "abi/page.h"
 #include "tests/isolation/arbiter_process.h"
 #include "tests/isolation/driver_calls.h"
 #include "tests/isolation/paths.h"
@@ -91,6 +92,48 @@ int work_of_two_threads() {
   return left == kRoom ? 0 : 21;
 }
 
+/// Another process of the slice, or a stray store, sets all announcements in the account pages of this process to 0.
+int overwrite_announcements() {
+  std::ifstream maps("/proc/self/maps");
+  int pages = 0;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0;
+    unsigned long to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx rw-s", &from, &to) != 2 || to - from < sizeof(abi::AccountPage)) continue;
+    auto* page = reinterpret_cast<abi::AccountPage*>(from);
+    if (page->magic != abi::kAccountMagic) continue;
+    ++pages;
+    for (abi::AccountEntry& entry : page->entries) entry.used_bytes.raw = 0;
+  }
+  return pages;
+}
+
+/// After an overwrite, this process announces again what it holds, and nothing is lost.
+int work_on_overwritten_pages() {
+  CUdeviceptr most = 0;
+  CUdeviceptr more = 0;
+  constexpr std::size_t kMost = kRoom - kMiB;
+  if (call("cuMemAlloc_v2", &most, kMost) != 0 || overwrite_announcements() == 0) return 22;
+  if (call("cuMemAlloc_v2", &more, std::size_t{32 * kMiB}) == 0) return 23;
+  overwrite_announcements();
+  const auto in_vain = [](int) {
+    CUdeviceptr block = 0;
+    return call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0 ? 0 : 24;
+  };
+  if (const int problem = in_turns(2, 1, in_vain); problem != 0) return problem;
+  if (call("cuMemFree_v2", most) != 0) return 25;
+  const auto freed_after = [](int) {
+    CUdeviceptr block = 0;
+    if (call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0) return 26;
+    overwrite_announcements();
+    return call("cuMemFree_v2", block) == 0 ? 0 : 27;
+  };
+  if (const int problem = in_turns(2, 2, freed_after); problem != 0) return problem;
+  // A request in the process's own entry finds out what this entry lacks.
+  if (call("cuMemAlloc_v2", &more, std::size_t{32 * kMiB}) != 0 || call("cuMemFree_v2", more) != 0) return 28;
+  return free_memory() == kRoom ? 0 : 29;
+}
+
 /// As the first process of the slice with several threads: waits until the arbiter has set stock entries aside.
 int ask_for_stock() {
   if (start_driver() != 0) return 1;
@@ -129,6 +172,8 @@ int work() {
   kill(arbiter_pid, SIGCONT);
   if (call("cuStreamSynchronize", stream) != 0) return 8;
   if (call("cuStreamDestroy_v2", stream) != 0) return 9;
+  if (call("cuMemFree_v2", small) != 0) return 30;
+  if (const int problem = work_on_overwritten_pages(); problem != 0) return problem;
   return call("cuDevicePrimaryCtxRelease_v2", CUdevice{0}) == 0 ? 0 : 10;
 }
 

@@ -159,6 +159,7 @@ class DraClaims(CarveTest):
         self.assertNotEqual(self.phase(made["metadata"]["name"]), "Running")
 
     def test_a_container_that_ignores_sigterm_keeps_its_slice_until_it_is_gone(self):
+        wait_for("slices of earlier pods have ended", 30, lambda: not self.carve.inspect()["slices"])
         claim = self.claim([request("gpu", "4Gi", "30")])
         deaf = self.pod_of(claim, command=["sh", "-c", "trap '' TERM; ring-look; while :; do sleep 0.2; done"],
                            terminationGracePeriodSeconds=6)
