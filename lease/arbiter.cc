@@ -498,7 +498,7 @@ bool Arbiter::capped(const Slice& slice) const {
   return slice.terms.share == abi::ShareClass::kFixed && slice.terms.compute < 100;
 }
 
-// A slice of a higher class that sleeps now may wake up at any time. It must not wait for the work that a slice which is
+// A slice of a higher class that sleeps now may wake up at any time. It must not wait for the work that a slice that is
 // alone may have in flight.
 bool Arbiter::is_outranked(const Slice& slice) const {
   for (int i = 0; i < end_; ++i) {

@@ -222,8 +222,8 @@ bool Gate::leave(Lane& lane, const Passage& passage, Segment* out) {
   if (segment.estimate_ns < lane.segment_target_ns) return false;
   *out = segment;
   segment.open = false;
-  // No close_stale() follows for a lane without an open segment, so credit that stays here would count as in flight
-  // until the next launch, and the slice as busy. The segment itself is in flight, so this is never the end of the work.
+  // No close_stale() follows for a lane without an open segment. Credit that stays here would count as in flight until
+  // the next launch, and the slice as busy. The segment itself is in flight, so this is never the end of the work.
   entry_->inflight_ns.fetch_sub(lane.credit_ns);
   lane.credit_ns = 0;
   return true;

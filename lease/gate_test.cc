@@ -808,7 +808,7 @@ class Both {
     for (std::uint64_t most = most_granted; most < now && !most_granted.compare_exchange_weak(most, now);) {
     }
     granted -= kBytes;
-    memory.release(kBytes);
+    entry.used_bytes.fetch_sub(kBytes);
   }
 
   std::mutex queues[kProcesses];

@@ -99,7 +99,10 @@ int overwrite_announcements() {
   for (std::string line; std::getline(maps, line);) {
     unsigned long from = 0;
     unsigned long to = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx rw-s", &from, &to) != 2 || to - from < sizeof(abi::AccountPage)) continue;
+    if (line.find(" rw-s ") == std::string::npos || std::sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2 ||
+        to - from < sizeof(abi::AccountPage)) {
+      continue;
+    }
     auto* page = reinterpret_cast<abi::AccountPage*>(from);
     if (page->magic != abi::kAccountMagic) continue;
     ++pages;
@@ -108,27 +111,31 @@ int overwrite_announcements() {
   return pages;
 }
 
-/// After an overwrite, this process announces again what it holds, and nothing is lost.
+/// After an overwrite, this process announces again what it holds, and nothing is lost: a free of a thread's stock, a
+/// request that a thread's entry refuses because of what the others lack, and one in the process's own entry.
 int work_on_overwritten_pages() {
+  const auto freed_after = [](int) {
+    CUdeviceptr block = 0;
+    if (call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0) return 22;
+    if (overwrite_announcements() == 0) return 23;
+    return call("cuMemFree_v2", block) == 0 ? 0 : 24;
+  };
   CUdeviceptr most = 0;
   CUdeviceptr more = 0;
-  constexpr std::size_t kMost = kRoom - kMiB;
-  if (call("cuMemAlloc_v2", &most, kMost) != 0 || overwrite_announcements() == 0) return 22;
-  if (call("cuMemAlloc_v2", &more, std::size_t{32 * kMiB}) == 0) return 23;
+  // The threads use no stock for 256 requests after one that needed it.
+  for (int i = 0; i < 260; ++i) {
+    if (call("cuMemAlloc_v2", &more, std::size_t{32 * kMiB}) != 0 || call("cuMemFree_v2", more) != 0) return 30;
+  }
+  if (const int problem = in_turns(2, 2, freed_after); problem != 0) return problem;
+  if (call("cuMemAlloc_v2", &most, std::size_t{kRoom - kMiB}) != 0) return 25;
   overwrite_announcements();
   const auto in_vain = [](int) {
     CUdeviceptr block = 0;
-    return call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0 ? 0 : 24;
+    return call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0 ? 0 : 26;
   };
   if (const int problem = in_turns(2, 1, in_vain); problem != 0) return problem;
-  if (call("cuMemFree_v2", most) != 0) return 25;
-  const auto freed_after = [](int) {
-    CUdeviceptr block = 0;
-    if (call("cuMemAlloc_v2", &block, std::size_t{2 * kMiB}) != 0) return 26;
-    overwrite_announcements();
-    return call("cuMemFree_v2", block) == 0 ? 0 : 27;
-  };
-  if (const int problem = in_turns(2, 2, freed_after); problem != 0) return problem;
+  overwrite_announcements();
+  if (call("cuMemAlloc_v2", &more, std::size_t{32 * kMiB}) == 0 || call("cuMemFree_v2", most) != 0) return 27;
   // A request in the process's own entry finds out what this entry lacks.
   if (call("cuMemAlloc_v2", &more, std::size_t{32 * kMiB}) != 0 || call("cuMemFree_v2", more) != 0) return 28;
   return free_memory() == kRoom ? 0 : 29;
@@ -147,6 +154,7 @@ int work() {
   if (start_driver() != 0) return 1;
   // First: for some requests after a refusal no thread adds to its stock.
   if (const int problem = work_of_two_threads(); problem != 0) return problem;
+  if (const int problem = work_on_overwritten_pages(); problem != 0) return problem;
   for (const Path& path : paths()) {
     Held held[2] = {};
     if (path.take(2 * kMiB, &held[0]) != 0 || path.take(kRoom, &held[1]) == 0) return 2;
@@ -172,8 +180,6 @@ int work() {
   kill(arbiter_pid, SIGCONT);
   if (call("cuStreamSynchronize", stream) != 0) return 8;
   if (call("cuStreamDestroy_v2", stream) != 0) return 9;
-  if (call("cuMemFree_v2", small) != 0) return 30;
-  if (const int problem = work_on_overwritten_pages(); problem != 0) return problem;
   return call("cuDevicePrimaryCtxRelease_v2", CUdevice{0}) == 0 ? 0 : 10;
 }
 

@@ -48,6 +48,7 @@ TEST_F(NodeWithModes, ACardCountsUntilTheSlicesThatItsModeDoesNotPermitHaveEnded
   held.part = "main";
   held.card = cards.cards[0].id;
   held.memory = Bytes::gib(2);
+  held.compute = CoreShare(5);
   ASSERT_TRUE(slices.prepare({*record_of(0, {held}), held.part}));
   state(R"("elasticgpu.io/card-mode":"exclusive")");
   EXPECT_EQ(total(), "80") << "the kubelet compares the running pod with the total too";
