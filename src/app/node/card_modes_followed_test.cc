@@ -56,6 +56,18 @@ TEST_F(NodeWithModes, ACardCountsUntilTheSlicesThatItsModeDoesNotPermitHaveEnded
   EXPECT_EQ(total(), "0");
 }
 
+TEST_F(NodeWithModes, ANewModeCountsWhenTheKubeletHasAdmittedWhatWasBoundBefore) {
+  state("");
+  EXPECT_EQ(total(), "160");
+  state(R"("elasticgpu.io/card-mode":"exclusive")");
+  for (int i = 0; i < 10; ++i) {
+    clock.advance(200ms);
+    report.step();
+  }
+  EXPECT_EQ(codec::parse_node_object(*kube.object(kPath))->capacity["aliyun.com/gpu-mem"], "160");
+  EXPECT_EQ(total(), "0");
+}
+
 TEST_F(NodeWithModes, SingleCardsAndIllegalWords) {
   state("", R"("elasticgpu.io/card-modes":"1=exclusive,0=whole")");
   EXPECT_EQ(total(), "80");

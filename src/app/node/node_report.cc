@@ -18,6 +18,7 @@ using std::chrono::seconds;
 
 constexpr auto kLook = milliseconds(200);
 constexpr auto kNodeWithin = std::chrono::seconds(10);  // then the policies by default apply
+constexpr auto kModeSettles = seconds(5);
 constexpr auto kFull =
     seconds(5);  // everything is compared again, even without a change
 constexpr auto kAskRuntime = seconds(10);
@@ -180,8 +181,9 @@ void NodeReport::check_api_server(Clock::Time now) {
 }
 
 /// Sets the modes of the cards that the Node states, for its totals. A card with slices that its mode does not permit
-/// counts for all requests until they have ended, because the kubelet compares the requests of running pods too.
-void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<HeldSlice>& held) {
+/// counts for all requests until they have ended, because the kubelet compares the requests of running pods too. A new
+/// mode counts after kModeSettles: the kubelet has admitted by then what was bound before.
+void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<HeldSlice>& held, Clock::Time now) {
   const auto node = status_.seen();
   if (!node) return;
   const auto modes = codec::card_modes_of(node->labels, node->annotations);
@@ -189,11 +191,16 @@ void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<H
     world_.notices.warn({"Node", "default", node_, node->uid, "CardModeRefused", modes.refused});
   for (std::size_t index = 0; index < cards->size(); ++index) {
     Card& card = (*cards)[index];
-    card.mode = modes.of(card.id, index);
+    const CardMode stated = modes.of(card.id, index);
+    auto& [mode, since] = modes_.try_emplace(card.id, stated, Clock::Time()).first->second;
+    if (mode != stated) {
+      mode = stated;
+      since = now;
+    }
     const bool draining = std::any_of(held.begin(), held.end(), [&](const HeldSlice& one) {
-      return one.slice.card == card.id && !permits(card.mode, one.slice.whole);
+      return one.slice.card == card.id && !permits(stated, one.slice.whole);
     });
-    if (draining) card.mode = CardMode::kAny;
+    card.mode = draining || now < since + kModeSettles ? CardMode::kAny : stated;
   }
 }
 
@@ -226,7 +233,7 @@ void NodeReport::step() {
   if (!touched || *touched)
     note("Node annotation for waiting pods not written", &touch_error_, touched ? "" : touched.error().what);
   auto cards = world_.slices.cards();
-  follow_card_modes(&cards.cards, holdings);
+  follow_card_modes(&cards.cards, holdings, now);
   follow_share_policies(cards.cards, now);
   const auto revision = world_.pods.revision();
   for (auto& error : world_.slices.take_program_errors()) {

@@ -75,7 +75,7 @@ class NodeReport {
   void write_presence(Clock::Time now);
   void report_crashes();
   void check_api_server(Clock::Time now);
-  void follow_card_modes(std::vector<Card>* cards, const std::vector<HeldSlice>& held);
+  void follow_card_modes(std::vector<Card>* cards, const std::vector<HeldSlice>& held, Clock::Time now);
   void follow_share_policies(const std::vector<Card>& cards, Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
@@ -105,6 +105,7 @@ class NodeReport {
   std::vector<Card> cards_;
   std::uint64_t pods_seen_ = 0;
   bool open_ = true;
+  std::map<CardId, std::pair<CardMode, Clock::Time>> modes_;  // that the Node states, and since when
   std::optional<SharePolicies> shares_;  // as last set
   Clock::Time shares_awaited_{};         // until then the Node may still become known
   Clock::Time next_server_{};

@@ -28,6 +28,9 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
   node.modes = card_modes_of(node.labels, texts_at("metadata.annotations"));
   const auto slots = read::text_named(read::at(value, "status.allocatable"), kSlots);
   (void)std::from_chars(slots.data(), slots.data() + slots.size(), node.slots);
+  for (const auto& [name, amount] : texts_at("status.allocatable")) {
+    if (amount == "0" && owner_of(name) != nullptr) node.exhausted.push_back(name);
+  }
   for (const auto& item : read::list(value, "status.addresses")) {
     if (read::text(item, "type") != "InternalIP") continue;
     node.address = read::text(item, "address");

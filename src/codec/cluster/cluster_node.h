@@ -19,6 +19,7 @@ struct ClusterNode {
   bool leaving = false;     // its agent reports that it is about to end (kAgentLeaving)
   std::vector<std::string> of_others = {};  // names that another device plugin serves on the node (kConflictingPlugin)
   CardModes modes = {};  // of its cards
+  std::vector<std::string> exhausted = {};  // names of dialects of which 0 are allocatable
   friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 

@@ -21,7 +21,7 @@ TEST(ClusterPod, SkippingMembersDoesNotChangeTheResult) {
       R"({"kind":"Pod","metadata":{"name":"p","namespace":"s","uid":"u","resourceVersion":"7",)"
       R"("labels":{"l":"1"},"annotations":{"carve.elasticgpu.io/record":"r","a\"b":"c\u003cd"},)"
       R"("deletionTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"fieldsV1":{"f:spec":{"f:nodeName":{}}}}]},)"
-      R"("spec":{"volumes":[{"name":"v"}],"nodeName":"n",)"
+      R"("spec":{"volumes":[{"name":"v"}],"nodeName":"n","nodeSelector":{"a":"b"},)"
       R"("schedulerName":"carve","priority":5,"terminationGracePeriodSeconds":7,"preemptionPolicy":"Never",)"
       R"("schedulingGates":[{"name":"g"}],"initContainers":[{"name":"i","restartPolicy":"Always"}],)"
       R"("containers":[{"name":"c","env":[{"name":"x"}],"resources":{"limits":{"elasticgpu.io/gpu":1},)"
@@ -38,6 +38,7 @@ TEST(ClusterPod, SkippingMembersDoesNotChangeTheResult) {
     EXPECT_EQ(pod->ask.annotations.at("a\"b"), "c<d");
     EXPECT_EQ(pod->record, "r");
     EXPECT_EQ(pod->node, "n");
+    EXPECT_EQ(pod->ask.node_selector.at("a"), "b");
     EXPECT_EQ(pod->scheduler, "carve");
     EXPECT_EQ(pod->nominated, "m");
     EXPECT_EQ(pod->priority, 5);

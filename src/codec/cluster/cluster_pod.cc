@@ -20,8 +20,8 @@ namespace read = json_read;
 /// probes.
 constexpr std::array<std::string_view, 7> kMetadata = {"name",        "namespace",       "uid", "labels",
                                                        "annotations", "resourceVersion", "deletionTimestamp"};
-constexpr std::array<std::string_view, 8> kSpec = {
-    "nodeName",         "schedulerName",   "priority",       "terminationGracePeriodSeconds",
+constexpr std::array<std::string_view, 9> kSpec = {
+    "nodeName",         "nodeSelector",     "schedulerName",  "priority", "terminationGracePeriodSeconds",
     "preemptionPolicy", "schedulingGates", "initContainers", "containers"};
 constexpr std::array<std::string_view, 6> kStatus = {"nominatedNodeName",     "startTime", "conditions", "phase",
                                                      "initContainerStatuses", "containerStatuses"};

@@ -343,6 +343,22 @@ TEST_F(ClusterModelTest, CardsHaveTheModeThatTheirNodeStates) {
   EXPECT_FALSE(fed.model.drains("n1"));
 }
 
+TEST_F(ClusterModelTest, PlacesNothingByANameOfWhichTheKubeletStillHasNone) {
+  const auto node = [](const char* mode, const char* total) {
+    return fmt::format(R"({{"metadata":{{"name":"n1","labels":{{"elasticgpu.io/card-mode":"{}"}}}},)"
+                       R"("status":{{"allocatable":{{"aliyun.com/gpu-mem":"{}"}}}}}})",
+                       mode, total);
+  };
+  const auto closed = [&] { return fed.model.snapshot()->at("n1")->closed_to; };
+  Fed::put(fed.nodes, node("exclusive", "0"));
+  EXPECT_TRUE(closed().empty()) << "the mode says why";
+  Fed::put(fed.nodes, node("any", "0"));
+  EXPECT_EQ(closed().at("gpushare"), "the kubelet has 0 aliyun.com/gpu-mem until it knows the new mode of the cards");
+  EXPECT_EQ(closed().count("native"), 0U);
+  Fed::put(fed.nodes, node("any", "15"));
+  EXPECT_TRUE(closed().empty());
+}
+
 TEST_F(ClusterModelTest, ReservesNothingOnANodeWhoseAgentIsLeaving) {
   const auto say_leaving = [&](const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"

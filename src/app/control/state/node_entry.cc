@@ -8,6 +8,7 @@
 
 #include "codec/dialects/dialect.h"
 #include "codec/dialects/gpushare_unhealthy.h"
+#include "codec/node/card_modes.h"
 #include "codec/node/plugin_conflict.h"
 
 namespace carve::control {
@@ -112,15 +113,43 @@ void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
   }
 }
 
-std::map<std::string, std::string> closed_to(const codec::ClusterNode& node) {
+namespace {
+
+/// Whether a pod that requests by this name may be placed on a card of the node, by the cards' modes.
+bool may_serve(const NodeEntry& entry, std::string_view name) {
+  for (const auto* dialect : codec::dialects_with(name)) {
+    for (const auto& one : dialect->names) {
+      if (one.name != name || one.requested == codec::Requested::kAny) continue;
+      const bool whole = one.requested == codec::Requested::kWholeCards;
+      if (whole && codec::is_shared_by_rancher(entry.node.labels)) return true;
+      return std::any_of(entry.gpus.begin(), entry.gpus.end(), [&](const auto& gpu) {
+        const auto& object = gpu.second.object;
+        return permits(entry.node.modes.of(object.card.id, static_cast<std::size_t>(object.index)), whole);
+      });
+    }
+  }
+  return false;
+}
+
+void close(std::string_view name, const std::string& why, std::map<std::string, std::string>* closed) {
+  for (const auto* dialect : codec::dialects_with(name)) closed->emplace(dialect->name, why);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> closed_to(const NodeEntry& entry) {
   std::map<std::string, std::string> closed;
-  for (const auto& name : node.of_others) {
+  for (const auto& name : entry.node.of_others) {
     for (const auto* dialect : codec::dialects_with(name)) {
       closed.emplace(dialect->name,
                      fmt::format("another device plugin serves {} on the node (condition {}): no pod that requests "
                                  "cards in the {} spelling is placed here until that plugin is gone",
                                  name, codec::kConflictingPlugin, dialect->name));
     }
+  }
+  for (const auto& name : entry.node.exhausted) {
+    if (may_serve(entry, name))
+      close(name, fmt::format("the kubelet has 0 {} until it knows the new mode of the cards", name), &closed);
   }
   return closed;
 }
@@ -129,7 +158,7 @@ NodeParts parts_of(NodeEntry& entry) {
   NodeParts parts;
   parts.labels = entry.node.labels;
   if (entry.node.leaving) parts.closed = kAgentIsReplaced;
-  parts.closed_to = closed_to(entry.node);
+  parts.closed_to = closed_to(entry);
   if (!entry.links) entry.links = links_of(entry);
   parts.links = *entry.links;
   std::map<Owner, Booking> bookings;

@@ -89,8 +89,9 @@ inline constexpr const char* kAgentIsReplaced =
     "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next agent serves";
 
 /// By dialect, why no pod that requests in that dialect is bound to the node: another device plugin serves one of the
-/// dialect's resource names, and the kubelet would give the pod that plugin's devices as well.
-[[nodiscard]] std::map<std::string, std::string> closed_to(const codec::ClusterNode& node);
+/// dialect's resource names, and the kubelet would give the pod that plugin's devices as well; or the kubelet still has
+/// 0 of the name, from an earlier mode of the cards, and would reject the pod.
+[[nodiscard]] std::map<std::string, std::string> closed_to(const NodeEntry& entry);
 
 /// The input for assemble(): every card, and every booking from all sources.
 [[nodiscard]] NodeParts parts_of(NodeEntry& entry);
