@@ -18,16 +18,17 @@ class NodeWithModes : public ::testing::Test, protected ReportedNode {
  protected:
   ~NodeWithModes() override { watch.request_stop(); }
   void state(const std::string& labels, const std::string& annotations = "") {
-    kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u","labels":{)" + labels + R"(},"annotations":{)" + annotations +
-                        R"(}},"status":{"conditions":[]}})");
+    const auto body = R"({"metadata":{"labels":{)" + labels + R"(},"annotations":{)" + annotations + "}}}";
+    ASSERT_TRUE(kube.patch(kPath, KubePatch::kMerge, body));
     if (!watch.joinable()) watch = std::jthread([this](const std::stop_token& stop) { report.run_node_watch(stop); });
     ASSERT_TRUE(kube.wait_watches(1, 5s));
   }
   /// The GiB of fractions that the Node shows.
-  std::string total() {
-    for (int i = 0; i < 30; ++i) {
+  std::string total(int steps = 60) {
+    for (int i = 0; i < steps; ++i) {
       clock.advance(200ms);
       report.step();
+      EXPECT_TRUE(kube.wait_watches(1, 5s));
     }
     return codec::parse_node_object(*kube.object(kPath))->capacity["aliyun.com/gpu-mem"];
   }
@@ -60,11 +61,7 @@ TEST_F(NodeWithModes, ANewModeCountsWhenTheKubeletHasAdmittedWhatWasBoundBefore)
   state("");
   EXPECT_EQ(total(), "160");
   state(R"("elasticgpu.io/card-mode":"exclusive")");
-  for (int i = 0; i < 10; ++i) {
-    clock.advance(200ms);
-    report.step();
-  }
-  EXPECT_EQ(codec::parse_node_object(*kube.object(kPath))->capacity["aliyun.com/gpu-mem"], "160");
+  EXPECT_EQ(total(10), "160");
   EXPECT_EQ(total(), "0");
 }
 
