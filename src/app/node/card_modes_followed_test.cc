@@ -62,7 +62,7 @@ TEST_F(NodeWithModes, ANewModeCountsWhenTheKubeletHasAdmittedWhatWasBoundBefore)
   EXPECT_EQ(total(), "160");
   state(R"("elasticgpu.io/card-mode":"exclusive")");
   EXPECT_EQ(total(10), "160");
-  EXPECT_EQ(total(), "0");
+  EXPECT_EQ(total(300), "0");
 }
 
 TEST_F(NodeWithModes, SingleCardsAndIllegalWords) {
