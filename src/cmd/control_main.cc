@@ -20,6 +20,7 @@
 #include "app/control/api/settings_refused.h"
 #include "app/control/bind/bind_route.h"
 #include "app/control/bind/binder.h"
+#include "app/control/claims/claim_controller.h"
 #include "app/control/bind/leader_route.h"
 #include "app/control/bind/static_pod_binder.h"
 #include "app/control/leader/epochs.h"
@@ -46,6 +47,7 @@
 #include "cmd/process_metrics.h"
 #include "cmd/start_again.h"
 #include "cmd/stop_signals.h"
+#include "codec/claims/elastic_objects.h"
 #include "codec/extender/extender.h"
 #include "codec/views/gpushare_inspect.h"
 #include "port/kept_agent.h"
@@ -149,7 +151,8 @@ class Control {
   };
 
   // state
-  control::ClusterModel model_{dialects_, clock_, log_};
+  control::ClaimBook claims_{dialects_, log_};
+  control::ClusterModel model_{{dialects_, &claims_}, clock_, log_};
   control::PolicyWatcher policy_watcher_{in_.policy, log_, post_event_};
   control::UnhealthyCards unhealthy_{model_, log_, post_event_};
   const Policy card_policy_ = [this](const control::PodEntry& pod, const std::string& node) -> const PolicyRow& {
@@ -173,9 +176,19 @@ class Control {
                                 {.scheduler = in_.config.scheduler, .visible = in_.config.visible},
                                 [this](control::AdmissionFaults faults) { metrics_.observe_refusal(faults); }};
 
+  // claims
+  control::ClaimController claim_controller_{{.book = claims_,
+                                              .model = model_,
+                                              .leader = leader_,
+                                              .api = bind_api_,
+                                              .clock = clock_,
+                                              .log = log_,
+                                              .policy = card_policy_,
+                                              .post_event = post_event_}};
+
   // schedule
   control::UnschedulablePods unschedulable_;
-  control::Extender extender_{dialects_, [this] { return policy_watcher_.rules(); },
+  control::Extender extender_{{dialects_, &claims_}, [this] { return policy_watcher_.rules(); },
                               [this] {
                                 model_.expire();
                                 return model_.snapshot();
@@ -184,7 +197,8 @@ class Control {
                                 metrics_.observe_filter(fit);
                                 unschedulable_.observe(owner, fit, clock_.now());
                               },
-                              &clock_};
+                              &clock_,
+                              [this] { claim_controller_.reserve_rooms(); }};
   control::NodeNominator node_nominator_{
       {.model = model_,
        .leader = leader_,
@@ -214,7 +228,8 @@ class Control {
        .policy = card_policy_,
        .post_event = post_event_,
        .sent_for = [this](const Owner& owner, const std::string& node) { return extender_.sent_for(owner, node); },
-       .why_sent = [this](const Owner& owner, const std::string& node) { return extender_.why_sent(owner, node); }}};
+       .why_sent = [this](const Owner& owner, const std::string& node) { return extender_.why_sent(owner, node); },
+       .claims = &claims_}};
   control::BindRoute bind_route_{{.leads = [this] { return leader_.epoch() != 0; },
                                   .holder = [this] { return leader_.holder(); },
                                   .bind = [this](std::string_view call) { return binder_.bind(call); },
@@ -260,7 +275,8 @@ class Control {
                                       .rules = [this] { return policy_watcher_.rules(); },
                                       .budgets = [this] { return control::read_budgets(bind_api_); },
                                       .on_preempt = [this](const Owner& owner) { unschedulable_.forget(owner.uid); },
-                                      .log = log_}};
+                                      .log = log_,
+                                      .claims = &claims_}};
 
   // api
   control::Routes secure_routes_{control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock_};
@@ -321,6 +337,7 @@ std::string Control::why_not_ready() const {
   if (leaving_) return "this replica is shutting down";
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not arrived";
   if (!policy_watcher_.answered()) return "the placement rules have not arrived";
+  if (!claims_.answered()) return "the first lists of Elastic GPU objects have not arrived";
   if (!unhealthy_.answered()) return "the lists of unhealthy cards have not arrived";
   if (!secure_.is_open()) return "there is no certificate yet";
   return {};
@@ -378,6 +395,9 @@ std::vector<Thread> Control::start_threads() {
   std::vector<Thread> all;
   all.emplace_back("watch-nodes", watch("/api/v1/nodes", {}, model_.nodes()));
   all.emplace_back("watch-gpus", watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, model_.gpus()));
+  all.emplace_back("watch-classes", watch(std::string(codec::kElasticGpuClasses), {}, claims_.classes()));
+  all.emplace_back("watch-egpus", watch(std::string(codec::kElasticGpus), {}, claims_.gpus()));
+  all.emplace_back("watch-claims", watch(std::string(codec::kElasticGpuClaims), {}, claims_.claims()));
   all.emplace_back("watch-pods", watch("/api/v1/pods", {}, model_.pods()));
   all.emplace_back("watch-rules", watch(rules_in, control::PolicyWatcher::query(), policy_watcher_.sink()));
   all.emplace_back("watch-unhealthy", watch(control::UnhealthyCards::kPath, {}, unhealthy_.sink()));
@@ -390,6 +410,7 @@ std::vector<Thread> Control::start_threads() {
   all.emplace_back("static-pods", [this](Stop stop) { static_pod_binder_.run(stop); });
   all.emplace_back("requeuer", [this](Stop stop) { requeuer_.run(stop); });
   all.emplace_back("preemptor", [this](Stop stop) { preemptor_.run(stop); });
+  all.emplace_back("elastic-claims", [this](Stop stop) { claim_controller_.run(stop); });
   all.emplace_back("mode-drain", [this](Stop stop) { mode_drain_.run(stop); });
   all.emplace_back("settings", [this](Stop stop) {
     in_.settings.run(

@@ -10,6 +10,7 @@
 
 #include "codec/admission/answer.h"
 #include "codec/admission/review.h"
+#include "codec/claims/elastic_objects.h"
 #include "codec/placement/placement_text.h"
 #include "codec/record.h"
 
@@ -201,6 +202,35 @@ void check_slots(Work& work, const codec::ContainerAsk& ask) {
                           ask.name, kSlots, native_names()));
 }
 
+/// The containers that use ElasticGPUClaims. Control finds out what a claim gives when it places the pod: here only the
+/// containers are checked.
+std::vector<PartRequest> claim_parts(Work& work, const std::vector<PartRequest>& parts) {
+  std::vector<PartRequest> all;
+  std::vector<std::string> names;
+  for (const auto& container : work.review.pod.containers) names.push_back(container.name);
+  for (const auto& use : codec::claims_of(work.review.pod)) {
+    if (use.container.find('<') != std::string::npos) continue;  // check_placeholders() reports it
+    const std::string what = "annotation " + use.annotation.substr(0, 128);
+    const auto part = [&](const std::vector<PartRequest>& of) { return part_of(of, use.container) != nullptr; };
+    if (std::find(names.begin(), names.end(), use.container) == names.end()) {
+      work.refuse(AdmissionFault::kClaim, fmt::format("{}: there is no container {}; this pod has {}", what,
+                                                      use.container.substr(0, 64), fmt::join(names, ", ")));
+    } else if (use.claim.empty()) {
+      work.refuse(AdmissionFault::kClaim, what + ": it names no ElasticGPUClaim");
+    } else if (part(parts)) {
+      work.refuse(AdmissionFault::kClaim,
+                  fmt::format("{}: container {} also requests cards by resource names; use only one of them", what,
+                              use.container));
+    } else if (part(all)) {
+      work.refuse(AdmissionFault::kClaim,
+                  fmt::format("{}: container {} uses two claims; legal is one", what, use.container));
+    } else {
+      all.push_back({use.container, Phase::kRun, {}});
+    }
+  }
+  return all;
+}
+
 /// Empty, void and none expose no card on any runtime.
 bool is_harmless(const ReviewedContainer::Visible& visible) {
   return !visible.from &&
@@ -303,8 +333,8 @@ bool is_of_dialect(const std::string& scheduler, const std::vector<PartRequest>&
   });
 }
 
-/// Completes a pod that requests cards: its scheduler, and the parsed request.
-void complete(Work& work, const std::vector<PartRequest>& parts) {
+/// Completes a pod that requests cards: its scheduler, and the parsed request. `uses_claims`: of ElasticGPUClaims.
+void complete(Work& work, const std::vector<PartRequest>& parts, bool uses_claims) {
   const Review& review = work.review;
   if (review.node.empty()) {
     const bool replaced = review.scheduler.empty() || review.scheduler == kDefaultScheduler ||
@@ -317,8 +347,12 @@ void complete(Work& work, const std::vector<PartRequest>& parts) {
         "spec.nodeName " + review.node +
         ": the pod bypasses the scheduler; its containers start when Carve finds room on that node");
   }
-  annotate(work, kUnderstood, to_human(parts));
-  put_admitted(work, admitted_words(work, parts));
+  std::string understood = to_human(parts);
+  for (const auto& use : codec::claims_of(review.pod))
+    understood += fmt::format("{}{}: claim {}", understood.empty() ? "" : "; ", use.container, use.claim);
+  annotate(work, kUnderstood, understood);
+  // The words do not cover claims, so the validating webhook is always called for these pods.
+  put_admitted(work, uses_claims ? std::string() : admitted_words(work, parts));
 }
 
 void review_pod(Work& work) {
@@ -332,6 +366,7 @@ void review_pod(Work& work) {
   check_placeholders(work);
   const auto parts = codec::requests_of(review.pod, work.dialects);
   if (!parts) work.refuse(AdmissionFault::kRequest, parts.error());
+  const auto by_claim = parts ? claim_parts(work, *parts) : std::vector<PartRequest>();
   for (const auto& ask : review.pod.containers) check_names(work, ask);
   for (std::size_t i = 0; i < review.containers.size(); ++i) {
     const auto& container = review.containers[i];
@@ -340,14 +375,17 @@ void review_pod(Work& work) {
       check_unread(work, review.pod.containers[i]);
       check_claims(work, container, review.pod.containers[i]);
       put_slots(work, container, review.pod.containers[i], *part);
+    } else if (const auto* claimed = part_of(by_claim, container.name); claimed != nullptr) {
+      check_claims(work, container, review.pod.containers[i]);
+      put_slots(work, container, review.pod.containers[i], *claimed);
     } else if (parts) {
       if (i < review.pod.containers.size()) check_slots(work, review.pod.containers[i]);
       close_environment(work, container);
     }
   }
-  if (!parts || parts->empty()) return put_admitted(work, {});
+  if (!parts || (parts->empty() && by_claim.empty())) return put_admitted(work, {});
   check_placement(work);
-  complete(work, *parts);
+  complete(work, *parts, !by_claim.empty());
 }
 
 /// Ephemeral containers have no request, and therefore get no card.

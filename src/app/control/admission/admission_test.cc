@@ -272,6 +272,26 @@ TEST_F(AdmissionTest, RefusesClaimsTogetherWithCardsInOneContainer) {
                   .allowed);
 }
 
+TEST_F(AdmissionTest, AContainerWithAClaimGetsASlot) {
+  const auto claimed = [&](const std::string& annotations) {
+    return mutate(pod("", R"(,"annotations":{)" + annotations + "}"));
+  };
+  const auto answer = claimed(R"("elasticgpu.io/egpuc-c":"k")");
+  EXPECT_EQ(answer.refusal, "");
+  EXPECT_THAT(answer.patch, HasSubstr(R"(/resources/limits/elasticgpu.io~1slot","value":"1")"));
+  EXPECT_THAT(answer.patch, HasSubstr(R"("path":"/spec/schedulerName","value":"carve-scheduler")"));
+  EXPECT_THAT(answer.patch, HasSubstr("c: claim k"));
+  EXPECT_THAT(claimed(R"("elasticgpu.io/egpuc-test1":"k")").refusal,
+              HasSubstr("annotation elasticgpu.io/egpuc-test1: there is no container test1; this pod has c"));
+  EXPECT_THAT(claimed(R"("egpuc.elasticgpu.io/c":"")").refusal, HasSubstr("it names no ElasticGPUClaim"));
+  EXPECT_THAT(claimed(R"("egpuc.elasticgpu.io/c":"k","elasticgpu.io/egpuc-c":"l")").refusal,
+              HasSubstr("uses two claims"));
+  EXPECT_THAT(mutate(pod(R"(,"resources":{"limits":{"aliyun.com/gpu-mem":"3"}})",
+                         R"(,"annotations":{"elasticgpu.io/egpuc-c":"k"})"))
+                  .refusal,
+              HasSubstr("container c also requests cards by resource names"));
+}
+
 TEST_F(AdmissionTest, RefusesAPlaceholderInPlaceOfAContainerName) {
   EXPECT_EQ(mutate(pod("", R"(,"annotations":{"elasticgpu.io/egpuc-<container-name>":"claim"})")).refusal,
             "carve: annotation elasticgpu.io/egpuc-<container-name>: <container-name> is a placeholder; replace it "

@@ -63,7 +63,8 @@ Result<ClusterModel::Pod> Binder::read_pod(const std::string& namespace_name, co
   if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has this name now");
   PodEntry pod;
   pod.object = object;
-  if (auto entry = pod_entry_of(std::move(object), world_.settings)) pod = std::move(*entry);
+  const PodRequests requests(world_.settings, world_.claims);
+  if (auto entry = pod_entry_of(std::move(object), requests)) pod = std::move(*entry);
   return std::make_shared<const PodEntry>(std::move(pod));
 }
 

@@ -51,6 +51,7 @@ class Binder {
     std::function<std::vector<Slice>(const Owner& owner, const std::string& node)> sent_for = {};
     /// Why it was sent there (Extender::why_sent); may be empty.
     std::function<std::string(const Owner& owner, const std::string& node)> why_sent = {};
+    ClaimBook* claims = nullptr;  // nullptr: claims are not read
   };
   explicit Binder(World world) : world_(std::move(world)) {}
 

@@ -45,7 +45,7 @@ std::string PreemptVerb::refuse(const Error& error) const {
 std::string PreemptVerb::answer(std::string_view call) const {
   auto args = codec::parse_preemption_args(call);
   if (!args) return refuse(args.error());
-  const auto parts = codec::requests_by_slots(args->pod, world_.settings);
+  const auto parts = PodRequests(world_.settings, world_.claims).of(args->pod);
   if (!parts) return refuse(fail_in("pod " + args->pod.namespace_name + "/" + args->pod.name, parts.error()).value());
   if (parts->empty()) return codec::preemption_result(args->nodes);
   const Owner owner{OwnerKind::kPod, args->pod.uid};

@@ -29,6 +29,7 @@ class PreemptVerb {
     /// kube-scheduler evicts for that pod, so no other component should; may be empty.
     std::function<void(const Owner&)> on_preempt;
     Log& log;
+    ClaimBook* claims = nullptr;  // nullptr: claims are not read
   };
   explicit PreemptVerb(World world) : world_(std::move(world)) {}
 

@@ -17,10 +17,12 @@ constexpr std::int64_t kCrowded = -1;  // below every score of a node that fits
 
 }  // namespace
 
-Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) const {
+Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call, bool to_place) const {
   auto asked = std::make_unique<Asked>();
   CARVE_TRY(asked->args, codec::parse_extender_args(call));
-  CARVE_TRY(asked->parts, codec::requests_by_slots(asked->args.pod, settings_));
+  const bool takes = to_place && requests_.uses_claims(asked->args.pod);
+  CARVE_TRY(asked->parts, takes ? requests_.take(asked->args.pod) : requests_.of(asked->args.pod));
+  if (takes && claims_taken_) claims_taken_();
   if (asked->parts.empty()) {
     for (const auto name : asked->args.names) asked->fit.nodes.push_back({name, 0});
     return asked;
@@ -135,7 +137,7 @@ std::string Extender::choose(std::string_view call) const { return nodes_for(cal
 
 std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   codec::FilterAnswer answer;
-  const auto found = ask(call);
+  const auto found = ask(call, wanted != Answer::kAll);
   if (!found) {
     answer.error = found.error().what;
     return codec::to_json(answer, {});
@@ -165,7 +167,7 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
 
 std::string Extender::prioritize(std::string_view call) const {
   std::vector<codec::HostScore> scores;
-  const auto asked = ask(call);
+  const auto asked = ask(call, true);
   if (!asked || (*asked)->parts.empty()) return codec::to_json(scores);
   const auto& nodes = (*asked)->fit.nodes;
   const FittingView* best = best_of(**asked);

@@ -33,13 +33,16 @@ class Extender {
   using Rules = std::function<std::shared_ptr<const PlacementRules>()>;
   /// Called after each of kube-scheduler's calls for a pod's nodes, with the pod and the result.
   using Watcher = std::function<void(const Owner&, const FitView&)>;
-  Extender(codec::DialectSettings settings, Rules rules, Snapshot snapshot, Watcher watcher = {},
-           const Clock* clock = nullptr)
-      : settings_(settings),
+  /// Called after a pod took its claims, before the snapshot is read: their room is kept for the pod from then on.
+  using ClaimsTaken = std::function<void()>;
+  Extender(PodRequests requests, Rules rules, Snapshot snapshot, Watcher watcher = {},
+           const Clock* clock = nullptr, ClaimsTaken claims_taken = {})
+      : requests_(requests),
         rules_(std::move(rules)),
         snapshot_(std::move(snapshot)),
         watcher_(std::move(watcher)),
-        clock_(clock) {}
+        clock_(clock),
+        claims_taken_(std::move(claims_taken)) {}
 
   /// Returns every node that serves the pod, and for each other node the reason. Nodes where eviction would not help
   /// are listed separately (FailedAndUnresolvableNodes). A pod that requests nothing from Carve, or that uses Carve's
@@ -93,8 +96,9 @@ class Extender {
     std::shared_ptr<const PlacementRules> rules;
     std::optional<PodPolicy> policy;  // from `rules`; nullopt: the pod requests nothing from Carve
   };
-  ///   errors  kInvalidArgument: the call or the pod is invalid
-  [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call) const;
+  /// `to_place`: kube-scheduler places the pod, which takes the claims that it uses.
+  ///   errors  kInvalidArgument: the call or the pod is invalid; kFailedPrecondition: a claim cannot be used
+  [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call, bool to_place) const;
   enum class Answer : std::uint8_t { kAll, kAllToPlace, kOne };
   [[nodiscard]] std::string nodes_for(std::string_view call, Answer wanted) const;
   [[nodiscard]] static FitCache::Ask ask_of(const Asked& asked);
@@ -108,11 +112,12 @@ class Extender {
   void look_ahead(Asked& asked) const REQUIRES(mutex_);
   [[nodiscard]] std::optional<std::vector<Slice>> placed_on(const Asked& asked, const NodeState& state) const;
 
-  codec::DialectSettings settings_;
+  PodRequests requests_;
   Rules rules_;
   Snapshot snapshot_;
   Watcher watcher_;
   const Clock* clock_;
+  ClaimsTaken claims_taken_;
   mutable Mutex mutex_;
   mutable FitCache cache_ GUARDED_BY(mutex_);
   mutable AssumedPods assumed_ GUARDED_BY(mutex_);

@@ -231,7 +231,7 @@ void ClusterModel::put_pod(const std::string& text) {
   const auto uid = object->ask.uid;
   // A pod with a node and without a record was placed without Carve: room may still be set aside (static_pod_binder.h).
   const bool decided = (!object->node.empty() && !object->record.empty()) || object->ended;
-  auto entry = pod_entry_of(std::move(*object), settings_);
+  auto entry = pod_entry_of(std::move(*object), requests_);
   const MutexLock lock(mutex_);
   if (entry) {
     store_pod(uid, std::make_shared<const PodEntry>(std::move(*entry)));
@@ -256,7 +256,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
     }
     const auto uid = object->ask.uid;
     if ((!object->node.empty() && !object->record.empty()) || object->ended) decided.insert(uid);
-    if (auto entry = pod_entry_of(std::move(*object), settings_))
+    if (auto entry = pod_entry_of(std::move(*object), requests_))
       read[uid] = std::make_shared<const PodEntry>(std::move(*entry));
   }
   const MutexLock lock(mutex_);
@@ -275,6 +275,20 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
 void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
   const MutexLock lock(mutex_);
   touch_to_rebuild(node).marked = std::move(indexes);
+  publish();
+}
+
+void ClusterModel::read_pods_again(const std::function<bool(const PodEntry&)>& which) {
+  const MutexLock lock(mutex_);
+  std::vector<Pod> found;
+  for (const auto& [uid, pod] : pods_) {
+    if (which(*pod)) found.push_back(pod);
+  }
+  for (const auto& pod : found) {
+    auto now = pod_entry_of(pod->object, requests_);
+    if (!now || (now->parts == pod->parts && now->request_error == pod->request_error)) continue;
+    store_pod(pod->object.ask.uid, std::make_shared<const PodEntry>(std::move(*now)));
+  }
   publish();
 }
 

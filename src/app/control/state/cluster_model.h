@@ -38,8 +38,8 @@ class ClusterModel {
  public:
   static constexpr Clock::Duration kLinger = std::chrono::seconds(3);
 
-  ClusterModel(codec::DialectSettings settings, const Clock& clock, Log& log)
-      : settings_(settings), clock_(clock), log_(log) {}
+  ClusterModel(PodRequests requests, const Clock& clock, Log& log)
+      : requests_(requests), clock_(clock), log_(log) {}
 
   /// Sinks for KubeApi::watch of /api/v1/nodes, /apis/elasticgpu.io/v1alpha1/gpus and /api/v1/pods (all namespaces, no
   /// selector). Objects that cannot be parsed are counted and skipped.
@@ -54,8 +54,7 @@ class ClusterModel {
   [[nodiscard]] std::shared_ptr<const ClusterState> snapshot() const;
   /// What changes, for the queues of the consumers.
   [[nodiscard]] const ChangeFeed& changes() const { return changes_; }
-  /// Removes what ends by itself: the room of deleted pods after kLinger, and nominated reservations at their end.
-  /// reserve() does it as well.
+  /// Removes what ends by itself, as reserve() does: the room of deleted pods after kLinger; nominated reservations.
   ///   out     when something ends next; Clock::Time::max(): nothing does
   Clock::Time expire();
 
@@ -80,6 +79,8 @@ class ClusterModel {
   void mark(const std::string& node, std::set<int> indexes);
   /// The Node tells control to empty cards with a mode that does not permit their slices (codec::kCardModeDrain).
   [[nodiscard]] bool drains(const std::string& node) const;
+  /// Computes the requests of these pods again, because their claims changed. Looks at all pods.
+  void read_pods_again(const std::function<bool(const PodEntry&)>& which);
 
   /// Chooses cards for the pod on that node and sets them aside until settle(). If this epoch has already set room
   /// aside for the same owner on that node, returns that room unchanged: a repeated write must contain the same record.
@@ -170,7 +171,7 @@ class ClusterModel {
   void report_conflicts(const std::string& node, const std::vector<Conflict>& before, const std::vector<Conflict>& now)
       REQUIRES(mutex_);
 
-  const codec::DialectSettings settings_;
+  const PodRequests requests_;
   const Clock& clock_;
   Log& log_;
   ChangeFeed changes_;

@@ -132,7 +132,7 @@ void ClusterModel::on_pod_settled(const std::string& uid) {
 void ClusterModel::erase_nominated(const std::string& uid) {
   const auto where = nominated_.find(uid);
   if (where == nominated_.end()) return;
-  touch(where->second).kept.erase({OwnerKind::kPod, uid});
+  std::erase_if(touch(where->second).kept, [&](const auto& one) { return one.first.uid == uid; });
   nominated_.erase(where);
 }
 

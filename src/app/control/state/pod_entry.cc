@@ -10,9 +10,9 @@ std::string pod_path(const std::string& namespace_name, const std::string& name)
   return "/api/v1/namespaces/" + namespace_name + "/pods/" + name;
 }
 
-std::optional<PodEntry> pod_entry_of(codec::ClusterPod object, const codec::DialectSettings& settings) {
+std::optional<PodEntry> pod_entry_of(codec::ClusterPod object, const PodRequests& requests) {
   PodEntry pod;
-  auto parts = codec::requests_by_slots(object.ask, settings);
+  auto parts = requests.of(object.ask);
   if (parts) {
     pod.parts = std::move(*parts);
   } else {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codec/cluster/cluster_pod.h"
+#include "app/control/state/claim_book.h"
 #include "codec/dialects/dialect.h"
 #include "core/model/record.h"
 
@@ -13,7 +14,7 @@ namespace carve::control {
 /// A Pod that concerns cards: it requests cards from Carve, or has a record.
 struct PodEntry {
   codec::ClusterPod object;
-  std::vector<PartRequest> parts;  // its request, by slots (codec::requests_by_slots)
+  std::vector<PartRequest> parts;  // its request, by slots and claims (PodRequests)
   std::string request_error;       // what is wrong with the request; empty: nothing
   std::optional<Record> record;    // the decision about it
   std::string record_error;        // why the annotation is not a valid record; empty: nothing is wrong
@@ -38,6 +39,6 @@ struct PodEntry {
 
 /// nullopt: the Pod does not concern cards. A record is valid only if the pod has a node and the record names this pod:
 /// policies protect the annotation from the Binding on, and a record from a pod template is not a decision.
-[[nodiscard]] std::optional<PodEntry> pod_entry_of(codec::ClusterPod object, const codec::DialectSettings& settings);
+[[nodiscard]] std::optional<PodEntry> pod_entry_of(codec::ClusterPod object, const PodRequests& requests);
 
 }  // namespace carve::control

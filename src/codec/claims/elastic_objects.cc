@@ -1,0 +1,327 @@
+#include "codec/claims/elastic_objects.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "codec/json_read.h"
+
+namespace carve::codec {
+namespace {
+
+namespace read = json_read;
+namespace json = boost::json;
+using Amounts = std::vector<std::pair<std::string, std::string>>;
+
+constexpr std::string_view kHostname = "kubernetes.io/hostname";
+constexpr std::string_view kClassAnnotation = "elasticgpu.io/class";
+
+/// The first of these members that is there: the spellings of one field.
+std::string any_of(const json::value& value, std::initializer_list<std::string_view> paths) {
+  for (const auto path : paths) {
+    if (auto text = read::text(value, path); !text.empty()) return text;
+  }
+  return {};
+}
+
+void add_error(std::string* errors, std::string what) { *errors += (errors->empty() ? "" : "; ") + std::move(what); }
+
+/// A policy with two words; the first one by default.
+bool is_second(const std::string& field, const std::string& word, std::string_view first, std::string_view second,
+               std::string* errors) {
+  if (word == second) return true;
+  if (!word.empty() && word != first)
+    add_error(errors,
+              fmt::format("{}: \"{}\" is not legal; legal are {} and {}", field, word.substr(0, 64), first, second));
+  return false;
+}
+
+std::string amount_text(const json::value& value) {
+  return value.is_number() ? json::serialize(value) : read::text_of(&value);
+}
+
+Amounts amounts_at(const json::value& value, std::string_view path) {
+  Amounts all;
+  const auto* found = read::at(value, path);
+  if (found == nullptr || !found->is_object()) return all;
+  for (const auto& [name, amount] : found->get_object()) all.emplace_back(name, amount_text(amount));
+  return all;
+}
+
+/// The bytes of an amount with a unit, in which GB means GiB as the field's manifests do; nullopt: it has no unit.
+std::optional<Bytes> bytes_with_unit(std::string_view text) {
+  std::uint64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || count > (1ULL << 32U)) return std::nullopt;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (unit == "GB" || unit == "GiB" || unit == "G" || unit == "Gi") return Bytes::gib(count);
+  if (unit == "MB" || unit == "MiB" || unit == "M" || unit == "Mi") return Bytes::mib(count);
+  return std::nullopt;
+}
+
+/// The unit in which a name counts memory; nullopt: the name counts no memory.
+std::optional<Bytes> memory_unit(std::string_view name, const DialectSettings& settings) {
+  for (const Dialect& dialect : dialects()) {
+    for (const ResourceName& one : dialect.names) {
+      if (one.name == name && one.unit != nullptr) return one.unit(settings);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ElasticClaimRef> claim_ref_of(const json::value& value) {
+  ElasticClaimRef ref{read::text(value, "spec.claimRef.namespace"), read::text(value, "spec.claimRef.name"),
+               read::text(value, "spec.claimRef.uid")};
+  if (ref.name.empty()) return std::nullopt;
+  return ref;
+}
+
+/// The node that the required affinity names, by its host name.
+std::string node_of(const json::value& value) {
+  if (auto name = read::text(value, "spec.nodeName"); !name.empty()) return name;
+  for (const auto& term : read::list(value, "spec.nodeAffinity.required.nodeSelectorTerms")) {
+    for (const auto& match : read::list(term, "matchExpressions")) {
+      if (read::text(match, "key") != kHostname || read::text(match, "operator") != "In") continue;
+      const auto& names = read::list(match, "values");
+      if (names.size() == 1) return read::text_of(&names.front());
+    }
+  }
+  return {};
+}
+
+std::string card_named(const json::value& value) {
+  auto name = any_of(value, {"spec.gpuShare.gpuName", "spec.qGPU.gpuName"});
+  if (!name.empty()) return name;
+  const auto& all = read::list(value, "spec.physicalGPU.gpuNames");
+  return all.size() == 1 ? read::text_of(&all.front()) : std::string();
+}
+
+bool has_finalizer(const json::value& value) {
+  const auto& all = read::list(value, "metadata.finalizers");
+  return std::any_of(all.begin(), all.end(),
+                     [](const json::value& one) { return read::text_of(&one) == kClaimFinalizer; });
+}
+
+json::object at_version(std::string_view version) {
+  return {{"metadata", json::object{{"resourceVersion", read::json_text(version)}}}};
+}
+
+json::object ref_object(const ElasticClaimRef& claim) {
+  return {{"apiVersion", "elasticgpu.io/v1alpha1"},
+          {"kind", "ElasticGPUClaim"},
+          {"namespace", claim.namespace_name},
+          {"name", claim.name},
+          {"uid", claim.uid}};
+}
+
+}  // namespace
+
+Result<Request> request_of_amounts(const Amounts& amounts, const DialectSettings& settings) {
+  ContainerAsk container;
+  container.name = "claim";
+  for (const auto& [name, amount] : amounts) {
+    std::string count = amount;
+    const auto unit = memory_unit(name, settings);
+    if (const auto bytes = bytes_with_unit(amount); unit && bytes) {
+      if (bytes->count() % unit->count() != 0)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("{}: \"{}\" is not a whole number of {}", name, amount.substr(0, 64), to_human(*unit)));
+      count = std::to_string(bytes->count() / unit->count());
+    }
+    container.limits[name] = count;
+  }
+  PodAsk pod;
+  pod.containers.push_back(std::move(container));
+  auto parts = requests_of(pod, settings);
+  if (!parts) {
+    std::string what = parts.error().what;
+    constexpr std::string_view kStart = "container claim: ";
+    for (auto at = what.find(kStart); at != std::string::npos; at = what.find(kStart)) what.erase(at, kStart.size());
+    return fail(Code::kInvalidArgument, what);
+  }
+  if (parts->empty())
+    return fail(Code::kInvalidArgument,
+                "no resource name of a dialect; legal are for example elasticgpu.io/gpu-memory (MiB) "
+                "and elasticgpu.io/gpu-core (hundredths of a card)");
+  Request request = std::move(parts->front().request);
+  if (request.count != 1)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} cards: a claim is for a part of one card, or for one card", request.count));
+  return request;
+}
+
+Result<ClaimClass> parse_elastic_class(std::string_view text) {
+  CARVE_TRY(const auto value, read::parse(text, "ElasticGPUClass"));
+  ClaimClass made;
+  made.name = read::text(value, "metadata.name");
+  if (made.name.empty()) return fail(Code::kInvalidArgument, "ElasticGPUClass: metadata.name is missing");
+  made.provisioner = read::text(value, "provisioner");
+  made.retain = is_second("reclaimPolicy", read::text(value, "reclaimPolicy"), "Delete", "Retain", &made.error);
+  made.waits = is_second("bindingMode",
+                         any_of(value, {"bindingMode", "eGPUBindingMode", "egpuBindingMode", "elasticGPUBindingMode"}),
+                         "Immediate", "WaitForFirstConsumer", &made.error);
+  made.enforced = is_second("parameters.isolation", read::text(value, "parameters.isolation"), "provisioner",
+                            "enforced", &made.error);
+  if (const auto pods = read::text(value, "parameters.pods"); !pods.empty()) {
+    std::uint32_t count = 0;
+    const auto [end, error] = std::from_chars(pods.data(), pods.data() + pods.size(), count);
+    if (error != std::errc() || end != pods.data() + pods.size() || count < 1 || count > 100) {
+      add_error(&made.error,
+                fmt::format("parameters.pods: \"{}\" is not legal; legal are 1 to 100 pods", pods.substr(0, 64)));
+    } else {
+      made.pods = count;
+    }
+  }
+  return made;
+}
+
+Result<Claim> parse_elastic_claim(std::string_view text, const DialectSettings& settings) {
+  CARVE_TRY(const auto value, read::parse(text, "ElasticGPUClaim"));
+  Claim claim;
+  claim.namespace_name = read::text(value, "metadata.namespace");
+  claim.name = read::text(value, "metadata.name");
+  claim.uid = read::text(value, "metadata.uid");
+  if (claim.name.empty() || claim.uid.empty())
+    return fail(Code::kInvalidArgument, "ElasticGPUClaim: metadata.name or metadata.uid is missing");
+  claim.version = read::text(value, "metadata.resourceVersion");
+  claim.deleting = !read::text(value, "metadata.deletionTimestamp").empty();
+  claim.is_protected = has_finalizer(value);
+  claim.class_name = any_of(value, {"spec.elasticGPUClassName", "spec.egpuClassName", "spec.storageClassName"});
+  claim.gpu = any_of(value, {"spec.elasticGPUName", "spec.egpuName"});
+  claim.phase = read::text(value, "status.phase");
+  claim.message = read::text(value, "status.message");
+  auto amounts = amounts_at(value, "spec.resources.requests");
+  if (amounts.empty()) amounts = amounts_at(value, "spec.resources.limits");
+  if (auto request = request_of_amounts(amounts, settings)) {
+    claim.request = std::move(*request);
+  } else {
+    claim.error = "spec.resources.requests: " + request.error().what;
+  }
+  return claim;
+}
+
+Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSettings& settings) {
+  CARVE_TRY(const auto value, read::parse(text, "ElasticGPU"));
+  ElasticGpu gpu;
+  gpu.name = read::text(value, "metadata.name");
+  gpu.uid = read::text(value, "metadata.uid");
+  if (gpu.name.empty() || gpu.uid.empty())
+    return fail(Code::kInvalidArgument, "ElasticGPU: metadata.name or metadata.uid is missing");
+  gpu.version = read::text(value, "metadata.resourceVersion");
+  gpu.deleting = !read::text(value, "metadata.deletionTimestamp").empty();
+  gpu.class_name = read::text_named(read::at(value, "metadata.annotations"), kClassAnnotation);
+  gpu.node = node_of(value);
+  gpu.card = card_named(value);
+  gpu.claim = claim_ref_of(value);
+  gpu.phase = read::text(value, "status.phase");
+  gpu.message = read::text(value, "status.message");
+  // Without a policy it is an administrator's object, which stays.
+  gpu.retain =
+      !is_second("spec.reclaimPolicy", read::text(value, "spec.reclaimPolicy"), "Retain", "Delete", &gpu.error);
+  if (gpu.node.empty())
+    add_error(&gpu.error, "spec.nodeAffinity.required: names no node by kubernetes.io/hostname In [NAME]");
+  if (gpu.card.empty())
+    add_error(&gpu.error,
+              "names no card; legal is one of spec.gpuShare.gpuName, spec.qGPU.gpuName and "
+              "spec.physicalGPU.gpuNames with one name");
+  if (auto request = request_of_amounts(amounts_at(value, "spec.capacity"), settings)) {
+    gpu.request = std::move(*request);
+  } else {
+    add_error(&gpu.error, "spec.capacity: " + request.error().what);
+  }
+  return gpu;
+}
+
+std::string encode_elastic_gpu(const ElasticGpu& gpu) {
+  json::object capacity;
+  if (gpu.request.whole) {
+    capacity["elasticgpu.io/gpu"] = "1";
+  } else {
+    capacity["elasticgpu.io/gpu-memory"] = std::to_string(gpu.request.memory.bytes().count() / Bytes::mib(1).count());
+    if (gpu.request.compute != CoreShare())
+      capacity["elasticgpu.io/gpu-core"] = std::to_string(gpu.request.compute.hundredths());
+  }
+  json::object spec{
+      {"capacity", std::move(capacity)},
+      {"reclaimPolicy", gpu.retain ? "Retain" : "Delete"},
+      {"nodeAffinity",
+       json::object{
+           {"required", json::object{{"nodeSelectorTerms",
+                                      json::array{json::object{
+                                          {"matchExpressions",
+                                           json::array{json::object{{"key", read::json_text(kHostname)},
+                                                                    {"operator", "In"},
+                                                                    {"values", json::array{gpu.node}}}}}}}}}}}}};
+  if (gpu.claim) spec["claimRef"] = ref_object(*gpu.claim);
+  if (gpu.request.whole) {
+    spec["physicalGPU"] = json::object{{"gpuNames", json::array{gpu.card}}};
+  } else if (gpu.request.dialect == "qgpu") {
+    spec["qGPU"] = json::object{{"gpuName", gpu.card}};
+  } else {
+    spec["gpuShare"] = json::object{{"gpuName", gpu.card}};
+  }
+  return json::serialize(json::object{
+      {"apiVersion", "elasticgpu.io/v1alpha1"},
+      {"kind", "ElasticGPU"},
+      {"metadata", json::object{{"name", gpu.name},
+                                {"annotations", json::object{{read::json_text(kClassAnnotation), gpu.class_name}}}}},
+      {"spec", std::move(spec)}});
+}
+
+std::string claim_ref_patch(const ElasticGpu& gpu, const ElasticClaimRef& claim) {
+  auto patch = at_version(gpu.version);
+  patch["spec"] = json::object{{"claimRef", ref_object(claim)}};
+  return json::serialize(patch);
+}
+
+std::string gpu_name_patch(const Claim& claim, std::string_view gpu) {
+  auto patch = at_version(claim.version);
+  patch["spec"] = json::object{{"elasticGPUName", read::json_text(gpu)}};
+  return json::serialize(patch);
+}
+
+std::string protection_patch(const Claim& claim, std::string_view text, bool on) {
+  json::array finalizers;
+  if (const auto value = read::parse(text, "ElasticGPUClaim")) {
+    for (const auto& one : read::list(*value, "metadata.finalizers")) {
+      if (read::text_of(&one) != kClaimFinalizer) finalizers.push_back(one);
+    }
+  }
+  if (on) finalizers.emplace_back(read::json_text(kClaimFinalizer));
+  auto patch = at_version(claim.version);
+  patch["metadata"].as_object()["finalizers"] = std::move(finalizers);
+  return json::serialize(patch);
+}
+
+std::string elastic_gpu_status(GpuPhase phase, std::string_view message) {
+  return json::serialize(json::object{
+      {"status", json::object{{"phase", read::json_text(to_string(phase))}, {"message", read::json_text(message)}}}});
+}
+
+std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu, Bytes card_memory) {
+  json::object status{{"phase", read::json_text(to_string(phase))}, {"message", read::json_text(message)}};
+  if (gpu != nullptr) {
+    status["node"] = gpu->node;
+    status["card"] = gpu->card;
+    status["memoryBytes"] = gpu->request.memory.on(card_memory).count();
+    status["memory"] = to_human(gpu->request.memory.on(card_memory));
+    status["cores"] = gpu->request.compute.hundredths();
+    status["share"] = gpu->request.whole ? "whole" : read::json_text(to_string(gpu->request.share));
+  }
+  return json::serialize(json::object{{"status", std::move(status)}});
+}
+
+std::vector<PodClaim> claims_of(const PodAsk& pod) {
+  std::vector<PodClaim> all;
+  for (const auto& [key, claim] : pod.annotations) {
+    for (const auto start : {kClaimOfContainer, kClaimOfContainerLong}) {
+      if (key.starts_with(start)) all.push_back({key, key.substr(start.size()), claim});
+    }
+  }
+  return all;
+}
+
+}  // namespace carve::codec

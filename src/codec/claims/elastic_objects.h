@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/dialects/dialect.h"
+#include "core/claims/claim_steps.h"
+
+// Elastic GPU's objects as JSON, in the three spellings of the field: those of the project's article, of its README,
+// and of its code. Facts and sources: spec, systems.md R10.
+namespace carve::codec {
+
+inline constexpr std::string_view kElasticGpus = "/apis/elasticgpu.io/v1alpha1/elasticgpus";
+inline constexpr std::string_view kElasticGpuClaims = "/apis/elasticgpu.io/v1alpha1/elasticgpuclaims";
+inline constexpr std::string_view kElasticGpuClasses = "/apis/elasticgpu.io/v1alpha1/elasticgpuclasses";
+
+/// Tolerant: an illegal field goes to `error` of the object, with what is legal.
+///   errors  kInvalidArgument: not JSON, or without a name (and for claims, a UID)
+[[nodiscard]] Result<ClaimClass> parse_elastic_class(std::string_view text);
+[[nodiscard]] Result<Claim> parse_elastic_claim(std::string_view text, const DialectSettings& settings);
+[[nodiscard]] Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSettings& settings);
+
+/// Amounts by resource names of any dialect, as in `requests` of a claim or `capacity` of an ElasticGPU. A memory may
+/// have a unit ("4GB" and "4Gi" are 4 GiB, "4096MB" and "4096Mi" are 4 GiB); without one it counts in the name's unit.
+///   errors  kInvalidArgument: no name of a dialect, two dialects, an illegal amount
+[[nodiscard]] Result<Request> request_of_amounts(const std::vector<std::pair<std::string, std::string>>& amounts,
+                                                 const DialectSettings& settings);
+
+/// The body that creates it.
+[[nodiscard]] std::string encode_elastic_gpu(const ElasticGpu& gpu);
+/// Merge patches of the read object: its resourceVersion is a precondition.
+[[nodiscard]] std::string claim_ref_patch(const ElasticGpu& gpu, const ElasticClaimRef& claim);
+[[nodiscard]] std::string gpu_name_patch(const Claim& claim, std::string_view gpu);
+[[nodiscard]] std::string protection_patch(const Claim& claim, std::string_view text, bool on);
+/// Merge patches of status, without a precondition: the next step corrects an outdated one.
+[[nodiscard]] std::string elastic_gpu_status(GpuPhase phase, std::string_view message);
+/// `gpu`: of a Bound claim; nullptr: none.
+[[nodiscard]] std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu,
+                                               Bytes card_memory);
+
+/// The claims that the containers of a pod use, by its annotations elasticgpu.io/egpuc-CONTAINER and
+/// egpuc.elasticgpu.io/CONTAINER.
+struct PodClaim {
+  std::string annotation;
+  std::string container;
+  std::string claim;
+};
+[[nodiscard]] std::vector<PodClaim> claims_of(const PodAsk& pod);
+inline constexpr std::string_view kClaimOfContainer = "elasticgpu.io/egpuc-";
+inline constexpr std::string_view kClaimOfContainerLong = "egpuc.elasticgpu.io/";  // of the README, for long names
+
+}  // namespace carve::codec

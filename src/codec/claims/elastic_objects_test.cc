@@ -1,0 +1,129 @@
+#include "codec/claims/elastic_objects.h"
+
+#include <gmock/gmock.h>
+
+namespace carve::codec {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string claim_text(const std::string& spec) {
+  return R"({"metadata":{"namespace":"s","name":"k","uid":"u","resourceVersion":"7"},"spec":{)" + spec + "}}";
+}
+
+Claim claim_of(const std::string& spec) { return *parse_elastic_claim(claim_text(spec), {}); }
+
+TEST(ElasticObjects, TheThreeSpellingsOfAClaimMeanTheSame) {
+  const Claim article =
+      claim_of(R"("storageClassName":"c","resources":{"requests":{"tke.cloud.tencent.com/qgpu-core":10,)"
+               R"("tke.cloud.tencent.com/qgpu-memory":"4GB"}})");
+  const Claim readme =
+      claim_of(R"("egpuClassName":"c","resources":{"requests":{"gpushare.provisioner.elasticgpu.io/gpu-core":10,)"
+               R"("gpushare.provisioner.elasticgpu.io/gpu-memory":4}})");
+  const Claim code = claim_of(
+      R"("elasticGPUClassName":"c","resources":{"requests":{"elasticgpu.com/gpu-core":"10",)"
+      R"("elasticgpu.com/gpu-memory":4096}})");
+  for (const Claim& one : {article, readme, code}) {
+    EXPECT_EQ(one.error, "");
+    EXPECT_EQ(one.class_name, "c");
+    EXPECT_EQ(one.request.memory, MemoryAsk::of(Bytes::gib(4)));
+    EXPECT_EQ(one.request.compute, CoreShare(10));
+  }
+}
+
+TEST(ElasticObjects, AMemoryMayHaveAUnit) {
+  const auto memory = [](const std::string& name, const std::string& amount) {
+    const auto request = request_of_amounts({{name, amount}}, {});
+    return request ? to_human(request->memory.bytes()) : request.error().what;
+  };
+  EXPECT_EQ(memory("elasticgpu.io/gpu-memory", "4Gi"), "4 GiB");
+  EXPECT_EQ(memory("elasticgpu.io/gpu-memory", "512MB"), "512 MiB");
+  EXPECT_EQ(memory("elasticgpu.io/gpu-memory", "512"), "512 MiB");
+  EXPECT_THAT(memory("aliyun.com/gpu-mem", "512MB"), HasSubstr("\"512MB\" is not a whole number of 1 GiB"));
+  EXPECT_THAT(memory("elasticgpu.io/gpu-memory", "4TB"), HasSubstr("elasticgpu.io/gpu-memory: \"4TB\""));
+}
+
+TEST(ElasticObjects, AnIllegalClaimSaysWhatIsLegal) {
+  EXPECT_THAT(claim_of("").error, HasSubstr("spec.resources.requests: no resource name of a dialect; legal are"));
+  EXPECT_THAT(claim_of(R"("resources":{"requests":{"elasticgpu.io/gpu-core":"200"}})").error,
+              HasSubstr("2 cards: a claim is for a part of one card, or for one card"));
+  EXPECT_FALSE(parse_elastic_claim("{}", {}));
+}
+
+TEST(ElasticObjects, ClassesInAllSpellings) {
+  const auto made = [](const std::string& more) {
+    return *parse_elastic_class(R"({"metadata":{"name":"c"},"provisioner":"elasticgpu.io/qgpu")" + more + "}");
+  };
+  EXPECT_FALSE(made("").retain);
+  EXPECT_TRUE(made(R"(,"reclaimPolicy":"Retain","eGPUBindingMode":"Immediate")").retain);
+  EXPECT_TRUE(made(R"(,"egpuBindingMode":"WaitForFirstConsumer")").waits);
+  EXPECT_TRUE(made(R"(,"parameters":{"isolation":"enforced","pods":"3"})").enforced);
+  EXPECT_EQ(made(R"(,"parameters":{"pods":"3"})").pods, 3U);
+  EXPECT_THAT(made(R"(,"parameters":{"pods":"0"})").error,
+              HasSubstr("parameters.pods: \"0\" is not legal; legal are 1 to"));
+  EXPECT_THAT(made(R"(,"reclaimPolicy":"Keep")").error,
+              HasSubstr("\"Keep\" is not legal; legal are Delete and Retain"));
+}
+
+TEST(ElasticObjects, AProvisionedElasticGpuIsReadBackEqual) {
+  ElasticGpu gpu;
+  gpu.name = "egpu-u";
+  gpu.class_name = "c";
+  gpu.node = "n1";
+  gpu.card = "GPU-a";
+  gpu.request.memory = MemoryAsk::of(Bytes::gib(4));
+  gpu.request.compute = CoreShare(10);
+  gpu.claim = ElasticClaimRef{"s", "k", "u"};
+  gpu.retain = false;
+  std::string text = encode_elastic_gpu(gpu);
+  text.insert(text.find("\"name\""), R"("uid":"x",)");
+  const auto back = parse_elastic_gpu(text, {});
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->error, "");
+  EXPECT_EQ(back->node, "n1");
+  EXPECT_EQ(back->card, "GPU-a");
+  EXPECT_EQ(back->request.memory, gpu.request.memory);
+  EXPECT_EQ(back->request.compute, gpu.request.compute);
+  EXPECT_EQ(back->claim, gpu.claim);
+  EXPECT_FALSE(back->retain);
+}
+
+TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
+  const auto read = [](const std::string& spec) {
+    return *parse_elastic_gpu(R"({"metadata":{"name":"g","uid":"u"},"spec":{)" + spec + "}}", {});
+  };
+  const std::string capacity = R"("capacity":{"elasticgpu.com/gpu-core":10,"elasticgpu.com/gpu-memory":4096})";
+  const std::string node = R"(,"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{)"
+                           R"("key":"kubernetes.io/hostname","operator":"In","values":["node-1"]}]}]}})";
+  const ElasticGpu whole = read(capacity + R"(,"gpuShare":{"gpuName":"gpu-0"})" + node);
+  EXPECT_EQ(whole.error, "");
+  EXPECT_EQ(whole.node, "node-1");
+  EXPECT_EQ(whole.card, "gpu-0");
+  EXPECT_TRUE(whole.retain) << "an administrator's object";
+  EXPECT_THAT(read(capacity).error, HasSubstr("names no node"));
+  EXPECT_THAT(read(capacity + node).error, HasSubstr("names no card; legal is one of spec.gpuShare.gpuName"));
+}
+
+TEST(ElasticObjects, PatchesHaveThePrecondition) {
+  Claim claim = claim_of("");
+  EXPECT_EQ(gpu_name_patch(claim, "g"), R"({"metadata":{"resourceVersion":"7"},"spec":{"elasticGPUName":"g"}})");
+  EXPECT_EQ(protection_patch(claim, R"({"metadata":{"finalizers":["other"]}})", true),
+            R"({"metadata":{"resourceVersion":"7","finalizers":["other","elasticgpu.io/claim-protection"]}})");
+  EXPECT_EQ(protection_patch(claim, R"({"metadata":{"finalizers":["elasticgpu.io/claim-protection"]}})", false),
+            R"({"metadata":{"resourceVersion":"7","finalizers":[]}})");
+}
+
+TEST(ElasticObjects, ClaimsOfAPodByBothAnnotations) {
+  PodAsk pod;
+  pod.annotations = {{"elasticgpu.io/egpuc-test", "a"},
+                     {"egpuc.elasticgpu.io/a-container-with-a-name-of-57-characters", "b"},
+                     {"elasticgpu.io/share-class", "fixed"}};
+  const auto all = claims_of(pod);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].container, "a-container-with-a-name-of-57-characters");
+  EXPECT_EQ(all[0].claim, "b");
+  EXPECT_EQ(all[1].container, "test");
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,243 @@
+#include "core/claims/claim_steps.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+namespace carve {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// The API server's objects, and a controller that may die after any write.
+struct Objects {
+  ClaimWorld world;
+  std::map<std::string, std::string> troubles;  // by card
+  std::size_t pods = 0;
+  Result<std::optional<CardPlace>> chosen = std::optional<CardPlace>({"n1", CardId("GPU-a"), Bytes::gib(16), {}});
+  int version = 0;
+
+  Objects() {
+    world.place_of = [this](const ElasticGpu& gpu) -> std::optional<CardPlace> {
+      if (gpu.card != "GPU-a") return std::nullopt;
+      const auto trouble = troubles.find(gpu.card);
+      return CardPlace{gpu.node, CardId(gpu.card), Bytes::gib(16), trouble == troubles.end() ? "" : trouble->second};
+    };
+    world.has_room = [](const ElasticGpu&, const CardPlace&) { return true; };
+    world.users = [this](const Claim&) { return pods; };
+    world.choose = [this](const Claim&, const ClaimClass&, const Request&) { return chosen; };
+    world.classes["c"] = {"c", "elasticgpu.io/qgpu"};
+  }
+  Claim& claim(const std::string& name = "k", std::uint64_t gib = 4) {
+    Claim made;
+    made.namespace_name = "s";
+    made.name = name;
+    made.uid = "uid-" + name;
+    made.class_name = "c";
+    made.request.memory = MemoryAsk::of(Bytes::gib(gib));
+    made.request.compute = CoreShare(10);
+    return world.claims[{"s", name}] = made;
+  }
+  ElasticGpu& gpu(const std::string& name, std::uint64_t gib) {
+    ElasticGpu made;
+    made.name = name;
+    made.uid = "uid-" + name;
+    made.node = "n1";
+    made.card = "GPU-a";
+    made.request.memory = MemoryAsk::of(Bytes::gib(gib));
+    made.request.compute = CoreShare(10);
+    return world.gpus[name] = made;
+  }
+  void erase_if_free(const Claim& claim) {
+    if (claim.deleting && !claim.is_protected) world.claims.erase({claim.namespace_name, claim.name});
+  }
+  void apply(const ClaimStep& step) {
+    if (const auto* one = std::get_if<Protect>(&step)) {
+      auto& stored = world.claims.at({one->claim.namespace_name, one->claim.name});
+      stored.is_protected = one->on;
+      erase_if_free(Claim(stored));
+    } else if (const auto* created = std::get_if<CreateGpu>(&step)) {
+      ElasticGpu made = created->gpu;
+      made.uid = "uid-" + made.name;
+      world.gpus.try_emplace(made.name, made);
+    } else if (const auto* to_claim = std::get_if<ReferToClaim>(&step)) {
+      world.gpus.at(to_claim->gpu.name).claim = to_claim->claim;
+    } else if (const auto* to_gpu = std::get_if<ReferToGpu>(&step)) {
+      world.claims.at({to_gpu->claim.namespace_name, to_gpu->claim.name}).gpu = to_gpu->gpu;
+    } else if (const auto* gpu_status = std::get_if<SetGpuStatus>(&step)) {
+      auto& stored = world.gpus.at(gpu_status->gpu.name);
+      stored.phase = to_string(gpu_status->phase);
+      stored.message = gpu_status->message;
+    } else if (const auto* status = std::get_if<SetClaimStatus>(&step)) {
+      auto& stored = world.claims.at({status->claim.namespace_name, status->claim.name});
+      stored.phase = to_string(status->phase);
+      stored.message = status->message;
+    } else if (const auto* gone = std::get_if<DeleteGpu>(&step)) {
+      world.gpus.erase(gone->gpu.name);
+    }
+  }
+  /// Until nothing is due. The controller dies after each single write, and starts again from the objects.
+  int settle() {
+    for (int writes = 0; writes < 50; ++writes) {
+      const auto due = claim_steps(world);
+      if (due.empty()) return writes;
+      apply(due.front());
+    }
+    ADD_FAILURE() << "the objects do not settle";
+    return -1;
+  }
+  std::string phase(const std::string& name = "k") { return world.claims.at({"s", name}).phase; }
+  std::string message(const std::string& name = "k") { return world.claims.at({"s", name}).message; }
+};
+
+TEST(ClaimSteps, AnImmediateClaimIsProvisionedAndBound) {
+  Objects all;
+  all.claim();
+  all.settle();
+  EXPECT_EQ(all.phase(), "Bound");
+  const ElasticGpu& made = all.world.gpus.at("egpu-uid-k");
+  EXPECT_EQ(made.phase, "Bound");
+  EXPECT_EQ(made.claim->uid, "uid-k");
+  EXPECT_EQ(made.request.share, ShareClass::kNode) << "as the provisioner promises";
+  EXPECT_EQ(all.world.claims.at({"s", "k"}).gpu, made.name);
+  EXPECT_THAT(claim_steps(all.world), IsEmpty());
+}
+
+TEST(ClaimSteps, TheSmallestAvailableElasticGpuThatServesIsTaken) {
+  Objects all;
+  all.gpu("large", 8);
+  all.gpu("fits", 4);
+  all.gpu("small", 2);
+  all.settle();
+  EXPECT_EQ(all.world.gpus.at("large").phase, "Available");
+  all.claim();
+  all.settle();
+  EXPECT_EQ(all.world.claims.at({"s", "k"}).gpu, "fits");
+  EXPECT_EQ(all.world.gpus.at("fits").phase, "Bound");
+  all.claim("second", 4);
+  all.settle();
+  EXPECT_EQ(all.world.claims.at({"s", "second"}).gpu, "large");
+}
+
+TEST(ClaimSteps, AnElasticGpuReservedByNameServesOnlyThatClaim) {
+  Objects all;
+  all.gpu("kept", 4).claim = ElasticClaimRef{"s", "mine", ""};
+  all.settle();
+  all.claim("other");
+  all.claim("mine");
+  all.settle();
+  EXPECT_EQ(all.world.claims.at({"s", "mine"}).gpu, "kept");
+  EXPECT_EQ(all.world.claims.at({"s", "other"}).gpu, "egpu-uid-other");
+}
+
+TEST(ClaimSteps, AClaimIsProtectedWhilePodsUseIt) {
+  Objects all;
+  all.claim();
+  all.settle();
+  EXPECT_FALSE(all.world.claims.at({"s", "k"}).is_protected) << "an unused claim can be deleted without control";
+  all.pods = 1;
+  all.settle();
+  all.world.claims.at({"s", "k"}).deleting = true;
+  EXPECT_EQ(all.settle(), 0) << "a pod uses it";
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").phase, "Bound");
+  all.pods = 0;
+  all.settle();
+  EXPECT_THAT(all.world.claims, IsEmpty());
+  EXPECT_THAT(all.world.gpus, IsEmpty()) << "reclaim policy Delete";
+}
+
+TEST(ClaimSteps, RetainKeepsTheElasticGpuUntilItsReferenceIsCleared) {
+  Objects all;
+  all.world.classes["c"].retain = true;
+  all.claim();
+  all.settle();
+  all.world.claims.erase({"s", "k"});
+  all.settle();
+  ElasticGpu& kept = all.world.gpus.at("egpu-uid-k");
+  EXPECT_EQ(kept.phase, "Released");
+  all.claim("next");
+  all.settle();
+  EXPECT_NE(all.world.claims.at({"s", "next"}).gpu, kept.name) << "not reusable yet";
+  kept.claim.reset();
+  all.settle();
+  EXPECT_EQ(kept.phase, "Available");
+}
+
+TEST(ClaimSteps, AClaimWithoutItsElasticGpuIsLost) {
+  Objects all;
+  all.claim();
+  all.settle();
+  const ElasticGpu gone = all.world.gpus.at("egpu-uid-k");
+  all.world.gpus.clear();
+  all.settle();
+  EXPECT_EQ(all.phase(), "Lost");
+  EXPECT_EQ(all.message(), "ElasticGPU egpu-uid-k does not exist");
+  all.world.gpus[gone.name] = gone;
+  all.world.gpus[gone.name].claim->uid = "other";
+  all.settle();
+  EXPECT_EQ(all.message(), all.world.gpus.empty() ? "ElasticGPU egpu-uid-k does not exist"
+                                                  : "ElasticGPU egpu-uid-k belongs to another claim");
+}
+
+TEST(ClaimSteps, AnUnhealthyCardFailsAndComesBack) {
+  Objects all;
+  all.claim();
+  all.settle();
+  all.troubles["GPU-a"] = "card GPU-a is unhealthy: XID 79";
+  all.settle();
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").phase, "Failed");
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").message, "card GPU-a is unhealthy: XID 79");
+  all.troubles.clear();
+  all.settle();
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").phase, "Bound");
+}
+
+TEST(ClaimSteps, WhatCannotBeBoundSaysWhy) {
+  const auto why = [](const std::function<void(Objects&)>& change) {
+    Objects all;
+    all.claim();
+    change(all);
+    all.settle();
+    EXPECT_EQ(all.phase(), "Pending");
+    return all.message();
+  };
+  EXPECT_EQ(why([](Objects& all) { all.world.classes.clear(); }), "class c does not exist");
+  EXPECT_EQ(why([](Objects& all) { all.world.claims.at({"s", "k"}).class_name = ""; }), "it names no class");
+  EXPECT_EQ(why([](Objects& all) { all.world.classes["c"].error = "reclaimPolicy: \"x\""; }),
+            "class c: reclaimPolicy: \"x\"");
+  EXPECT_THAT(why([](Objects& all) { all.world.classes["c"].provisioner = "elasticgpu.io/qcpu"; }),
+              HasSubstr("provisioner \"elasticgpu.io/qcpu\" does not exist; legal are elasticgpu.io/qgpu, "));
+  for (const char* name : {"mig", "vgpu", "remote"})
+    EXPECT_THAT(why([&](Objects& all) { all.world.classes["c"].provisioner = std::string("elasticgpu.io/") + name; }),
+                HasSubstr("not supported yet"));
+  EXPECT_EQ(why([](Objects& all) {
+              all.world.claims.at({"s", "k"}).error = "spec.resources.requests: none";
+            }),
+            "spec.resources.requests: none");
+  EXPECT_EQ(why([](Objects& all) { all.chosen = fail(Code::kResourceExhausted, "no room"); }), "no room");
+  EXPECT_EQ(why([](Objects& all) {
+              all.world.classes["c"].waits = true;
+              all.chosen = std::optional<CardPlace>();
+            }),
+            "waits for the first pod that uses it");
+}
+
+TEST(Provisioners, ByBothForms) {
+  EXPECT_EQ(provisioner_named("elasticgpu.io/cgpu")->name, "cgpu");
+  EXPECT_EQ(provisioner_named("gpushare.provisioner.elasticgpu.io")->name, "gpushare");
+  EXPECT_EQ(provisioner_named("qgpu"), nullptr);
+  EXPECT_EQ(provisioner_named("example.com/qgpu"), nullptr);
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(4));
+  request.compute = CoreShare(30);
+  ClaimClass by;
+  const auto share = [&](const char* name) { return request_by(*provisioner_named(name), by, request).share; };
+  EXPECT_EQ(share("elasticgpu.io/gpushare"), ShareClass::kBestEffort);
+  EXPECT_TRUE(request_by(*provisioner_named("elasticgpu.io/physical"), by, request).whole);
+  by.enforced = true;
+  EXPECT_EQ(share("elasticgpu.io/gpushare"), ShareClass::kFixed) << "one field of the class";
+}
+
+}  // namespace
+}  // namespace carve
