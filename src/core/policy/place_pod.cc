@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -212,8 +213,8 @@ class PodPlacement {
                const std::vector<PartRequest>& parts, const PolicyRow& policy)
       : ledger_(ledger), links_(links), owner_(owner), parts_(parts), policy_(policy), units_(units_of(parts)) {}
 
-  /// Places the units in spec order. If that fails, tries other orders: a unit that could use several cards may have
-  /// taken the only one that a later unit can use.
+  /// Places the units in spec order. If that fails, tries other orders, then other cards: a unit that could use several
+  /// cards may have taken the only one that a later unit can use.
   [[nodiscard]] Result<std::vector<Slice>> place() const {
     std::vector<std::size_t> order(units_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -226,11 +227,14 @@ class PodPlacement {
     while (std::next_permutation(order.begin(), end)) {
       if (auto placed = in_order(order)) return placed;
     }
+    std::size_t tries = kMostTries;
+    if (auto placed = avoiding(ledger_, 0, {}, {}, &tries)) return std::move(*placed);
     return first;
   }
 
  private:
   static constexpr std::size_t kMostReordered = 4;  // 24 orders
+  static constexpr std::size_t kMostTries = 64;     // enough for every two parts on four cards
 
   [[nodiscard]] Result<std::vector<Slice>> place_unit(const Ledger& rest, const Unit& unit,
                                                       const std::vector<Slice>& own) const {
@@ -251,6 +255,54 @@ class PodPlacement {
     }
     sort_as_written(parts_, &slices);
     return slices;
+  }
+
+  /// Places the units from `at` on, the first of them without the cards `avoided`. If the others do not fit then, it
+  /// avoids one more of the cards of the first: another choice lacks at least one of them.
+  ///   tries   how many units may still be placed; the search ends at 0
+  [[nodiscard]] std::optional<std::vector<Slice>> avoiding(const Ledger& rest, std::size_t at,
+                                                           const std::set<CardId>& avoided, std::vector<Slice> slices,
+                                                           std::size_t* tries) const {
+    if (at == units_.size()) {
+      sort_as_written(parts_, &slices);
+      return slices;
+    }
+    if (*tries == 0) return std::nullopt;
+    --*tries;
+    std::vector<PartRequest> parts;
+    for (const PartRequest* part : units_[at].parts) parts.push_back(without(*part, avoided));
+    Unit unit{{}, units_[at].group};
+    for (const PartRequest& part : parts) unit.parts.push_back(&part);
+    if (unit.before()) sort_as_written(parts_, &slices);
+    const auto placed = place_unit(rest, unit, slices);
+    if (!placed) return std::nullopt;
+    Ledger with = rest;
+    if (!with.add(*placed)) return std::nullopt;
+    auto all = slices;
+    all.insert(all.end(), placed->begin(), placed->end());
+    if (auto found = avoiding(with, at + 1, {}, std::move(all), tries)) return found;
+    std::set<CardId> cards;
+    for (const Slice& slice : *placed) cards.insert(slice.card);
+    for (const CardId& card : cards) {
+      auto more = avoided;
+      more.insert(card);
+      if (auto found = avoiding(rest, at, more, slices, tries)) return found;
+    }
+    return std::nullopt;
+  }
+
+  /// The part, on other cards than these.
+  [[nodiscard]] PartRequest without(PartRequest part, const std::set<CardId>& avoided) const {
+    if (avoided.empty()) return part;
+    std::vector<CardId> rest;
+    for (const CardState& card : ledger_.cards()) {
+      const auto& named = part.request.constraints.cards;
+      const bool may = named.empty() || std::find(named.begin(), named.end(), card.card.id) != named.end();
+      if (may && !avoided.contains(card.card.id)) rest.push_back(card.card.id);
+    }
+    if (rest.empty()) rest.emplace_back();  // an empty list would allow every card
+    part.request.constraints.cards = std::move(rest);
+    return part;
   }
 
   [[nodiscard]] bool each_fits_alone() const {

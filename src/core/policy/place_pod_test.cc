@@ -268,6 +268,24 @@ TEST(PlacePod, APartThatCouldUseAnyCardLeavesTheOnlyCardOfALaterPart) {
       << "the error is that of spec order";
 }
 
+TEST(PlacePod, TwoPartsOfTwoCardsFitOnThreeCardsWhereTheCardsThatThePolicyPrefersAreTooFew) {
+  Ledger ledger = machine(3);
+  ASSERT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "m"}, "x", CardId("GPU-0"), Bytes::gib(4), CoreShare(1)},
+                          Slice{{OwnerKind::kPod, "n"}, "x", CardId("GPU-1"), Bytes::gib(4), CoreShare(1)}}));
+  auto large = part("large", 12, 1);
+  auto small = part("small", 2, 1);
+  large.request.count = small.request.count = 2;
+  // Binpack prefers GPU-0 and GPU-1 for either part, which then have no room for the other.
+  for (const auto& parts : {std::vector{large, small}, std::vector{small, large}}) {
+    const auto placed = place_on(ledger, parts);
+    ASSERT_TRUE(placed) << placed.error().what;
+    Ledger with = ledger;
+    EXPECT_TRUE(with.add(*placed));
+  }
+  small.request.memory = MemoryAsk::of(Bytes::gib(5));
+  EXPECT_FALSE(place_on(ledger, {large, small}));
+}
+
 TEST(PlacePod, IllegalRequestsAreRefused) {
   EXPECT_FALSE(place_on(machine(1), {}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 1, 1), part("a", 1, 1)}));
