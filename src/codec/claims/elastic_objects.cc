@@ -153,9 +153,9 @@ Result<Request> request_of_amounts(const Amounts& amounts, const DialectSettings
   return request;
 }
 
-Result<ClaimClass> parse_elastic_class(std::string_view text) {
+Result<ElasticClass> parse_elastic_class(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "ElasticGPUClass"));
-  ClaimClass made;
+  ElasticClass made;
   made.name = read::text(value, "metadata.name");
   if (made.name.empty()) return fail(Code::kInvalidArgument, "ElasticGPUClass: metadata.name is missing");
   made.provisioner = read::text(value, "provisioner");
@@ -178,9 +178,9 @@ Result<ClaimClass> parse_elastic_class(std::string_view text) {
   return made;
 }
 
-Result<Claim> parse_elastic_claim(std::string_view text, const DialectSettings& settings) {
+Result<ElasticClaim> parse_elastic_claim(std::string_view text, const DialectSettings& settings) {
   CARVE_TRY(const auto value, read::parse(text, "ElasticGPUClaim"));
-  Claim claim;
+  ElasticClaim claim;
   claim.namespace_name = read::text(value, "metadata.namespace");
   claim.name = read::text(value, "metadata.name");
   claim.uid = read::text(value, "metadata.uid");
@@ -277,13 +277,13 @@ std::string claim_ref_patch(const ElasticGpu& gpu, const ElasticClaimRef& claim)
   return json::serialize(patch);
 }
 
-std::string gpu_name_patch(const Claim& claim, std::string_view gpu) {
+std::string gpu_name_patch(const ElasticClaim& claim, std::string_view gpu) {
   auto patch = at_version(claim.version);
   patch["spec"] = json::object{{"elasticGPUName", read::json_text(gpu)}};
   return json::serialize(patch);
 }
 
-std::string protection_patch(const Claim& claim, std::string_view text, bool on) {
+std::string protection_patch(const ElasticClaim& claim, std::string_view text, bool on) {
   json::array finalizers;
   if (const auto value = read::parse(text, "ElasticGPUClaim")) {
     for (const auto& one : read::list(*value, "metadata.finalizers")) {
@@ -312,6 +312,16 @@ std::string elastic_claim_status(ClaimPhase phase, std::string_view message, con
     status["share"] = gpu->request.whole ? "whole" : read::json_text(to_string(gpu->request.share));
   }
   return json::serialize(json::object{{"status", std::move(status)}});
+}
+
+std::string claim_place(std::string_view text) {
+  const auto value = read::parse(text, "ElasticGPUClaim");
+  if (!value) return {};
+  const auto card = read::text(*value, "status.card");
+  if (card.empty()) return {};
+  return fmt::format("{}, compute {}, {}, on card {} of node {}", read::text(*value, "status.memory"),
+                     read::number(*value, "status.cores"), read::text(*value, "status.share"), card,
+                     read::text(*value, "status.node"));
 }
 
 std::vector<PodClaim> claims_of(const PodAsk& pod) {

@@ -19,8 +19,8 @@ inline constexpr std::string_view kElasticGpuClasses = "/apis/elasticgpu.io/v1al
 
 /// Tolerant: an illegal field goes to `error` of the object, with what is legal.
 ///   errors  kInvalidArgument: not JSON, or without a name (and for claims, a UID)
-[[nodiscard]] Result<ClaimClass> parse_elastic_class(std::string_view text);
-[[nodiscard]] Result<Claim> parse_elastic_claim(std::string_view text, const DialectSettings& settings);
+[[nodiscard]] Result<ElasticClass> parse_elastic_class(std::string_view text);
+[[nodiscard]] Result<ElasticClaim> parse_elastic_claim(std::string_view text, const DialectSettings& settings);
 [[nodiscard]] Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSettings& settings);
 
 /// Amounts by resource names of any dialect, as in `requests` of a claim or `capacity` of an ElasticGPU. A memory may
@@ -33,13 +33,17 @@ inline constexpr std::string_view kElasticGpuClasses = "/apis/elasticgpu.io/v1al
 [[nodiscard]] std::string encode_elastic_gpu(const ElasticGpu& gpu);
 /// Merge patches of the read object: its resourceVersion is a precondition.
 [[nodiscard]] std::string claim_ref_patch(const ElasticGpu& gpu, const ElasticClaimRef& claim);
-[[nodiscard]] std::string gpu_name_patch(const Claim& claim, std::string_view gpu);
-[[nodiscard]] std::string protection_patch(const Claim& claim, std::string_view text, bool on);
+[[nodiscard]] std::string gpu_name_patch(const ElasticClaim& claim, std::string_view gpu);
+[[nodiscard]] std::string protection_patch(const ElasticClaim& claim, std::string_view text, bool on);
 /// Merge patches of status, without a precondition: the next step corrects an outdated one.
 [[nodiscard]] std::string elastic_gpu_status(GpuPhase phase, std::string_view message);
 /// `gpu`: of a Bound claim; nullptr: none.
 [[nodiscard]] std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu,
                                                Bytes card_memory);
+
+/// What the status of a claim's JSON says of its place: "4 GiB, compute 10, fixed, on card GPU-1 of node n1". Empty: it
+/// is not bound.
+[[nodiscard]] std::string claim_place(std::string_view text);
 
 /// The claims that the containers of a pod use, by its annotations elasticgpu.io/egpuc-CONTAINER and
 /// egpuc.elasticgpu.io/CONTAINER.

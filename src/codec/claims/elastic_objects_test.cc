@@ -11,19 +11,19 @@ std::string claim_text(const std::string& spec) {
   return R"({"metadata":{"namespace":"s","name":"k","uid":"u","resourceVersion":"7"},"spec":{)" + spec + "}}";
 }
 
-Claim claim_of(const std::string& spec) { return *parse_elastic_claim(claim_text(spec), {}); }
+ElasticClaim claim_of(const std::string& spec) { return *parse_elastic_claim(claim_text(spec), {}); }
 
 TEST(ElasticObjects, TheThreeSpellingsOfAClaimMeanTheSame) {
-  const Claim article =
+  const ElasticClaim article =
       claim_of(R"("storageClassName":"c","resources":{"requests":{"tke.cloud.tencent.com/qgpu-core":10,)"
                R"("tke.cloud.tencent.com/qgpu-memory":"4GB"}})");
-  const Claim readme =
+  const ElasticClaim readme =
       claim_of(R"("egpuClassName":"c","resources":{"requests":{"gpushare.provisioner.elasticgpu.io/gpu-core":10,)"
                R"("gpushare.provisioner.elasticgpu.io/gpu-memory":4}})");
-  const Claim code = claim_of(
+  const ElasticClaim code = claim_of(
       R"("elasticGPUClassName":"c","resources":{"requests":{"elasticgpu.com/gpu-core":"10",)"
       R"("elasticgpu.com/gpu-memory":4096}})");
-  for (const Claim& one : {article, readme, code}) {
+  for (const ElasticClaim& one : {article, readme, code}) {
     EXPECT_EQ(one.error, "");
     EXPECT_EQ(one.class_name, "c");
     EXPECT_EQ(one.request.memory, MemoryAsk::of(Bytes::gib(4)));
@@ -105,7 +105,7 @@ TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
 }
 
 TEST(ElasticObjects, PatchesHaveThePrecondition) {
-  Claim claim = claim_of("");
+  ElasticClaim claim = claim_of("");
   EXPECT_EQ(gpu_name_patch(claim, "g"), R"({"metadata":{"resourceVersion":"7"},"spec":{"elasticGPUName":"g"}})");
   EXPECT_EQ(protection_patch(claim, R"({"metadata":{"finalizers":["other"]}})", true),
             R"({"metadata":{"resourceVersion":"7","finalizers":["other","elasticgpu.io/claim-protection"]}})");

@@ -15,12 +15,12 @@ struct Steps {
   std::set<std::string> gpus = {};  // names of ElasticGPUs with a step
 };
 
-const Claim* claim_of(const ClaimWorld& world, const ElasticClaimRef& ref) {
+const ElasticClaim* claim_of(const ClaimWorld& world, const ElasticClaimRef& ref) {
   const auto found = world.claims.find({ref.namespace_name, ref.name});
   return found == world.claims.end() ? nullptr : &found->second;
 }
 
-bool is_of(const ElasticGpu& gpu, const Claim& claim) {
+bool is_of(const ElasticGpu& gpu, const ElasticClaim& claim) {
   return gpu.claim && gpu.claim->uid == claim.uid && !claim.uid.empty();
 }
 
@@ -30,7 +30,7 @@ void say_gpu(Steps& steps, const ElasticGpu& gpu, GpuPhase phase, std::string me
   steps.gpus.insert(gpu.name);
 }
 
-void say_claim(Steps& steps, const Claim& claim, ClaimPhase phase, std::string message,
+void say_claim(Steps& steps, const ElasticClaim& claim, ClaimPhase phase, std::string message,
                std::optional<ElasticGpu> gpu = std::nullopt) {
   if (claim.phase == to_string(phase) && claim.message == message) return;
   steps.all.push_back(SetClaimStatus{claim, phase, std::move(message), std::move(gpu)});
@@ -48,7 +48,7 @@ void step_gpu(Steps& steps, const ElasticGpu& gpu) {
   if (gpu.deleting) return;
   if (!gpu.error.empty()) return say_gpu(steps, gpu, GpuPhase::kFailed, gpu.error);
   const auto place = steps.world.place_of(gpu);
-  const Claim* claim = gpu.claim ? claim_of(steps.world, *gpu.claim) : nullptr;
+  const ElasticClaim* claim = gpu.claim ? claim_of(steps.world, *gpu.claim) : nullptr;
   const bool released = gpu.claim && !gpu.claim->uid.empty() && (claim == nullptr || claim->uid != gpu.claim->uid);
   if (released) return reclaim(steps, gpu);
   if (!place) return say_gpu(steps, gpu, GpuPhase::kFailed, "there is no card " + gpu.card + " on node " + gpu.node);
@@ -60,7 +60,7 @@ void step_gpu(Steps& steps, const ElasticGpu& gpu) {
 }
 
 /// The smallest Available ElasticGPU that serves the claim; nullptr: there is none.
-const ElasticGpu* match(const Steps& steps, const Claim& claim, const Request& request) {
+const ElasticGpu* match(const Steps& steps, const ElasticClaim& claim, const Request& request) {
   const ElasticGpu* best = nullptr;
   std::tuple<bool, Bytes, CoreShare, std::string> least;
   for (const auto& [name, gpu] : steps.world.gpus) {
@@ -78,7 +78,8 @@ const ElasticGpu* match(const Steps& steps, const Claim& claim, const Request& r
   return best;
 }
 
-ElasticGpu provisioned(const Claim& claim, const ClaimClass& by, const Request& request, const CardPlace& place) {
+ElasticGpu provisioned(const ElasticClaim& claim, const ElasticClass& by, const Request& request,
+                       const CardPlace& place) {
   ElasticGpu gpu;
   gpu.name = provisioned_name(claim);
   gpu.class_name = by.name;
@@ -90,12 +91,12 @@ ElasticGpu provisioned(const Claim& claim, const ClaimClass& by, const Request& 
   return gpu;
 }
 
-void bind(Steps& steps, const Claim& claim) {
+void bind(Steps& steps, const ElasticClaim& claim) {
   const auto found = steps.world.classes.find(claim.class_name);
   if (found == steps.world.classes.end())
     return say_claim(steps, claim, ClaimPhase::kPending,
                      claim.class_name.empty() ? "it names no class" : "class " + claim.class_name + " does not exist");
-  const ClaimClass& by = found->second;
+  const ElasticClass& by = found->second;
   if (!by.error.empty()) return say_claim(steps, claim, ClaimPhase::kPending, "class " + by.name + ": " + by.error);
   const Provisioner* provisioner = provisioner_named(by.provisioner);
   if (provisioner == nullptr)
@@ -117,7 +118,7 @@ void bind(Steps& steps, const Claim& claim) {
   steps.all.push_back(CreateGpu{provisioned(claim, by, request, **place)});
 }
 
-void step_claim(Steps& steps, const Claim& claim) {
+void step_claim(Steps& steps, const ElasticClaim& claim) {
   // Only while pods use it: without control, an unused claim can be deleted.
   const bool used = steps.world.users(claim) > 0;
   if (claim.is_protected != used && (!claim.deleting || !used)) return steps.all.push_back(Protect{claim, used});
@@ -150,7 +151,7 @@ std::vector<ClaimStep> claim_steps(const ClaimWorld& world) {
   return std::move(steps.all);
 }
 
-Request request_by(const Provisioner& provisioner, const ClaimClass& by, Request request) {
+Request request_by(const Provisioner& provisioner, const ElasticClass& by, Request request) {
   if (provisioner.whole || request.whole) {
     Request all = whole_cards(1);
     all.dialect = provisioner.dialect;
@@ -162,6 +163,6 @@ Request request_by(const Provisioner& provisioner, const ClaimClass& by, Request
   return request;
 }
 
-std::string provisioned_name(const Claim& claim) { return "egpu-" + claim.uid; }
+std::string provisioned_name(const ElasticClaim& claim) { return "egpu-" + claim.uid; }
 
 }  // namespace carve

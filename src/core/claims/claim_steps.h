@@ -21,18 +21,18 @@ struct CardPlace {
 
 /// Everything that a step depends on.
 struct ClaimWorld {
-  std::map<std::string, ClaimClass> classes;                    // by name
+  std::map<std::string, ElasticClass> classes;                    // by name
   std::map<std::string, ElasticGpu> gpus;                       // by name
-  std::map<std::pair<std::string, std::string>, Claim> claims;  // by namespace and name
+  std::map<std::pair<std::string, std::string>, ElasticClaim> claims;  // by namespace and name
   /// Where the card of an ElasticGPU is; nullopt: there is no such card.
   std::function<std::optional<CardPlace>(const ElasticGpu&)> place_of;
   /// Whether the room of an Available ElasticGPU can be kept: nothing else holds it.
   std::function<bool(const ElasticGpu&, const CardPlace&)> has_room;
   /// Pods that use the claim and have not ended.
-  std::function<std::size_t(const Claim&)> users;
+  std::function<std::size_t(const ElasticClaim&)> users;
   /// The node and the card that a new ElasticGPU for the claim would get: the card of the first pod that uses it where
   /// the class waits for one (nullopt: none is placed yet), else the engine's choice. The error is the reason.
-  std::function<Result<std::optional<CardPlace>>(const Claim&, const ClaimClass&, const Request&)> choose;
+  std::function<Result<std::optional<CardPlace>>(const ElasticClaim&, const ElasticClass&, const Request&)> choose;
 };
 
 // The single writes. Each is harmless when it is repeated, and the next step follows from the objects alone, so that a
@@ -47,7 +47,7 @@ struct ReferToClaim {  // spec.claimRef, with the UID
   friend bool operator==(const ReferToClaim&, const ReferToClaim&) = default;
 };
 struct ReferToGpu {  // spec.elasticGPUName
-  Claim claim;
+  ElasticClaim claim;
   std::string gpu;
   friend bool operator==(const ReferToGpu&, const ReferToGpu&) = default;
 };
@@ -58,7 +58,7 @@ struct SetGpuStatus {
   friend bool operator==(const SetGpuStatus&, const SetGpuStatus&) = default;
 };
 struct SetClaimStatus {
-  Claim claim;
+  ElasticClaim claim;
   ClaimPhase phase;
   std::string message;
   std::optional<ElasticGpu> gpu;  // of a Bound claim
@@ -69,7 +69,7 @@ struct DeleteGpu {
   friend bool operator==(const DeleteGpu&, const DeleteGpu&) = default;
 };
 struct Protect {  // add the finalizer, or remove it
-  Claim claim;
+  ElasticClaim claim;
   bool on = true;
   friend bool operator==(const Protect&, const Protect&) = default;
 };
@@ -80,10 +80,10 @@ using ClaimStep = std::variant<Protect, CreateGpu, ReferToClaim, ReferToGpu, Set
 [[nodiscard]] std::vector<ClaimStep> claim_steps(const ClaimWorld& world);
 
 /// The request of a claim as its class's provisioner gives it: share class, dialect, whole or not.
-[[nodiscard]] Request request_by(const Provisioner& provisioner, const ClaimClass& by, Request request);
+[[nodiscard]] Request request_by(const Provisioner& provisioner, const ElasticClass& by, Request request);
 
 /// The name of the ElasticGPU that is provisioned for a claim. It follows from the claim's UID, so that a repeated
 /// creation creates nothing.
-[[nodiscard]] std::string provisioned_name(const Claim& claim);
+[[nodiscard]] std::string provisioned_name(const ElasticClaim& claim);
 
 }  // namespace carve

@@ -25,12 +25,12 @@ struct Objects {
       return CardPlace{gpu.node, CardId(gpu.card), Bytes::gib(16), trouble == troubles.end() ? "" : trouble->second};
     };
     world.has_room = [](const ElasticGpu&, const CardPlace&) { return true; };
-    world.users = [this](const Claim&) { return pods; };
-    world.choose = [this](const Claim&, const ClaimClass&, const Request&) { return chosen; };
+    world.users = [this](const ElasticClaim&) { return pods; };
+    world.choose = [this](const ElasticClaim&, const ElasticClass&, const Request&) { return chosen; };
     world.classes["c"] = {"c", "elasticgpu.io/qgpu"};
   }
-  Claim& claim(const std::string& name = "k", std::uint64_t gib = 4) {
-    Claim made;
+  ElasticClaim& claim(const std::string& name = "k", std::uint64_t gib = 4) {
+    ElasticClaim made;
     made.namespace_name = "s";
     made.name = name;
     made.uid = "uid-" + name;
@@ -49,14 +49,14 @@ struct Objects {
     made.request.compute = CoreShare(10);
     return world.gpus[name] = made;
   }
-  void erase_if_free(const Claim& claim) {
+  void erase_if_free(const ElasticClaim& claim) {
     if (claim.deleting && !claim.is_protected) world.claims.erase({claim.namespace_name, claim.name});
   }
   void apply(const ClaimStep& step) {
     if (const auto* one = std::get_if<Protect>(&step)) {
       auto& stored = world.claims.at({one->claim.namespace_name, one->claim.name});
       stored.is_protected = one->on;
-      erase_if_free(Claim(stored));
+      erase_if_free(ElasticClaim(stored));
     } else if (const auto* created = std::get_if<CreateGpu>(&step)) {
       ElasticGpu made = created->gpu;
       made.uid = "uid-" + made.name;
@@ -231,7 +231,7 @@ TEST(Provisioners, ByBothForms) {
   Request request;
   request.memory = MemoryAsk::of(Bytes::gib(4));
   request.compute = CoreShare(30);
-  ClaimClass by;
+  ElasticClass by;
   const auto share = [&](const char* name) { return request_by(*provisioner_named(name), by, request).share; };
   EXPECT_EQ(share("elasticgpu.io/gpushare"), ShareClass::kBestEffort);
   EXPECT_TRUE(request_by(*provisioner_named("elasticgpu.io/physical"), by, request).whole);

@@ -29,7 +29,7 @@ struct Provisioner {
 /// For messages: "elasticgpu.io/qgpu, …".
 [[nodiscard]] std::string provisioner_names();
 
-struct ClaimClass {
+struct ElasticClass {
   std::string name;
   std::string provisioner;
   bool retain = false;     // reclaimPolicy Retain; else Delete
@@ -37,7 +37,7 @@ struct ClaimClass {
   bool enforced = false;   // parameter isolation: enforced. Compute is a cap, whatever the provisioner promises
   std::uint32_t pods = 1;  // parameter pods: how many pods may use a claim at a time, each with an equal part
   std::string error = {};  // what is illegal in it; empty: nothing
-  friend bool operator==(const ClaimClass&, const ClaimClass&) = default;
+  friend bool operator==(const ElasticClass&, const ElasticClass&) = default;
 };
 
 enum class GpuPhase : std::uint8_t { kPending, kAvailable, kBound, kReleased, kFailed };
@@ -71,7 +71,7 @@ struct ElasticGpu {
   friend bool operator==(const ElasticGpu&, const ElasticGpu&) = default;
 };
 
-struct Claim {
+struct ElasticClaim {
   std::string namespace_name;
   std::string name;
   std::string uid;
@@ -84,7 +84,7 @@ struct Claim {
   std::string error = {};
   std::string phase = {};
   std::string message = {};
-  friend bool operator==(const Claim&, const Claim&) = default;
+  friend bool operator==(const ElasticClaim&, const ElasticClaim&) = default;
 };
 inline constexpr std::string_view kClaimFinalizer = "elasticgpu.io/claim-protection";
 

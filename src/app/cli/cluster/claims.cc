@@ -6,6 +6,7 @@
 #include <set>
 
 #include "app/plugins/device_names.h"
+#include "codec/claims/elastic_objects.h"
 #include "codec/kubelet/node_pod.h"
 
 namespace carve::cli {
@@ -88,6 +89,31 @@ std::vector<codec::ClaimExplanation> claims_of_pod(KubeApi& api, std::string_vie
       const auto more = explained(*claim);
       out.insert(out.end(), more.begin(), more.end());
     }
+  }
+  return out;
+}
+
+std::vector<codec::ClaimExplanation> elastic_claims_of_pod(KubeApi& api, const codec::PodAsk& pod,
+                                                           const codec::DialectSettings& settings) {
+  std::vector<codec::ClaimExplanation> out;
+  for (const auto& use : codec::claims_of(pod)) {
+    const auto text = api.get(fmt::format("/apis/elasticgpu.io/v1alpha1/namespaces/{}/elasticgpuclaims/{}",
+                                          pod.namespace_name, use.claim));
+    const auto claim = text ? codec::parse_elastic_claim(*text, settings)
+                            : Result<ElasticClaim>(tl::unexpected(text.error()));
+    if (!claim) {
+      out.push_back({use.claim, {}, {}, {}, "the ElasticGPUClaim cannot be read: " + claim.error().what});
+      continue;
+    }
+    const Request& request = claim->request;  // its class decides about the share
+    const auto asks = !claim->error.empty() ? claim->error
+                      : request.whole       ? std::string("a whole card")
+                                            : fmt::format("{}, compute {}", to_human(request.memory.bytes()),
+                                                          request.compute.hundredths());
+    out.push_back({claim->name, use.container, fmt::format("{}, of class {}", asks, claim->class_name),
+                   codec::claim_place(*text),
+                   fmt::format("{}{}{}", claim->phase.empty() ? "Pending" : claim->phase,
+                               claim->message.empty() ? "" : ": ", claim->message)});
   }
   return out;
 }

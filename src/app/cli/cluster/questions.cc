@@ -44,6 +44,8 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.placement);
   if (said.nodes != 0) said.unread = unread_of(all);
   said.claims = claims_of_pod(access.api, *text);
+  const auto elastic = elastic_claims_of_pod(access.api, pod.ask, access.dialects);
+  said.claims.insert(said.claims.end(), elastic.begin(), elastic.end());
   // The events are optional: the rest of the explanation does not depend on them.
   if (const auto events = access.api.list("/api/v1/namespaces/" + namespace_name + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + pod.ask.uid}}))

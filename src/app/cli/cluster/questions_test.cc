@@ -250,6 +250,26 @@ TEST_F(ClusterQuestions, APodWithAClaimIsExplainedWithItsClaim) {
   EXPECT_THAT(explain("d"), HasSubstr("  state    refused: the card is full\n"));
 }
 
+TEST_F(ClusterQuestions, APodWithAnElasticGpuClaimIsExplainedWithItsClaim) {
+  put("/api/v1/namespaces/ml/pods/e",
+      R"({"metadata":{"name":"e","namespace":"ml","uid":"u-e","annotations":{"elasticgpu.io/egpuc-main":"k"}},)"
+      R"("spec":{"containers":[{"name":"main","resources":{"limits":{"elasticgpu.io/slot":"1"}}}]},)"
+      R"("status":{"phase":"Pending"}})");
+  EXPECT_THAT(explain("e"), AllOf(HasSubstr("  claim    k: the ElasticGPUClaim cannot be read"),
+                                  Not(HasSubstr("requests no card"))));
+  const std::string spec =
+      R"({"metadata":{"namespace":"ml","name":"k","uid":"u-k"},"spec":{"elasticGPUClassName":"shared","resources":)"
+      R"({"requests":{"elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"10"}}})";
+  const auto path = "/apis/elasticgpu.io/v1alpha1/namespaces/ml/elasticgpuclaims/k";
+  put(path, spec + R"(,"status":{"phase":"Pending","message":"no node has cards"}})");
+  EXPECT_THAT(explain("e"), HasSubstr("  claim    k, request main: 4 GiB, compute 10, of class shared\n"
+                                      "  state    Pending: no node has cards\n"));
+  put(path, spec + R"(,"status":{"phase":"Bound","node":"n1","card":"GPU-1","memory":"4 GiB","cores":10,)"
+                   R"("share":"fixed"}})");
+  EXPECT_THAT(explain("e"), HasSubstr("  device   4 GiB, compute 10, fixed, on card GPU-1 of node n1\n"
+                                      "  state    Bound\n"));
+}
+
 TEST_F(ClusterQuestions, AClaimOfAnotherDriverIsNoRequestForACard) {
   put("/api/v1/namespaces/ml/pods/d",
       R"({"metadata":{"name":"d","namespace":"ml","uid":"u-d"},"spec":{"resourceClaims":[{"name":"nic",)"

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int32_t kAboveAll = std::numeric_limits<std::int32_t>::max();  // no pod preempts a claim
 constexpr std::string_view kPart = "claim";
 
-std::string claim_path(const Claim& claim) {
+std::string claim_path(const ElasticClaim& claim) {
   return fmt::format("/apis/elasticgpu.io/v1alpha1/namespaces/{}/elasticgpuclaims/{}", claim.namespace_name,
                      claim.name);
 }
@@ -192,7 +192,7 @@ void ClaimController::reserve_rooms() {
   rooms_ = std::move(wanted);
 }
 
-Result<ClaimController::Place> ClaimController::place_of_first_user(const Claim& claim) const {
+Result<ClaimController::Place> ClaimController::place_of_first_user(const ElasticClaim& claim) const {
   const auto users = world_.book.users();
   const auto of = users.find(claim.uid);
   if (of == users.end()) return Place();
@@ -211,7 +211,7 @@ Result<ClaimController::Place> ClaimController::place_of_first_user(const Claim&
   return Place();
 }
 
-Result<ClaimController::Place> ClaimController::choose(const Claim& claim, const ClaimClass& by,
+Result<ClaimController::Place> ClaimController::choose(const ElasticClaim& claim, const ElasticClass& by,
                                                        const Request& request) {
   if (by.waits) return place_of_first_user(claim);
   const Owner owner{OwnerKind::kClaim, claim.uid};
@@ -246,7 +246,7 @@ Result<ClaimController::Place> ClaimController::choose(const Claim& claim, const
   return fail(Code::kUnavailable, "another pod took the room meanwhile; the choice is repeated");
 }
 
-void ClaimController::say(const Claim& claim, const char* reason, std::string message, bool warning) const {
+void ClaimController::say(const ElasticClaim& claim, const char* reason, std::string message, bool warning) const {
   if (!world_.post_event) return;
   world_.post_event(
       {"ElasticGPUClaim", claim.namespace_name, claim.name, claim.uid, reason, std::move(message), warning});
@@ -328,11 +328,11 @@ Clock::Time ClaimController::step() {
     return has_room({OwnerKind::kClaim, gpu.uid}, gpu.request, place);
   };
   const auto users = world_.book.users();
-  world.users = [&](const Claim& claim) {
+  world.users = [&](const ElasticClaim& claim) {
     const auto of = users.find(claim.uid);
     return of == users.end() ? 0 : of->second.size();
   };
-  world.choose = [this](const Claim& claim, const ClaimClass& by, const Request& request) {
+  world.choose = [this](const ElasticClaim& claim, const ElasticClass& by, const Request& request) {
     return choose(claim, by, request);
   };
   if (!world_.leader.leads_until(now + kWrite)) return now + kResync;
@@ -349,7 +349,7 @@ Clock::Time ClaimController::step() {
 }
 
 void ClaimController::run(const std::stop_token& stop) {
-  queue_.run(world_.clock, stop, [this] { return step(); });
+  queue_.run(world_.clock, stop, [this] { return step(); }, kGap);
 }
 
 }  // namespace carve::control

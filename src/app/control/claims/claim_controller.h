@@ -26,7 +26,7 @@ namespace carve::control {
 class ClaimController {
  public:
   static constexpr Clock::Duration kWrite = std::chrono::seconds(5);       // the longest time of one write
-  static constexpr Clock::Duration kGap = std::chrono::milliseconds(100);  // until the next step, after a write
+  static constexpr Clock::Duration kGap = std::chrono::milliseconds(100);  // between steps: each reads all pods
   static constexpr Clock::Duration kRetry = std::chrono::seconds(2);       // after a write that failed
   static constexpr Clock::Duration kAppears = std::chrono::seconds(10);    // until a created object is in the watch
 
@@ -68,12 +68,12 @@ class ClaimController {
                  Rooms* rooms) REQUIRES(rooms_mutex_);
   void read_users();
   [[nodiscard]] bool has_room(const Owner& owner, const Request& request, const CardPlace& place) const;
-  [[nodiscard]] Result<Place> choose(const Claim& claim, const ClaimClass& by, const Request& request);
-  [[nodiscard]] Result<Place> place_of_first_user(const Claim& claim) const;
+  [[nodiscard]] Result<Place> choose(const ElasticClaim& claim, const ElasticClass& by, const Request& request);
+  [[nodiscard]] Result<Place> place_of_first_user(const ElasticClaim& claim) const;
   Result<void> write(const ClaimStep& step);
   Result<void> requeue_on(const std::string& node);
   Result<void> requeue_for_freed(const ClaimWorld& world);
-  void say(const Claim& claim, const char* reason, std::string message, bool warning) const;
+  void say(const ElasticClaim& claim, const char* reason, std::string message, bool warning) const;
 
   const World world_;
   ChangeQueue queue_;

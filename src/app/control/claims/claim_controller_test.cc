@@ -60,7 +60,7 @@ class ClaimControllerTest : public ::testing::Test, protected Leading {
       feed();
     }
   }
-  Claim claim(const std::string& name) {
+  ElasticClaim claim(const std::string& name) {
     return *codec::parse_elastic_claim(*api.object(std::string(kClaimsOfS) + "/" + name), {});
   }
   /// What a pod that takes its claims gets on its node; else why not.

@@ -67,10 +67,11 @@ void ChangeQueue::wait(Clock& clock, Clock::Time until, const std::stop_token& s
   }
 }
 
-void ChangeQueue::run(Clock& clock, const std::stop_token& stop, const std::function<Clock::Time()>& step) {
+void ChangeQueue::run(Clock& clock, const std::stop_token& stop, const std::function<Clock::Time()>& step,
+                      Clock::Duration gather) {
   while (!stop.stop_requested()) {
     wait(clock, step(), stop);
-    if (!clock.sleep_for(kGather, stop)) return;
+    if (!clock.sleep_for(gather, stop)) return;
   }
 }
 

@@ -59,8 +59,9 @@ class ChangeQueue {
   /// Removes and returns what was added. Does not wait.
   [[nodiscard]] Changes take() EXCLUDES(mutex_);
   /// Calls `step` at the start, after each change, and at the time that its last call returned, until `stop`. The
-  /// thread sleeps in between.
-  void run(Clock& clock, const std::stop_token& stop, const std::function<Clock::Time()>& step) EXCLUDES(mutex_);
+  /// thread sleeps in between, at least for `gather`.
+  void run(Clock& clock, const std::stop_token& stop, const std::function<Clock::Time()>& step,
+           Clock::Duration gather = kGather) EXCLUDES(mutex_);
 
  private:
   /// Waits for a change, `until` or `stop`.

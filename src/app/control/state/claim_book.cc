@@ -121,7 +121,7 @@ Result<Request> ClaimBook::part_locked(const std::string& namespace_name, const 
   };
   const auto found = claims_.find({namespace_name, name});
   if (found == claims_.end()) return refuse("there is no ElasticGPUClaim of this name in namespace " + namespace_name);
-  const Claim& claim = found->second;
+  const ElasticClaim& claim = found->second;
   *uid = claim.uid;
   const auto by = classes_.find(claim.class_name);
   const std::uint32_t most = by == classes_.end() ? 1 : by->second.pods;

@@ -66,9 +66,9 @@ class ClaimBook {
   ChangeFeed changes_;
   std::array<std::atomic<bool>, 3> answered_{};
   mutable Mutex mutex_;
-  std::map<std::string, ClaimClass> classes_ GUARDED_BY(mutex_);
+  std::map<std::string, ElasticClass> classes_ GUARDED_BY(mutex_);
   std::map<std::string, ElasticGpu> gpus_ GUARDED_BY(mutex_);
-  std::map<std::pair<std::string, std::string>, Claim> claims_ GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, std::string>, ElasticClaim> claims_ GUARDED_BY(mutex_);
   std::map<std::string, CardId> cards_ GUARDED_BY(mutex_);
   Users users_ GUARDED_BY(mutex_);
 };
