@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "codec/manifest/manifest.h"
+
 namespace carve::cmd {
 namespace {
 
@@ -342,6 +344,37 @@ void cluster_commands(CLI::App& app, Everything& all) {
       "Examples:\n  carve explain train-0\n  kubectl carve explain -n ml train-0\n  carve explain ml/train-0 -o json");
 }
 
+void manifest_commands(CLI::App& app, Everything& all) {
+  const auto shared = [&](CLI::App* command) {
+    command->add_option("FILE", all.manifests.files, "manifests: files, folders, or - for stdin")->required();
+    command
+        ->add_option("--cluster-config", all.manifests.cluster_config,
+                     "settings of the cluster, the lines of ConfigMap carve-cluster: they select the dialects that are read "
+                     "(default: the defaults)")
+        ->type_name("FILE");
+  };
+  auto* lint = app.add_subcommand(
+      "lint", "say what is wrong with manifests and what Carve gives to their containers; exit code 1 if anything is wrong");
+  shared(lint);
+  lint->footer("Examples:\n  carve lint pod.yaml\n  carve lint manifests/\n  helm template chart | carve lint -");
+  auto* convert = app.add_subcommand(
+      "convert",
+      "print manifests with everything mended that can be, and say on stderr what changed; exit code 1 if errors remain");
+  shared(convert);
+  convert
+      ->add_option("--to", all.manifests.to,
+                   "also rewrite requests for cards: native (elasticgpu.io/gpu-memory, …), claim (ElasticGPUClaims) or "
+                   "dra (ResourceClaimTemplates)")
+      ->type_name("SPELLING")
+      ->check([](const std::string& value) {
+        return codec::spelling_from(value)
+                   ? std::string()
+                   : "\"" + value + "\" is not a spelling; legal are " + std::string(codec::kSpellingWords);
+      });
+  convert->footer(
+      "Examples:\n  carve convert old.yaml > new.yaml\n  carve convert --to native manifests/ | kubectl apply -f -");
+}
+
 void view_commands(CLI::App& app, Everything& all) {
   auto* top = app.add_subcommand("top", "show what each slice uses now: granted and used memory and compute");
   host_flags(top, &all.top.host, false);
@@ -401,6 +434,7 @@ void add_commands(CLI::App& app, Everything& all) {
   control_command(app, all);
   cluster_commands(app, all);
   view_commands(app, all);
+  manifest_commands(app, all);
 }
 
 }  // namespace carve::cmd

@@ -22,6 +22,7 @@ struct Everything {
   ControlOptions control;
   ProbeOptions probe;
   KeepFilesOptions keep_files;
+  ManifestOptions manifests;
   HostOptions agent, arbiter;
   NodeOptions node;
   std::string arbiter_trace;

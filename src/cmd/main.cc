@@ -93,6 +93,8 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"version", &all.version.host, [&] { return version(all.version); }},
   };
   if (name == "explain") return explain_pod(all.explain);
+  if (name == "lint") return lint(all.manifests);
+  if (name == "convert") return convert(all.manifests);
   if (name == "control") return run_control(all.control);
   if (name == "keep-files") return run_keep_files(all.keep_files);
   if (name == "nvml-worker") return run_worker(all.worker_root, all.worker_host);

@@ -99,6 +99,13 @@ struct ControlOptions {
   bool gpushare_http = false;  // gpushare's filter and inspect on the plain port
 };
 
+/// carve lint, carve convert.
+struct ManifestOptions {
+  std::vector<std::string> files;  // files, folders, "-" for stdin
+  std::string cluster_config;      // file; empty: the defaults
+  std::string to;                  // convert: native, claim or dra; empty: requests stay as they are spelled
+};
+
 struct ProbeOptions {
   HostOptions host;
   std::string what;  // agent or arbiter
@@ -141,6 +148,8 @@ int top(const ViewOptions& options);
 int doctor(const ViewOptions& options);
 int probe(const ProbeOptions& options);
 int version(const ViewOptions& options);
+int lint(const ManifestOptions& options);
+int convert(const ManifestOptions& options);
 
 /// "500ms", "60s", "5m", "2h". kInvalidArgument names the field and the legal units.
 [[nodiscard]] Result<std::chrono::milliseconds> parse_duration(const std::string& field,

@@ -1,6 +1,7 @@
 #include "codec/claims/elastic_objects.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -332,6 +333,36 @@ std::vector<PodClaim> claims_of(const PodAsk& pod) {
     }
   }
   return all;
+}
+
+ClaimUses claim_uses(const PodAsk& pod, const std::vector<PartRequest>& parts) {
+  ClaimUses uses;
+  std::vector<std::string> names;
+  for (const auto& container : pod.containers) names.push_back(container.name);
+  for (auto& use : claims_of(pod)) {
+    if (use.container.find('<') != std::string::npos) continue;  // placeholders() reports it
+    const std::string what = "annotation " + use.annotation.substr(0, 128);
+    const auto refuse = [&](std::string why) {
+      uses.errors.push_back({Code::kInvalidArgument, fmt::format("{}: {}", what, std::move(why))});
+    };
+    const bool requests = std::any_of(parts.begin(), parts.end(),
+                                      [&](const PartRequest& part) { return part.part == use.container; });
+    const bool second = std::any_of(uses.legal.begin(), uses.legal.end(),
+                                    [&](const PodClaim& other) { return other.container == use.container; });
+    if (std::find(names.begin(), names.end(), use.container) == names.end()) {
+      refuse(fmt::format("there is no container {}; this pod has {}", use.container.substr(0, 64),
+                         fmt::join(names, ", ")));
+    } else if (use.claim.empty()) {
+      refuse("it names no ElasticGPUClaim");
+    } else if (requests) {
+      refuse(fmt::format("container {} also requests cards by resource names; use only one of them", use.container));
+    } else if (second) {
+      refuse(fmt::format("container {} uses two claims; legal is one", use.container));
+    } else {
+      uses.legal.push_back(std::move(use));
+    }
+  }
+  return uses;
 }
 
 }  // namespace carve::codec

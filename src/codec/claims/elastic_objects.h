@@ -53,6 +53,15 @@ struct PodClaim {
   std::string claim;
 };
 [[nodiscard]] std::vector<PodClaim> claims_of(const PodAsk& pod);
+
+/// The same, checked: every annotation names a container, and a claim, and no container has two sources of cards.
+struct ClaimUses {
+  std::vector<PodClaim> legal;
+  std::vector<Error> errors;
+};
+///   parts   what the containers request by resource names
+[[nodiscard]] ClaimUses claim_uses(const PodAsk& pod, const std::vector<PartRequest>& parts);
+
 inline constexpr std::string_view kClaimOfContainer = "elasticgpu.io/egpuc-";
 inline constexpr std::string_view kClaimOfContainerLong = "egpuc.elasticgpu.io/";  // of the README, for long names
 

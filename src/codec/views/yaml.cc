@@ -23,8 +23,10 @@ void emit(YAML::Emitter* out, const json::value& value) {
     *out << YAML::EndSeq;
   } else if (const auto* text = value.if_string()) {
     *out << YAML::DoubleQuoted << std::string(text->data(), text->size());
+  } else if (value.is_null()) {
+    *out << YAML::Null;
   } else {
-    *out << json::serialize(value);  // numbers, true, false and null are written in the same way
+    *out << json::serialize(value);  // numbers, true and false are written in the same way
   }
 }
 

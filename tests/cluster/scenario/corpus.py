@@ -6,7 +6,9 @@ import concurrent.futures
 import json
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from typing import NamedTuple
@@ -48,6 +50,8 @@ class Stated(NamedTuple):
     warned: str                 # a part of the warning; "": none is expected
     alone: bool                 # it is applied to an empty cluster
     label: str                  # KEY=VALUE of the node n1 while it runs; "": none
+    changed: list               # parts of what `carve convert` says; folder `converted`
+    spelling: str               # of `carve convert --to`; "": without
 
 
 def part_of(text) -> Part | None:
@@ -66,7 +70,8 @@ def part_of(text) -> Part | None:
 
 def stated_in(file) -> Stated:
     """Reads the lines `#> …` of a manifest. An unknown line is an error."""
-    parts, shows, inside, simple = {}, {}, collections.defaultdict(dict), {"pods": "1", "refused": "", "warned": "", "labelled": ""}
+    parts, shows, inside, changed = {}, {}, collections.defaultdict(dict), []
+    simple = {"pods": "1", "refused": "", "warned": "", "labelled": "", "to": ""}
     flags = set()
     for line in re.findall(r"^#> (.*)$", file.read_text(), re.MULTILINE):
         word, _, rest = line.partition(" ")
@@ -79,6 +84,8 @@ def stated_in(file) -> Stated:
         elif word == "inside":
             container, _, assigned = rest.partition(" ")
             name, _, inside[container][name] = assigned.partition("=")
+        elif word == "changed":
+            changed.append(rest)
         elif word in simple:
             simple[word] = rest
         else:
@@ -86,7 +93,7 @@ def stated_in(file) -> Stated:
     if bool(parts) == bool(simple["refused"]):
         raise ValueError(f"{file} must state what its containers get, or why it is refused")
     return Stated(parts, int(simple["pods"]), "one card" in flags, shows, inside, simple["refused"], simple["warned"],
-                  "alone" in flags, simple["labelled"])
+                  "alone" in flags, simple["labelled"], changed, simple["to"])
 
 
 def manifests(refused) -> list:
@@ -178,8 +185,12 @@ class Corpus(RingTest):
         if stated.label:
             self.ring.kubectl("label", "node", "n1", stated.label)
             self.addCleanup(self.ring.kubectl, "label", "node", "n1", stated.label.partition("=")[0] + "-")
+        if file.parent.name == "converted":
+            file = self.converted(file, stated)
         done = self.ring.kubectl("apply", "-f", file, "-o", "json")
         made = json.loads(done.stdout)
+        if made["kind"] == "List":      # what its pod needs comes first
+            made = made["items"][-1]
         try:
             self.assertIn(stated.warned, done.stderr)
             pods = self.running(made, stated)
@@ -187,6 +198,18 @@ class Corpus(RingTest):
             self.seen(pods, stated)
         finally:
             self.ring.kubectl("delete", "-f", file, "--wait=false", "--grace-period=1", "--cascade=foreground")
+
+    def converted(self, file, stated):
+        """The file as `carve convert` prints it, which says what it changes. `carve lint` finds nothing in the result."""
+        carve, output = self.ring.build / "bin/carve", Path(tempfile.mkdtemp(dir=self.ring.state.folder)) / file.name
+        self.addCleanup(shutil.rmtree, output.parent)
+        done = subprocess.run([carve, "convert", *(["--to", stated.spelling] if stated.spelling else []), file],
+                              capture_output=True, text=True, check=True, timeout=60)
+        for text in stated.changed:
+            self.assertIn(text, done.stderr)
+        output.write_text(done.stdout)
+        subprocess.run([carve, "lint", output], stdout=subprocess.DEVNULL, check=True, timeout=60)
+        return output
 
     def pods_of(self, made):
         if made["kind"] == "Pod":

@@ -887,7 +887,7 @@ while True:
 
     def test_every_command_has_help_with_an_example(self):
         for command in ("", "up", "down", "agent", "arbiter", "run", "slice create", "slice delete", "slice list",
-                        "inspect", "top", "doctor", "probe", "version", "completion"):
+                        "inspect", "top", "doctor", "probe", "version", "completion", "lint", "convert", "explain", "dialects"):
             code, out, err = self.m.carve(*command.split(), "--help")
             assert code == 0 and "carve " in out, (command, err)
             assert "Example" in out or "Start here" in out, command
@@ -912,6 +912,46 @@ while True:
             assert "--help" in words and "inspect" not in words, (command, words)
         assert complete("keep", 1) == [], "only suggested where a person starts it"
         assert self.m.carve("completion", "zsh")[1].startswith("autoload")
+
+    def test_manifests_are_checked_and_converted_without_an_agent(self):
+        folder = self.m.folder + "/manifests"
+        os.makedirs(folder + "/below")
+        os.makedirs(self.m.folder + "/empty")
+        old = ("apiVersion: extensions/v1beta1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n"
+               "    metadata: {labels: {app: d}}\n    spec:\n      containers:\n      - {name: c, image: i, "
+               "resources: {limits: {aliyun.com/gpu-mem: 2}}}\n")
+        other = "# kept\nkind: ConfigMap\napiVersion: v1\nmetadata: {name:   m}\n"
+        for name, text in (("b.yaml", old), ("below/a.yml", other), ("notes.txt", "not: a manifest")):
+            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+        code, out, err = self.m.carve("lint", folder)
+        assert code == 1 and f"{folder}/b.yaml:9: reads: DaemonSet d: container c: gpushare: 2 GiB, besteffort\n" in out, out
+        assert out.endswith("2 file(s), 0 error(s), 2 fixable by `carve convert`\n"), out
+        code, out, err = self.m.carve("convert", folder)
+        assert code == 0 and "apiVersion: apps/v1\n" in out and out.endswith("---\n" + other), (code, out, err)
+        assert err.count("changed: DaemonSet d: ") == 2, err
+        code, again, err = self.m.carve("convert", "-", input=out)
+        assert code == 0 and again == out and not err, "what is converted stays"
+        code, out, _ = self.m.carve("lint", "-", input=out)
+        assert code == 0 and "stdin:" in out, out
+        code, out, _ = self.m.carve("convert", "--to", "dra", "-", input=old)
+        assert code == 0 and "kind: ResourceClaimTemplate\n" in out, out
+        hami = old.replace("aliyun.com/gpu-mem: 2", "nvidia.com/gpu: 1, nvidia.com/gpumem: 1024")
+        code, out, _ = self.m.carve("lint", "-", input=hami)
+        assert code == 1 and "error: DaemonSet d: container c: nvidia.com/gpumem: " in out, out
+        assert "dialects.hami = on" in out, out
+        settings = self.m.folder + "/cluster.conf"
+        with open(settings, "w", encoding="utf-8") as file:
+            file.write("dialects.hami = on\n")
+        code, out, _ = self.m.carve("lint", "--cluster-config", settings, "-", input=hami)
+        assert "container c: hami: 1 GiB" in out and " 0 error(s)" in out, out
+        code, out, _ = self.m.carve("lint", "-", input="kind: [\n")
+        assert code == 1 and "stdin:2: error: not YAML: " in out, out
+        for args, expected in ((["lint", folder + "/none"], "no such file"), (["lint"], "FILE"),
+                               (["convert", "--to", "x", folder], '"x" is not a spelling; legal are native, claim or dra'),
+                               (["lint", self.m.folder + "/empty"], "no .yaml"), (["lint", "--cluster-config", folder, folder], folder)):
+            code, _, err = self.m.carve(*args)
+            assert code == 2 and expected in err, (args, code, err)
 
     def test_top_is_live_on_a_terminal_and_one_object_as_json(self):
         self.m.up()

@@ -199,9 +199,9 @@ Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::str
   facts.cards = cards_of(*all);
   look_at_slices(access.api, &facts);
   look_at_pods(access, *all, &facts);
-  const auto model = model_of(access, *all);
-  facts.conflicts = model->conflicts();
-  facts.waiting = waiting_of(access, *all, *model->snapshot());
+  const KnownCluster cluster(access, *all);
+  facts.conflicts = cluster.model().conflicts();
+  facts.waiting = waiting_of(access, *all, cluster);
   return facts;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "app/control/preempt/nomination.h"
 #include "app/control/preempt/preemption_candidates.h"
 #include "app/control/state/unhealthy_cards.h"
+#include "codec/claims/elastic_objects.h"
 #include "codec/dialects/gpushare_unhealthy.h"
 #include "core/cluster/cluster.h"
 
@@ -47,6 +50,20 @@ void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
   }
 }
 
+/// The objects of Elastic GPU, which a cluster may lack.
+void read_elastic(KubeApi& api, Objects* all) {
+  for (const auto& [path, into] :
+       {std::pair{codec::kElasticGpuClasses, &all->elastic_classes}, std::pair{codec::kElasticGpus, &all->elastic_gpus},
+        std::pair{codec::kElasticGpuClaims, &all->elastic_claims}}) {
+    auto list = api.list(std::string(path));
+    if (list) {
+      *into = std::move(*list);
+    } else if (list.error().code != Code::kNotFound) {
+      all->no_claims = list.error().what;
+    }
+  }
+}
+
 }  // namespace
 
 Result<Objects> read_all(KubeApi& api) {
@@ -67,6 +84,7 @@ Result<Objects> read_all(KubeApi& api) {
   } else {
     all.no_config_maps = maps.error().what;
   }
+  read_elastic(api, &all);
   return all;
 }
 
@@ -80,29 +98,80 @@ std::vector<codec::GpuObject> cards_of(const Objects& all) {
 }
 
 std::string unread_of(const Objects& all) {
-  if (all.no_config_maps.empty()) return {};
-  return fmt::format(
-      "you may not list ConfigMaps in {}, so a card that ConfigMap {}<node> takes out of use counts as usable",
-      codec::kUnhealthyGpusSpace, codec::kUnhealthyGpusPrefix);
+  std::string text;
+  if (!all.no_config_maps.empty()) {
+    text = fmt::format(
+        "you may not list ConfigMaps in {}, so a card that ConfigMap {}<node> takes out of use counts as usable",
+        codec::kUnhealthyGpusSpace, codec::kUnhealthyGpusPrefix);
+  }
+  if (!all.no_claims.empty()) {
+    text += fmt::format("{}you may not list Elastic GPU's objects in all namespaces, so the room of claims without pods counts as free",
+                        text.empty() ? "" : "; ");
+  }
+  return text;
 }
 
-std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, const Objects& all) {
-  auto model = std::make_unique<control::ClusterModel>(access.dialects, access.clock, access.log);
-  model->nodes().replace(all.nodes);
-  model->gpus().replace(all.gpus);
-  model->pods().replace(all.pods);
-  mark_cards(all, model.get());
-  keep_room(access.placement, model.get());
-  return model;
+KnownCluster::KnownCluster(const ClusterAccess& access, const Objects& all)
+    : claims_(access.dialects, access.log),
+      requests_(access.dialects, &claims_),
+      model_(requests_, access.clock, access.log) {
+  claims_.classes().replace(all.elastic_classes);
+  claims_.gpus().replace(all.elastic_gpus);
+  claims_.claims().replace(all.elastic_claims);
+  model_.nodes().replace(all.nodes);
+  model_.gpus().replace(all.gpus);
+  model_.pods().replace(all.pods);
+  mark_cards(all, &model_);
+  keep_room(access.placement, &model_);
+  keep_claims();
+}
+
+void KnownCluster::keep_claims() {
+  if (claims_.empty()) return;
+  const auto world = claims_.world();
+  claims_.keep_users({}, control::claim_users(model_, world, {}));
+  std::map<std::string, CardId> cards;
+  (void)control::claim_rooms(model_, world, {}, &cards);
+  claims_.know_cards(cards);
+  // As in control, a pod that waits uses its claims from the first question about it.
+  const auto waiting = model_.pods_where([this](const control::PodEntry& pod) {
+    return pod.object.node.empty() && !pod.object.ended && requests_.uses_claims(pod.object.ask);
+  });
+  for (const auto& pod : waiting) (void)requests_.take(pod->object.ask);
+  const auto users = claims_.users();
+  rooms_ = control::claim_rooms(model_, world, users, &cards);
+  for (const auto& [uid, room] : rooms_)
+    model_.put_nominated_reservation(room.node, room.reservation, Clock::Time::max());
+}
+
+void KnownCluster::add_claims(std::vector<codec::GpuObject>* cards) const {
+  const auto world = claims_.world();
+  std::map<std::string, codec::GpuHolder> names;  // by the UID of the claim, or of the ElasticGPU without one
+  for (const auto& [name, gpu] : world.gpus) names[gpu.uid] = {{}, {}, "ElasticGPU " + name, {}, false};
+  for (const auto& [name, claim] : world.claims)
+    names[claim.uid] = {{}, {}, fmt::format("claim {}/{}", name.first, name.second), {}, false};
+  for (const auto& [uid, room] : rooms_) {
+    if (const auto pod = model_.pod(uid))
+      names[uid] = {{}, pod->object.ask.namespace_name, pod->object.ask.name, {}, false};
+    for (const Slice& slice : room.reservation.slices) {
+      const auto card = std::find_if(cards->begin(), cards->end(), [&, node = room.node](const codec::GpuObject& gpu) {
+        return gpu.node == node && gpu.card.id == slice.card;
+      });
+      if (card == cards->end()) continue;
+      auto holder = names[uid];
+      holder.slice = slice;
+      card->holders.push_back(std::move(holder));
+    }
+  }
 }
 
 std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Objects& all,
-                                          const ClusterState& state) {
+                                          const KnownCluster& cluster) {
   std::vector<codec::WaitingPod> waiting;
   for (const auto& text : all.pods) {
     const auto pod = codec::parse_cluster_pod(text);
     if (!pod || !pod->node.empty() || pod->ended || !codec::carries_slots(pod->ask)) continue;
-    const auto said = control::explain(*pod, access.dialects, state, access.placement);
+    const auto said = control::explain(*pod, cluster.requests(), *cluster.model().snapshot(), access.placement);
     if (said.asks.empty() && said.wrong.empty()) continue;
     waiting.push_back({said.namespace_name, said.name, to_human(said.asks), why_of(said)});
   }

@@ -15,10 +15,11 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   auto cards = cards_of(all);
   if (!node.empty()) std::erase_if(cards, [&](const codec::GpuObject& gpu) { return gpu.node != node; });
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
-  const auto cluster = model_of(access, all)->snapshot();
-  for (auto& gpu : cards) control::add_stated(*cluster, &gpu);
+  const KnownCluster cluster(access, all);
+  cluster.add_claims(&cards);
+  for (auto& gpu : cards) control::add_stated(*cluster.model().snapshot(), &gpu);
   std::vector<codec::WaitingPod> waiting;
-  if (node.empty()) waiting = waiting_of(access, all, *cluster);
+  if (node.empty()) waiting = waiting_of(access, all, cluster);
   auto view = codec::cluster_view(std::move(cards), std::move(waiting));
   view.unread = unread_of(all);
   return view;
@@ -41,7 +42,8 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   if (!text) return tl::unexpected(text.error());
   CARVE_TRY(const auto pod, codec::parse_cluster_pod(*text));
   CARVE_TRY(const auto all, read_all(access.api));
-  auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.placement);
+  const KnownCluster cluster(access, all);
+  auto said = control::explain(pod, cluster.requests(), *cluster.model().snapshot(), access.placement);
   if (said.nodes != 0) said.unread = unread_of(all);
   said.claims = claims_of_pod(access.api, *text);
   const auto elastic = elastic_claims_of_pod(access.api, pod.ask, access.dialects);

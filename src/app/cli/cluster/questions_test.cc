@@ -270,6 +270,30 @@ TEST_F(ClusterQuestions, APodWithAnElasticGpuClaimIsExplainedWithItsClaim) {
                                       "  state    Bound\n"));
 }
 
+TEST_F(ClusterQuestions, AClaimWithoutAPodHoldsItsRoom) {
+  put("/apis/elasticgpu.io/v1alpha1/elasticgpuclasses/shared",
+      R"({"metadata":{"name":"shared"},"provisioner":"elasticgpu.io/vcuda"})");
+  put("/apis/elasticgpu.io/v1alpha1/elasticgpuclaims/k",
+      R"({"metadata":{"namespace":"ml","name":"k","uid":"u-k"},"spec":{"elasticGPUClassName":"shared",)"
+      R"("elasticGPUName":"egpu-u-k","resources":{"requests":{"elasticgpu.io/gpu-memory":"2048",)"
+      R"("elasticgpu.io/gpu-core":"10"}}},"status":{"phase":"Bound"}})");
+  put("/apis/elasticgpu.io/v1alpha1/elasticgpus/egpu-u-k",
+      R"({"metadata":{"name":"egpu-u-k","uid":"u-e"},"spec":{"capacity":{"elasticgpu.io/gpu-memory":"2048",)"
+      R"("elasticgpu.io/gpu-core":"10"},"gpuShare":{"gpuName":"GPU-0"},"claimRef":{"namespace":"ml","name":"k",)"
+      R"("uid":"u-k"},"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[)"
+      R"({"key":"kubernetes.io/hostname","operator":"In","values":["n1"]}]}]}}},"status":{"phase":"Bound"}})");
+  EXPECT_THAT(inspect(), HasSubstr("claim ml/k"));
+  ask("2048", 1000);
+  EXPECT_THAT(explain("b"), HasSubstr("largest free slice 1 GiB < 2 GiB")) << "3 GiB are free without the claim";
+  // A pod that uses the claim gets its room.
+  put("/api/v1/namespaces/ml/pods/c",
+      R"({"metadata":{"name":"c","namespace":"ml","uid":"u-c","annotations":{"elasticgpu.io/egpuc-main":"k"}},)"
+      R"("spec":{"containers":[{"name":"main","resources":{"limits":{"elasticgpu.io/slot":"1"}}}]},)"
+      R"("status":{"phase":"Pending"}})");
+  EXPECT_THAT(explain("c"), AllOf(HasSubstr("requests main: 2 GiB, compute 10, fixed"), HasSubstr("n1")));
+  EXPECT_THAT(inspect(), AllOf(HasSubstr("ml/c"), Not(HasSubstr("claim ml/k"))));
+}
+
 TEST_F(ClusterQuestions, AClaimOfAnotherDriverIsNoRequestForACard) {
   put("/api/v1/namespaces/ml/pods/d",
       R"({"metadata":{"name":"d","namespace":"ml","uid":"u-d"},"spec":{"resourceClaims":[{"name":"nic",)"

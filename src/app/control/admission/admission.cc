@@ -11,6 +11,7 @@
 #include "codec/admission/answer.h"
 #include "codec/admission/review.h"
 #include "codec/claims/elastic_objects.h"
+#include "codec/dialects/pod_checks.h"
 #include "codec/placement/placement_text.h"
 #include "codec/record.h"
 
@@ -56,6 +57,9 @@ struct Work {
   void refuse(AdmissionFault fault, std::string what) {
     refuse(fault, Error{Code::kInvalidArgument, std::move(what)});
   }
+  void refuse_all(AdmissionFault fault, std::vector<Error> all) {
+    for (Error& one : all) refuse(fault, std::move(one));
+  }
 };
 
 bool starts_with(std::string_view text, std::string_view start) {
@@ -80,16 +84,10 @@ std::string amount_in(const std::map<std::string, std::string>& amounts) {
   return found == amounts.end() ? std::string() : found->second;
 }
 
-/// Annotations that no tenant may set: the record, the dialects' projections of it, and the older projects' card
-/// choice.
-bool is_carves(std::string_view key) {
-  return key == codec::kRecordAnnotation || starts_with(key, kChosen) || codec::is_shown(key);
-}
-
 /// Removes records and projections that a tenant supplies: Carve did not make that decision.
 void strip(Work& work) {
   for (const auto& [key, value] : work.review.pod.annotations) {
-    if (!is_carves(key)) continue;
+    if (!codec::only_carve_writes(key)) continue;
     work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(key), ""});
     work.missing.push_back("annotation " + key + ": only carve-control may write it");
     work.warnings.push_back("annotation " + key +
@@ -98,65 +96,10 @@ void strip(Work& work) {
   }
 }
 
-/// Published manifests contain a placeholder instead of a container's name. The API server refuses such a key as well,
-/// but does not say what to write there.
-void check_placeholders(Work& work) {
-  std::vector<std::string> names;
-  for (const auto& container : work.review.pod.containers) names.push_back(container.name);
-  for (const auto& [key, value] : work.review.pod.annotations) {
-    const auto at = key.find('<');
-    if (!starts_with(key, kOurs) || at == std::string::npos) continue;
-    work.refuse(
-        AdmissionFault::kAnnotation,
-        fmt::format("annotation {}: {} is a placeholder; replace it with the name of a container (this pod has {})",
-                    key.substr(0, 128), key.substr(at, 64), fmt::join(names, ", ")));
-  }
-}
-
 /// Without this check an invalid preference would silently have no effect.
 void check_placement(Work& work) {
   if (const auto said = codec::placement_of(work.review.pod); !said)
     work.refuse(AdmissionFault::kPlacement, said.error());
-}
-
-std::string native_names() {
-  return fmt::format("{}", fmt::join(codec::asked_names(codec::native_dialect()), ", "));
-}
-
-/// Refuses unknown names below elasticgpu.io/: a pod with a typing error would wait forever.
-void check_names(Work& work, const codec::ContainerAsk& container) {
-  for (const auto* amounts : {&container.limits, &container.requests}) {
-    for (const auto& [name, value] : *amounts) {
-      if (!starts_with(name, kOurs) || name == kSlots) continue;
-      if (codec::owner_of(name) != nullptr) continue;
-      if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // reported with the limits
-      work.refuse(AdmissionFault::kResourceName,
-                  fmt::format("container {}: {}: no such resource; valid names are {}", container.name,
-                              name.substr(0, 64), native_names()));
-    }
-  }
-}
-
-/// Starts of the names of other systems that share cards. Together with a name that Carve reads, a name that it does
-/// not read would be ignored silently.
-constexpr std::array<std::string_view, 8> kOfOthers = {
-    "aliyun.com/gpu-core.", "nvidia.com/gpumem", "nvidia.com/gpucores", "tencent.com/vcuda-",
-    "tke.cloud.tencent.com/", "volcano.sh/", "rancher.io/gpu", "deepomatic.com/"};
-
-void check_unread(Work& work, const codec::ContainerAsk& container) {
-  for (const auto& [name, value] : container.limits) {
-    const auto is_start = [&name = name](std::string_view start) { return starts_with(name, start); };
-    if (value == "0" || std::none_of(kOfOthers.begin(), kOfOthers.end(), is_start)) continue;
-    const codec::Dialect* owner = codec::owner_of(name);
-    if (owner != nullptr && codec::is_served(*owner, work.dialects)) continue;
-    work.refuse(
-        AdmissionFault::kResourceName,
-        fmt::format("container {}: {}: Carve does not read this name{}; remove it, or request cards with {} "
-                    "instead of all these names",
-                    container.name, name.substr(0, 64),
-                    owner != nullptr ? fmt::format(" unless ConfigMap carve-cluster has {}", owner->setting) : "",
-                    native_names()));
-  }
 }
 
 /// Refuses cards by a claim together with cards by a resource name in one container: both kubelet plugins would mount
@@ -199,35 +142,15 @@ void check_slots(Work& work, const codec::ContainerAsk& ask) {
   work.refuse(AdmissionFault::kSlots,
               fmt::format("container {}: {} without a request for cards; do not request slots, Carve adds one per card "
                           "(request cards with {})",
-                          ask.name, kSlots, native_names()));
+                          ask.name, kSlots, codec::native_names()));
 }
 
-/// The containers that use ElasticGPUClaims. Control finds out what a claim gives when it places the pod: here only the
-/// containers are checked.
+/// The containers that use ElasticGPUClaims. Control finds out what a claim gives when it places the pod.
 std::vector<PartRequest> claim_parts(Work& work, const std::vector<PartRequest>& parts) {
+  auto uses = codec::claim_uses(work.review.pod, parts);
+  work.refuse_all(AdmissionFault::kClaim, std::move(uses.errors));
   std::vector<PartRequest> all;
-  std::vector<std::string> names;
-  for (const auto& container : work.review.pod.containers) names.push_back(container.name);
-  for (const auto& use : codec::claims_of(work.review.pod)) {
-    if (use.container.find('<') != std::string::npos) continue;  // check_placeholders() reports it
-    const std::string what = "annotation " + use.annotation.substr(0, 128);
-    const auto part = [&](const std::vector<PartRequest>& of) { return part_of(of, use.container) != nullptr; };
-    if (std::find(names.begin(), names.end(), use.container) == names.end()) {
-      work.refuse(AdmissionFault::kClaim, fmt::format("{}: there is no container {}; this pod has {}", what,
-                                                      use.container.substr(0, 64), fmt::join(names, ", ")));
-    } else if (use.claim.empty()) {
-      work.refuse(AdmissionFault::kClaim, what + ": it names no ElasticGPUClaim");
-    } else if (part(parts)) {
-      work.refuse(AdmissionFault::kClaim,
-                  fmt::format("{}: container {} also requests cards by resource names; use only one of them", what,
-                              use.container));
-    } else if (part(all)) {
-      work.refuse(AdmissionFault::kClaim,
-                  fmt::format("{}: container {} uses two claims; legal is one", what, use.container));
-    } else {
-      all.push_back({use.container, Phase::kRun, {}});
-    }
-  }
+  for (const auto& use : uses.legal) all.push_back({use.container, Phase::kRun, {}});
   return all;
 }
 
@@ -292,7 +215,7 @@ std::string admitted_words(const Work& work, const std::vector<PartRequest>& par
     }
   }
   const auto is_read = [](std::string_view key) {
-    if (is_carves(key)) return false;  // removed
+    if (codec::only_carve_writes(key)) return false;  // removed
     if (starts_with(key, kOurs)) return key != kUnderstood && key != kAdmitted;
     const auto& all = codec::dialects();
     return std::any_of(all.begin(), all.end(), [&](const codec::Dialect& dialect) {
@@ -363,16 +286,18 @@ void review_pod(Work& work) {
     work.refuse(AdmissionFault::kAnnotation,
                 fmt::format("label or annotation {}: its value is not a string; put it in quotes", key.substr(0, 128)));
   }
-  check_placeholders(work);
+  work.refuse_all(AdmissionFault::kAnnotation, codec::placeholders(review.pod));
   const auto parts = codec::requests_of(review.pod, work.dialects);
   if (!parts) work.refuse(AdmissionFault::kRequest, parts.error());
   const auto by_claim = parts ? claim_parts(work, *parts) : std::vector<PartRequest>();
-  for (const auto& ask : review.pod.containers) check_names(work, ask);
+  for (const auto& ask : review.pod.containers)
+    work.refuse_all(AdmissionFault::kResourceName, codec::unknown_names(ask));
   for (std::size_t i = 0; i < review.containers.size(); ++i) {
     const auto& container = review.containers[i];
     const auto* part = parts ? part_of(*parts, container.name) : nullptr;
     if (part != nullptr && i < review.pod.containers.size()) {
-      check_unread(work, review.pod.containers[i]);
+      work.refuse_all(AdmissionFault::kResourceName,
+                      codec::unread_names(review.pod.containers[i], work.dialects));
       check_claims(work, container, review.pod.containers[i]);
       put_slots(work, container, review.pod.containers[i], *part);
     } else if (const auto* claimed = part_of(by_claim, container.name); claimed != nullptr) {

@@ -56,7 +56,7 @@ void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priorit
 
 }  // namespace
 
-codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
+codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requests,
                            const ClusterState& cluster, const PlacementRules& rules) {
   codec::Explanation explanation;
   explanation.namespace_name = pod.ask.namespace_name;
@@ -73,7 +73,9 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
       explanation.wrong = "its record is invalid: " + record.error().what;
     }
   }
-  auto parts = codec::requests_of(pod.ask, settings);
+  // A pod without slots belongs to another system, but its resource names are explained.
+  auto parts = requests.uses_claims(pod.ask) ? requests.of(pod.ask)
+                                             : codec::requests_of(pod.ask, requests.settings());
   if (!parts) {
     explanation.wrong = parts.error().what;
     return explanation;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "app/control/state/claim_book.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/dialects/dialect.h"
 #include "codec/views/explanation.h"
@@ -15,7 +16,7 @@ namespace carve::control {
 /// it holds, and how the policy ranks the nodes without it. Computed by the engine from this state of the cluster
 /// alone.
 ///   cost    fit(); 25 times for a pod that fits nowhere
-[[nodiscard]] codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
+[[nodiscard]] codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requests,
                                          const ClusterState& cluster, const PlacementRules& rules);
 
 }  // namespace carve::control

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "codec/claims/elastic_objects.h"
@@ -22,69 +21,7 @@ std::string claim_path(const ElasticClaim& claim) {
 }
 std::string gpu_path(const std::string& name) { return fmt::format("{}/{}", codec::kElasticGpus, name); }
 
-/// The index in "gpu-3" or "3"; nullopt: a UUID.
-std::optional<int> index_in(std::string_view name) {
-  constexpr std::string_view kStart = "gpu-";
-  if (name.starts_with(kStart)) name.remove_prefix(kStart.size());
-  int index = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return index;
-}
-
-Slice slice_of(const Owner& owner, const Request& request, const CardPlace& place) {
-  Slice slice;
-  slice.owner = owner;
-  slice.part = kPart;
-  slice.card = place.card;
-  slice.memory = request.memory.on(place.memory);
-  slice.compute = request.compute;
-  slice.whole = request.whole;
-  slice.exclusive = request.whole || request.constraints.exclusive;
-  slice.share = request.share;
-  slice.dialect = request.dialect;
-  return slice;
-}
-
-/// `count` of `of` equal parts of the request.
-Request parts_of_request(Request request, std::uint32_t count, std::uint32_t of) {
-  if (request.whole || count == of) return request;
-  request.memory = MemoryAsk::of(Bytes(request.memory.bytes().count() / of * count));
-  request.compute = CoreShare(request.compute.hundredths() / of * count);
-  return request;
-}
-
-std::uint32_t pods_of(const ClaimWorld& world, const std::string& class_name) {
-  const auto by = world.classes.find(class_name);
-  return by == world.classes.end() ? 1 : by->second.pods;
-}
-
-/// The class of an ElasticGPU's claim.
-std::string class_of(const ClaimWorld& world, const ElasticGpu& gpu) {
-  if (!gpu.claim) return gpu.class_name;
-  const auto found = world.claims.find({gpu.claim->namespace_name, gpu.claim->name});
-  return found == world.claims.end() ? gpu.class_name : found->second.class_name;
-}
-
 }  // namespace
-
-ClaimController::Place ClaimController::place_of(const ElasticGpu& gpu) const {
-  const auto cluster = world_.model.snapshot();
-  const auto node = cluster->find(gpu.node);
-  if (node == cluster->end()) return std::nullopt;
-  CardId id(gpu.card);
-  if (const auto index = index_in(gpu.card)) {
-    for (const auto& card : world_.model.counted_cards(gpu.node)) {
-      if (card.index == *index) id = card.id;
-    }
-  }
-  const CardState* card = node->second->ledger.find(id);
-  if (card == nullptr) return std::nullopt;
-  CardPlace place{gpu.node, id, card->card.memory, {}};
-  if (!card->card.health.ok)
-    place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), card->card.health.reason);
-  return place;
-}
 
 bool ClaimController::has_room(const Owner& owner, const Request& request, const CardPlace& place) const {
   const auto cluster = world_.model.snapshot();
@@ -96,22 +33,9 @@ bool ClaimController::has_room(const Owner& owner, const Request& request, const
   return place_pod(*seen, node->second->links, owner, {part}, kPolicies[0]).has_value();
 }
 
-/// The pods that use claims: those with cards, and those that took a claim and wait.
 void ClaimController::read_users() {
   const auto before = world_.book.users();
-  const auto claims = world_.book.world().claims;
-  ClaimBook::Users all;
-  const auto pods = world_.model.pods_where(
-      [](const PodEntry& pod) { return !pod.object.ended && !codec::claims_of(pod.object.ask).empty(); });
-  for (const auto& pod : pods) {
-    for (const auto& use : codec::claims_of(pod->object.ask)) {
-      const auto claim = claims.find({pod->object.ask.namespace_name, use.claim});
-      if (claim == claims.end()) continue;
-      const auto known = before.find(claim->second.uid);
-      const bool took = known != before.end() && known->second.contains(pod->object.ask.uid);
-      if (pod->holds() || took) all[claim->second.uid].insert(pod->object.ask.uid);
-    }
-  }
+  auto all = claim_users(world_.model, world_.book.world(), before);
   {
     const MutexLock lock(rooms_mutex_);
     for (const auto& [claim, users] : before) {
@@ -125,52 +49,29 @@ void ClaimController::read_users() {
   world_.book.keep_users(before, all);
 }
 
-void ClaimController::add_rooms(const ElasticGpu& gpu, const CardPlace& place, const ClaimWorld& world,
-                                const ClaimBook::Users& users, Rooms* rooms) {
-  const std::string uid = gpu.claim && !gpu.claim->uid.empty() ? gpu.claim->uid : gpu.uid;
-  const std::uint32_t most = pods_of(world, class_of(world, gpu));
-  std::uint32_t used = 0;
-  if (const auto of = users.find(uid); of != users.end()) {
-    for (const auto& pod : of->second) {
-      const auto stored = world_.model.pod(pod);
-      ++used;
-      if (stored && stored->holds()) continue;  // its record is booked
-      const Owner owner{OwnerKind::kPod, pod};
-      (*rooms)[pod] = {place.node,
-                       {owner, kAboveAll, {slice_of(owner, parts_of_request(gpu.request, 1, most), place)}, {}}};
-    }
-  }
-  if (used >= most || (used > 0 && gpu.request.whole)) return;
-  const Owner owner{OwnerKind::kClaim, uid};
-  NominatedReservation rest{
-      owner, kAboveAll, {slice_of(owner, parts_of_request(gpu.request, most - used, most), place)}, {}};
-  // Slices of pods that used the claim until now end on the same room.
+/// Slices of pods that used the claim until now end on the room of the claim.
+void ClaimController::add_leaving(const std::string& uid, ClaimRoom* room) {
+  const auto left = left_.find(uid);
+  if (left == left_.end()) return;
   const auto cluster = world_.model.snapshot();
-  const auto node = cluster->find(place.node);
-  auto& left = left_[uid];
-  std::erase_if(
-      left, [&](const Owner& pod) { return node == cluster->end() || node->second->ledger.slices_of(pod).empty(); });
-  rest.going.assign(left.begin(), left.end());
-  (*rooms)[uid] = {place.node, std::move(rest)};
+  const auto node = cluster->find(room->node);
+  std::erase_if(left->second, [&](const Owner& pod) {
+    return node == cluster->end() || node->second->ledger.slices_of(pod).empty();
+  });
+  room->reservation.going.assign(left->second.begin(), left->second.end());
 }
 
-ClaimController::Rooms ClaimController::wanted_rooms() {
+ClaimRooms ClaimController::wanted_rooms() {
   const auto world = world_.book.world();
-  const auto users = world_.book.users();
-  Rooms rooms;
   std::map<std::string, CardId> cards;
-  for (const auto& [name, gpu] : world.gpus) {
-    if (!gpu.error.empty()) continue;
-    const bool holds = (gpu.claim && !gpu.claim->uid.empty()) || gpu.phase == to_string(GpuPhase::kAvailable) ||
-                       gpu.phase == to_string(GpuPhase::kBound) || gpu.phase == to_string(GpuPhase::kReleased);
-    if (!holds) continue;
-    if (const auto place = place_of(gpu)) {
-      cards[name] = place->card;
-      add_rooms(gpu, *place, world, users, &rooms);
-    }
-    if (gpu.claim) chosen_.erase(gpu.claim->uid);
-  }
+  ClaimRooms rooms = claim_rooms(world_.model, world, world_.book.users(), &cards);
   world_.book.know_cards(std::move(cards));
+  for (auto& [uid, room] : rooms) {
+    if (room.reservation.owner.kind == OwnerKind::kClaim) add_leaving(uid, &room);
+  }
+  for (const auto& [name, gpu] : world.gpus) {
+    if (gpu.claim && gpu.error.empty()) chosen_.erase(gpu.claim->uid);
+  }
   const auto now = world_.clock.now();
   std::erase_if(chosen_, [&](const auto& one) { return one.second.second <= now; });
   for (const auto& [uid, chosen] : chosen_) rooms.try_emplace(uid, chosen.first);
@@ -180,7 +81,7 @@ ClaimController::Rooms ClaimController::wanted_rooms() {
 
 void ClaimController::reserve_rooms() {
   const MutexLock lock(rooms_mutex_);
-  Rooms wanted = wanted_rooms();
+  ClaimRooms wanted = wanted_rooms();
   for (const auto& [uid, room] : rooms_) {
     if (!wanted.contains(uid)) world_.model.drop_nominated_reservation(uid);
   }
@@ -205,7 +106,7 @@ Result<ClaimController::Place> ClaimController::place_of_first_user(const Elasti
       ElasticGpu there;
       there.node = pod->object.node;
       there.card = part->cards.front().card.str();
-      return place_of(there);
+      return place_of(world_.model, there);
     }
   }
   return Place();
@@ -232,7 +133,7 @@ Result<ClaimController::Place> ClaimController::choose(const ElasticClaim& claim
   CardPlace place{best->node, card.card.id, card.card.memory, {}};
   {
     const MutexLock lock(rooms_mutex_);
-    const Room room{place.node, {owner, kAboveAll, {slice_of(owner, request, place)}, {}}};
+    const ClaimRoom room = room_for(owner, request, place);
     chosen_[claim.uid] = {room, world_.clock.now() + kAppears};
     rooms_[claim.uid] = room;
     world_.model.put_nominated_reservation(room.node, room.reservation, Clock::Time::max());
@@ -280,7 +181,7 @@ Result<void> ClaimController::write(const ClaimStep& step) {
     return gone || gone.error().code == Code::kNotFound ? Result<void>() : gone;
   }
   const auto& one = std::get<SetClaimStatus>(step);
-  const auto place = one.gpu ? place_of(*one.gpu) : Place();
+  const auto place = one.gpu ? place_of(world_.model, *one.gpu) : Place();
   ElasticGpu shown = one.gpu.value_or(ElasticGpu());
   if (place) shown.card = place->card.str();
   CARVE_TRY_VOID(done(world_.api.patch(claim_path(one.claim) + "/status", KubePatch::kMerge,
@@ -323,7 +224,7 @@ Clock::Time ClaimController::step() {
   world_.model.read_pods_again([](const PodEntry& pod) { return !codec::claims_of(pod.object.ask).empty(); });
   idle_ = world_.book.empty();
   auto world = world_.book.world();
-  world.place_of = [this](const ElasticGpu& gpu) { return place_of(gpu); };
+  world.place_of = [this](const ElasticGpu& gpu) { return control::place_of(world_.model, gpu); };
   world.has_room = [this](const ElasticGpu& gpu, const CardPlace& place) {
     return has_room({OwnerKind::kClaim, gpu.uid}, gpu.request, place);
   };

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/control/claims/claim_rooms.h"
 #include "app/control/leader/leader.h"
 #include "app/control/state/claim_book.h"
 #include "app/control/state/cluster_model.h"
@@ -56,16 +57,8 @@ class ClaimController {
 
  private:
   using Place = std::optional<CardPlace>;
-  struct Room {
-    std::string node;
-    NominatedReservation reservation;
-    friend bool operator==(const Room&, const Room&) = default;
-  };
-  using Rooms = std::map<std::string, Room>;  // by the owner's UID
-  [[nodiscard]] Place place_of(const ElasticGpu& gpu) const;
-  [[nodiscard]] Rooms wanted_rooms() REQUIRES(rooms_mutex_);
-  void add_rooms(const ElasticGpu& gpu, const CardPlace& place, const ClaimWorld& world, const ClaimBook::Users& users,
-                 Rooms* rooms) REQUIRES(rooms_mutex_);
+  [[nodiscard]] ClaimRooms wanted_rooms() REQUIRES(rooms_mutex_);
+  void add_leaving(const std::string& uid, ClaimRoom* room) REQUIRES(rooms_mutex_);
   void read_users();
   [[nodiscard]] bool has_room(const Owner& owner, const Request& request, const CardPlace& place) const;
   [[nodiscard]] Result<Place> choose(const ElasticClaim& claim, const ElasticClass& by, const Request& request);
@@ -78,9 +71,9 @@ class ClaimController {
   const World world_;
   ChangeQueue queue_;
   Mutex rooms_mutex_;
-  Rooms rooms_ GUARDED_BY(rooms_mutex_);  // as kept in the model
+  ClaimRooms rooms_ GUARDED_BY(rooms_mutex_);  // as kept in the model
   // By the claim's UID: chosen for an ElasticGPU that is not in the book yet, and until when.
-  std::map<std::string, std::pair<Room, Clock::Time>> chosen_ GUARDED_BY(rooms_mutex_);
+  std::map<std::string, std::pair<ClaimRoom, Clock::Time>> chosen_ GUARDED_BY(rooms_mutex_);
   std::map<std::string, std::set<Owner>> left_ GUARDED_BY(rooms_mutex_);  // by the claim's UID: pods that used it
   std::set<std::string> freed_;  // UIDs of claims that a pod left: pods that wait for them are retried
   bool idle_ = false;

@@ -1,0 +1,133 @@
+#include "app/control/claims/claim_rooms.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include "codec/claims/elastic_objects.h"
+
+namespace carve::control {
+namespace {
+
+constexpr std::string_view kPart = "claim";
+
+/// The index in "gpu-3" or "3"; nullopt: a UUID.
+std::optional<int> index_in(std::string_view name) {
+  constexpr std::string_view kStart = "gpu-";
+  if (name.starts_with(kStart)) name.remove_prefix(kStart.size());
+  int index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return index;
+}
+
+/// `count` of `of` equal parts of the request.
+Request parts_of_request(Request request, std::uint32_t count, std::uint32_t of) {
+  if (request.whole || count == of) return request;
+  request.memory = MemoryAsk::of(Bytes(request.memory.bytes().count() / of * count));
+  request.compute = CoreShare(request.compute.hundredths() / of * count);
+  return request;
+}
+
+/// How many pods may use the ElasticGPU at a time, by the class of its claim.
+std::uint32_t most_pods(const ClaimWorld& world, const ElasticGpu& gpu) {
+  std::string class_name = gpu.class_name;
+  if (gpu.claim) {
+    const auto claim = world.claims.find({gpu.claim->namespace_name, gpu.claim->name});
+    if (claim != world.claims.end()) class_name = claim->second.class_name;
+  }
+  const auto by = world.classes.find(class_name);
+  return by == world.classes.end() ? 1 : by->second.pods;
+}
+
+bool has_claim(const ElasticGpu& gpu) { return gpu.claim && !gpu.claim->uid.empty(); }
+
+bool keeps_room(const ElasticGpu& gpu) {
+  if (!gpu.error.empty()) return false;
+  return has_claim(gpu) || gpu.phase == to_string(GpuPhase::kAvailable) || gpu.phase == to_string(GpuPhase::kBound) ||
+         gpu.phase == to_string(GpuPhase::kReleased);
+}
+
+void add_rooms(const ClusterModel& model, const ElasticGpu& gpu, const CardPlace& place, std::uint32_t most,
+               const ClaimBook::Users& users, ClaimRooms* rooms) {
+  const std::string uid = has_claim(gpu) ? gpu.claim->uid : gpu.uid;
+  std::uint32_t used = 0;
+  if (const auto of = users.find(uid); of != users.end()) {
+    for (const auto& pod : of->second) {
+      ++used;
+      const auto stored = model.pod(pod);
+      if (stored && stored->holds()) continue;
+      (*rooms)[pod] = room_for({OwnerKind::kPod, pod}, parts_of_request(gpu.request, 1, most), place);
+    }
+  }
+  if (used >= most || (used > 0 && gpu.request.whole)) return;
+  (*rooms)[uid] = room_for({OwnerKind::kClaim, uid}, parts_of_request(gpu.request, most - used, most), place);
+}
+
+}  // namespace
+
+ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& place) {
+  constexpr std::int32_t kAboveAll = std::numeric_limits<std::int32_t>::max();  // no pod preempts a claim
+  Slice slice;
+  slice.owner = owner;
+  slice.part = kPart;
+  slice.card = place.card;
+  slice.memory = request.memory.on(place.memory);
+  slice.compute = request.compute;
+  slice.whole = request.whole;
+  slice.exclusive = request.whole || request.constraints.exclusive;
+  slice.share = request.share;
+  slice.dialect = request.dialect;
+  return {place.node, {owner, kAboveAll, {std::move(slice)}, {}}};
+}
+
+std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& gpu) {
+  const auto cluster = model.snapshot();
+  const auto node = cluster->find(gpu.node);
+  if (node == cluster->end()) return std::nullopt;
+  CardId id(gpu.card);
+  if (const auto index = index_in(gpu.card)) {
+    for (const auto& card : model.counted_cards(gpu.node)) {
+      if (card.index == *index) id = card.id;
+    }
+  }
+  const CardState* card = node->second->ledger.find(id);
+  if (card == nullptr) return std::nullopt;
+  CardPlace place{gpu.node, id, card->card.memory, {}};
+  if (!card->card.health.ok)
+    place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), card->card.health.reason);
+  return place;
+}
+
+ClaimBook::Users claim_users(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& before) {
+  ClaimBook::Users all;
+  const auto pods = model.pods_where(
+      [](const PodEntry& pod) { return !pod.object.ended && !codec::claims_of(pod.object.ask).empty(); });
+  for (const auto& pod : pods) {
+    for (const auto& use : codec::claims_of(pod->object.ask)) {
+      const auto claim = world.claims.find({pod->object.ask.namespace_name, use.claim});
+      if (claim == world.claims.end()) continue;
+      const auto known = before.find(claim->second.uid);
+      const bool took = known != before.end() && known->second.contains(pod->object.ask.uid);
+      if (pod->holds() || took) all[claim->second.uid].insert(pod->object.ask.uid);
+    }
+  }
+  return all;
+}
+
+ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
+                       std::map<std::string, CardId>* cards) {
+  ClaimRooms rooms;
+  for (const auto& [name, gpu] : world.gpus) {
+    if (!keeps_room(gpu)) continue;
+    const auto place = place_of(model, gpu);
+    if (!place) continue;
+    (*cards)[name] = place->card;
+    add_rooms(model, gpu, *place, most_pods(world, gpu), users, &rooms);
+  }
+  return rooms;
+}
+
+}  // namespace carve::control

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "app/control/state/claim_book.h"
+#include "app/control/state/cluster_model.h"
+#include "core/claims/claim_steps.h"
+
+// The rooms of ElasticGPUs on the cards of the cluster, computed from the objects alone.
+namespace carve::control {
+
+/// The room of an ElasticGPU: kept for a pod that uses its claim, or for the claim (without a claim, the ElasticGPU).
+struct ClaimRoom {
+  std::string node;
+  NominatedReservation reservation;
+  friend bool operator==(const ClaimRoom&, const ClaimRoom&) = default;
+};
+using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
+
+/// The slice of an owner that keeps the room for the request on that card.
+[[nodiscard]] ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& place);
+
+/// The card of an ElasticGPU, which names it by its UUID or its index; nullopt: there is no such card.
+[[nodiscard]] std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& gpu);
+
+/// The pods that use claims: those with cards, and those of `before` that still wait.
+[[nodiscard]] ClaimBook::Users claim_users(const ClusterModel& model, const ClaimWorld& world,
+                                           const ClaimBook::Users& before);
+
+/// The rooms of all ElasticGPUs that have one. A pod with a record has no room: its record is booked.
+///   out     `cards`: the card of each ElasticGPU with a room, by its name
+[[nodiscard]] ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
+                                     std::map<std::string, CardId>* cards);
+
+}  // namespace carve::control
