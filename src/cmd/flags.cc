@@ -349,17 +349,18 @@ void manifest_commands(CLI::App& app, Everything& all) {
     command->add_option("FILE", all.manifests.files, "manifests: files, folders, or - for stdin")->required();
     command
         ->add_option("--cluster-config", all.manifests.cluster_config,
-                     "settings of the cluster, the lines of ConfigMap carve-cluster: they select the dialects that are read "
-                     "(default: the defaults)")
+                     "the lines of ConfigMap carve-cluster, which select the dialects that are read (default: the "
+                     "default settings)")
         ->type_name("FILE");
   };
   auto* lint = app.add_subcommand(
-      "lint", "say what is wrong with manifests and what Carve gives to their containers; exit code 1 if anything is wrong");
+      "lint",
+      "say what is wrong with manifests and what Carve gives to their containers; exit code 1 if anything is wrong");
   shared(lint);
   lint->footer("Examples:\n  carve lint pod.yaml\n  carve lint manifests/\n  helm template chart | carve lint -");
   auto* convert = app.add_subcommand(
       "convert",
-      "print manifests with everything mended that can be, and say on stderr what changed; exit code 1 if errors remain");
+      "print repaired manifests, and say on stderr what changed; exit code 1 if errors remain");
   shared(convert);
   convert
       ->add_option("--to", all.manifests.to,

@@ -20,8 +20,7 @@ namespace carve::cmd {
 namespace {
 
 namespace fs = std::filesystem;
-using codec::Finding;
-using Kind = Finding::Kind;
+using codec::Remark;
 
 constexpr std::uintmax_t kLargest = 16U << 20U;
 
@@ -101,18 +100,20 @@ Result<codec::ManifestRules> rules_of(const ManifestOptions& options) {
 struct Counts {
   std::size_t files = 0;
   std::size_t wrong = 0;
-  std::size_t mended = 0;
+  std::size_t repaired = 0;
 };
 
-void say(std::FILE* out, const std::string& file, const Finding& finding, const char* mended) {
-  const char* word = finding.kind == Kind::kWrong ? "error" : finding.kind == Kind::kMended ? mended : "reads";
-  std::fprintf(out, "%s:%zu: %s: %s%s%s\n", file.c_str(), finding.line, word, finding.object.c_str(),
-               finding.object.empty() ? "" : ": ", finding.what.c_str());
+void say(std::FILE* out, const std::string& file, const Remark& remark, const char* repaired) {
+  const char* word = remark.kind == Remark::Kind::kWrong      ? "error"
+                     : remark.kind == Remark::Kind::kRepaired ? repaired
+                                                              : "reads";
+  std::fprintf(out, "%s:%zu: %s: %s%s%s\n", file.c_str(), remark.line, word, remark.object.c_str(),
+               remark.object.empty() ? "" : ": ", remark.what.c_str());
 }
 
-void add_to(Counts* counts, const Finding& finding) {
-  counts->wrong += finding.kind == Kind::kWrong ? 1 : 0;
-  counts->mended += finding.kind == Kind::kMended ? 1 : 0;
+void add_to(Counts* counts, const Remark& remark) {
+  counts->wrong += remark.kind == Remark::Kind::kWrong ? 1 : 0;
+  counts->repaired += remark.kind == Remark::Kind::kRepaired ? 1 : 0;
 }
 
 }  // namespace
@@ -125,13 +126,14 @@ int lint(const ManifestOptions& options) {
   Counts counts;
   for (const auto& file : *files) {
     ++counts.files;
-    for (const auto& finding : codec::read_manifest(file.text, *rules).findings) {
-      say(stdout, file.name, finding, "fixable");
-      add_to(&counts, finding);
+    for (const auto& remark : codec::read_manifest(file.text, *rules).remarks) {
+      say(stdout, file.name, remark, "fixable");
+      add_to(&counts, remark);
     }
   }
-  std::printf("%zu file(s), %zu error(s), %zu fixable by `carve convert`\n", counts.files, counts.wrong, counts.mended);
-  return counts.wrong + counts.mended == 0 ? kExitOk : kExitFailed;
+  std::printf("%zu file(s), %zu error(s), %zu fixable by `carve convert`\n", counts.files, counts.wrong,
+              counts.repaired);
+  return counts.wrong + counts.repaired == 0 ? kExitOk : kExitFailed;
 }
 
 int convert(const ManifestOptions& options) {
@@ -146,9 +148,9 @@ int convert(const ManifestOptions& options) {
     if (counts.files++ > 0 && !read.text.starts_with("---")) std::fputs("---\n", stdout);
     std::fwrite(read.text.data(), 1, read.text.size(), stdout);
     if (!read.text.empty() && read.text.back() != '\n') std::fputs("\n", stdout);
-    for (const auto& finding : read.findings) {
-      add_to(&counts, finding);
-      if (finding.kind != Kind::kReads) say(stderr, file.name, finding, "changed");
+    for (const auto& remark : read.remarks) {
+      add_to(&counts, remark);
+      if (remark.kind != Remark::Kind::kReads) say(stderr, file.name, remark, "changed");
     }
   }
   return counts.wrong == 0 ? kExitOk : kExitFailed;

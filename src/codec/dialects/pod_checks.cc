@@ -18,8 +18,8 @@ constexpr std::string_view kChosen = "elasticgpu.io/container-";
 
 /// Starts of the names of other systems that share cards.
 constexpr std::array<std::string_view, 8> kOfOthers = {
-    "aliyun.com/gpu-core.", "nvidia.com/gpumem", "nvidia.com/gpucores", "tencent.com/vcuda-",
-    "tke.cloud.tencent.com/", "volcano.sh/", "rancher.io/gpu", "deepomatic.com/"};
+    "aliyun.com/gpu-core.",   "nvidia.com/gpumem", "nvidia.com/gpucores", "tencent.com/vcuda-",
+    "tke.cloud.tencent.com/", "volcano.sh/",       "rancher.io/gpu",      "deepomatic.com/"};
 
 }  // namespace
 

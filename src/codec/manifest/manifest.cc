@@ -28,11 +28,11 @@ std::string ManifestObject::name() const {
   return text;
 }
 
-void ManifestObject::say(Finding::Kind what_kind, const std::string& inner, std::string what) {
-  if (what_kind == Finding::Kind::kMended) changed = true;
+void ManifestObject::say(Remark::Kind what_kind, const std::string& inner, std::string what) {
+  if (what_kind == Remark::Kind::kRepaired) changed = true;
   auto label = kind();
   if (const auto own = name(); !own.empty()) label += " " + own;
-  findings.push_back({what_kind, first + tree.line(pointer + inner), std::move(label), std::move(what)});
+  remarks.push_back({what_kind, first + tree.line(pointer + inner), std::move(label), std::move(what)});
 }
 
 json::object* object_at(json::object& object, std::string_view member) {
@@ -80,8 +80,7 @@ std::vector<PodTemplate> templates_of(ManifestObject& object) {
   auto* spec = object_at(object.value, "spec");
   const auto* containers = spec == nullptr ? nullptr : spec->if_contains("containers");
   if (containers != nullptr && containers->is_array()) return {{object.value, ""}};
-  for (auto& member : object.value)
-    find_templates(member.value(), "/" + pointer_word(std::string(member.key())), &all);
+  for (auto& member : object.value) find_templates(member.value(), "/" + pointer_word(std::string(member.key())), &all);
   return all;
 }
 
@@ -206,13 +205,13 @@ struct Reading {
   YamlTree tree;
   std::size_t first = 0;
   const ManifestRules& rules;
-  std::vector<Finding>& findings;
+  std::vector<Remark>& remarks;
   bool changed = false;
   std::vector<json::value> before = {};  // new objects, which belong before the document
 };
 
 void read_object(Reading& reading, json::object& value, const std::string& pointer) {
-  ManifestObject object{value, pointer, reading.tree, reading.first, reading.findings, reading.changed};
+  ManifestObject object{value, pointer, reading.tree, reading.first, reading.remarks, reading.changed};
   if (object.kind().empty() || object.version().empty()) return;
   auto* items = value.if_contains("items");
   if (object.kind().ends_with("List") && items != nullptr && items->is_array()) {
@@ -222,7 +221,7 @@ void read_object(Reading& reading, json::object& value, const std::string& point
     }
     return;
   }
-  manifest::mend(object);
+  manifest::repair(object);
   if (reading.rules.to) {
     for (auto& one : manifest::spell(object, reading.rules.dialects, *reading.rules.to))
       reading.before.push_back(std::move(one));
@@ -258,25 +257,27 @@ ReadManifest read_manifest(std::string_view text, const ManifestRules& rules) {
       const auto& what = tree.error().what;
       if (what.starts_with("line ")) line = std::strtoul(what.c_str() + 5, nullptr, 10);
       const auto colon = what.find(": ");
-      read.findings.push_back({Finding::Kind::kWrong, document.first + line, "",
-                               what.starts_with("line ") && colon != std::string::npos ? what.substr(colon + 2) : what});
+      std::string why = what.starts_with("line ") && colon != std::string::npos ? what.substr(colon + 2) : what;
+      if (document.text.find("{{") != std::string_view::npos)
+        why += "; of a Helm chart, read the output of `helm template`";
+      read.remarks.push_back({Remark::Kind::kWrong, document.first + line, "", std::move(why)});
       read.text += std::string(document.separator) + std::string(document.text);
       continue;
     }
-    Reading reading{std::move(*tree), document.first, rules, read.findings};
+    Reading reading{std::move(*tree), document.first, rules, read.remarks};
     for (const auto& pointer : reading.tree.twice) {
-      read.findings.push_back({Finding::Kind::kWrong, document.first + reading.tree.line(pointer), "",
-                               fmt::format("{} is set twice; the API server uses the last one or refuses it", pointer)});
+      read.remarks.push_back({Remark::Kind::kWrong, document.first + reading.tree.line(pointer), "",
+                              fmt::format("{} is set twice; the API server uses the last one or refuses it", pointer)});
     }
     if (auto* object = reading.tree.value.if_object()) {
       read_object(reading, *object, "");
     } else if (!reading.tree.value.is_null()) {
-      read.findings.push_back({Finding::Kind::kWrong, document.first + 1, "", "not a Kubernetes object"});
+      read.remarks.push_back({Remark::Kind::kWrong, document.first + 1, "", "not a Kubernetes object"});
     }
     read.text += text_of(reading, document);
   }
-  std::stable_sort(read.findings.begin(), read.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.line < b.line; });
+  std::stable_sort(read.remarks.begin(), read.remarks.end(),
+                   [](const Remark& a, const Remark& b) { return a.line < b.line; });
   return read;
 }
 

@@ -13,9 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 0 && data[0] % 4 != 0) rules.to = static_cast<Spelling>(data[0] % 4 - 1);
   const auto read = read_manifest(text, rules);
   bool changed = false;
-  for (const auto& finding : read.findings) changed = changed || finding.kind == Finding::Kind::kMended;
+  for (const auto& remark : read.remarks) changed = changed || remark.kind == Remark::Kind::kRepaired;
   if (!changed && read.text != text) std::abort();
-  // What is mended stays mended.
+  // What is repaired stays repaired.
   const auto again = read_manifest(read.text, {rules.dialects});
   if (!rules.to && again.text != read.text) std::abort();
   return 0;

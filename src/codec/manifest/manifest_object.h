@@ -20,17 +20,17 @@ struct ManifestObject {
   std::string pointer;  // of the object in its document
   const YamlTree& tree;
   std::size_t first;  // the line before the document in its file
-  std::vector<Finding>& findings;
+  std::vector<Remark>& remarks;
   bool& changed;
 
   [[nodiscard]] std::string kind() const;
   [[nodiscard]] std::string version() const;
   [[nodiscard]] std::string name() const;
-  /// A finding about the value at `inner`, a JSON pointer below the object. kMended means that the value was changed.
-  void say(Finding::Kind kind, const std::string& inner, std::string what);
-  void wrong(const std::string& inner, std::string what) { say(Finding::Kind::kWrong, inner, std::move(what)); }
-  void mended(const std::string& inner, std::string what) { say(Finding::Kind::kMended, inner, std::move(what)); }
-  void reads(const std::string& inner, std::string what) { say(Finding::Kind::kReads, inner, std::move(what)); }
+  /// A remark about the value at `inner`, a JSON pointer below the object. kRepaired means that the value was changed.
+  void say(Remark::Kind kind, const std::string& inner, std::string what);
+  void wrong(const std::string& inner, std::string what) { say(Remark::Kind::kWrong, inner, std::move(what)); }
+  void repaired(const std::string& inner, std::string what) { say(Remark::Kind::kRepaired, inner, std::move(what)); }
+  void reads(const std::string& inner, std::string what) { say(Remark::Kind::kReads, inner, std::move(what)); }
 };
 
 /// A pod, or the template of pods, in an object: whatever has spec.containers.
@@ -48,10 +48,10 @@ struct PodTemplate {
 [[nodiscard]] std::vector<std::pair<json::object*, std::string>> objects_in(json::object& object,
                                                                             std::string_view member);
 
-/// Mends what is wrong with the object, whatever it is for.
-void mend(ManifestObject& object);
+/// Repairs what is wrong with the object, whatever it is for.
+void repair(ManifestObject& object);
 
-/// The pod as admission reads it. Empty name: it could not be read, and a finding says so.
+/// The pod as admission reads it. Empty name: it could not be read, and a remark says so.
 [[nodiscard]] Result<PodAsk> pod_of(const ManifestObject& object, const PodTemplate& pod);
 
 /// Rewrites the requests of the object's pods. Returns the objects that the new spelling needs, which belong before it.

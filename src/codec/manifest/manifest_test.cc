@@ -19,21 +19,21 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using Kind = Finding::Kind;
+using Kind = Remark::Kind;
 
 std::vector<std::string> said(const ReadManifest& read, Kind kind) {
   std::vector<std::string> all;
-  for (const auto& one : read.findings) {
+  for (const auto& one : read.remarks) {
     if (one.kind == kind) all.push_back(fmt::format("{} {}: {}", one.line, one.object, one.what));
   }
   return all;
 }
 
-ReadManifest mended(std::string_view text, std::optional<Spelling> to = {}) {
+ReadManifest repaired(std::string_view text, std::optional<Spelling> to = {}) {
   auto read = read_manifest(text, {{}, to});
   const auto again = read_manifest(read.text, {});
-  EXPECT_EQ(again.text, read.text) << "what is mended stays mended";
-  EXPECT_THAT(said(again, Kind::kMended), IsEmpty());
+  EXPECT_EQ(again.text, read.text) << "what is repaired stays repaired";
+  EXPECT_THAT(said(again, Kind::kRepaired), IsEmpty());
   return read;
 }
 
@@ -57,13 +57,12 @@ spec:
 )";
 
 TEST(Manifest, APastVersionIsReplacedAndTheSelectorFollowsFromTheTemplate) {
-  const auto read = mended(kOldDeployment);
-  EXPECT_THAT(said(read, Kind::kMended),
+  const auto read = repaired(kOldDeployment);
+  EXPECT_THAT(said(read, Kind::kRepaired),
               ElementsAre("2 Deployment web: extensions/v1beta1 Deployment was removed in Kubernetes 1.16; now apps/v1",
                           "6 Deployment web: spec.rollbackTo is removed: apps/v1 has no such field",
                           "6 Deployment web: spec.selector is missing; added the labels of the pod template"));
-  EXPECT_THAT(said(read, Kind::kReads),
-              ElementsAre("14 Deployment web: container c: gpushare: 2 GiB, besteffort"));
+  EXPECT_THAT(said(read, Kind::kReads), ElementsAre("14 Deployment web: container c: gpushare: 2 GiB, besteffort"));
   EXPECT_EQ(read.text, R"(# Source: chart/templates/web.yaml
 apiVersion: apps/v1
 kind: Deployment
@@ -89,32 +88,36 @@ spec:
 }
 
 TEST(Manifest, ATemplateWithoutLabelsGetsOne) {
-  const auto read = mended("apiVersion: apps/v1beta1\nkind: StatefulSet\nmetadata: {name: db}\n"
-                           "spec: {template: {spec: {containers: [{name: c, image: i}]}}}\n");
-  EXPECT_THAT(said(read, Kind::kMended), Contains(HasSubstr("the pod template has no label; added app: db")));
+  const auto read = repaired(
+      "apiVersion: apps/v1beta1\nkind: StatefulSet\nmetadata: {name: db}\n"
+      "spec: {template: {spec: {containers: [{name: c, image: i}]}}}\n");
+  EXPECT_THAT(said(read, Kind::kRepaired), Contains(HasSubstr("the pod template has no label; added app: db")));
   EXPECT_THAT(read.text, HasSubstr("selector:\n    matchLabels:\n      app: db\n"));
 }
 
 TEST(Manifest, OtherDocumentsStayAsTheyAreByteForByte) {
-  const std::string other = "# a comment\nkind:   ConfigMap # odd  spacing\napiVersion: v1\ndata: {a: 'b',  c: \"d\"}\n";
-  const auto read = mended(other + "---\n" + std::string(kOldDeployment) + "--- # end\n" + other);
+  const std::string other =
+      "# a comment\nkind:   ConfigMap # odd  spacing\napiVersion: v1\ndata: {a: 'b',  c: \"d\"}\n";
+  const auto read = repaired(other + "---\n" + std::string(kOldDeployment) + "--- # end\n" + other);
   EXPECT_THAT(read.text, testing::StartsWith(other + "---\n# Source"));
   EXPECT_THAT(read.text, testing::EndsWith("--- # end\n" + other));
-  for (const std::string same : {"", "\n\n", "---\n", "# only a comment\n", "a: b", "- x\n- y\n", "{\"kind\": \"Pod\"}", "\r\n---\r\n"})
-    EXPECT_EQ(mended(same).text, same);
+  for (const std::string same :
+       {"", "\n\n", "---\n", "# only a comment\n", "a: b", "- x\n- y\n", "{\"kind\": \"Pod\"}", "\r\n---\r\n"})
+    EXPECT_EQ(repaired(same).text, same);
 }
 
 TEST(Manifest, ItemsOfAListAreMendedToo) {
-  const auto read = mended("apiVersion: v1\nkind: List\nitems:\n- apiVersion: batch/v1beta1\n  kind: CronJob\n"
-                           "  metadata: {name: night}\n  spec: {schedule: \"0 1 * * *\"}\n");
-  EXPECT_THAT(said(read, Kind::kMended),
+  const auto read = repaired(
+      "apiVersion: v1\nkind: List\nitems:\n- apiVersion: batch/v1beta1\n  kind: CronJob\n"
+      "  metadata: {name: night}\n  spec: {schedule: \"0 1 * * *\"}\n");
+  EXPECT_THAT(said(read, Kind::kRepaired),
               ElementsAre("4 CronJob night: batch/v1beta1 CronJob was removed in Kubernetes 1.25; now batch/v1"));
   EXPECT_THAT(read.text, HasSubstr("schedule: \"0 1 * * *\""));
 }
 
 TEST(Manifest, WhatOnlyItsAuthorCanRewriteIsReportedAndStays) {
   const std::string ingress = "apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: i}\nspec: {}\n";
-  const auto read = mended(ingress);
+  const auto read = repaired(ingress);
   EXPECT_EQ(read.text, ingress);
   EXPECT_THAT(said(read, Kind::kWrong),
               ElementsAre("1 Ingress i: extensions/v1beta1 Ingress was removed in Kubernetes 1.22, and its fields "
@@ -122,7 +125,7 @@ TEST(Manifest, WhatOnlyItsAuthorCanRewriteIsReportedAndStays) {
 }
 
 TEST(Manifest, ABrokenSampleIsMendedAndItsLinesAreNamed) {
-  const auto read = mended(R"(apiVersion: v1
+  const auto read = repaired(R"(apiVersion: v1
 kind: Pod
 metadata: test-cuda-1
 annotations:
@@ -137,45 +140,49 @@ spec:
         elasticgpu.io/gpu-core: 10 // ten percent
         elasticgpu.io/gpu-memory: 4096
 )");
-  EXPECT_THAT(said(read, Kind::kMended),
-              ElementsAre("3 Pod test-cuda-1: metadata is the text \"test-cuda-1\"; now it is metadata.name",
-                          "3 Pod test-cuda-1: annotation weight: 60 is not text; now \"60\"",
-                          "4 Pod test-cuda-1: annotations is beside metadata; now it is metadata.annotations",
-                          "13 Pod test-cuda-1: text after // is removed: comments in YAML begin with #",
-                          "13 Pod test-cuda-1: container test-cuda: elasticgpu.io/gpu-core is only in requests; added "
-                          "to limits",
-                          "14 Pod test-cuda-1: container test-cuda: elasticgpu.io/gpu-memory is only in requests; added "
-                          "to limits"));
+  EXPECT_THAT(
+      said(read, Kind::kRepaired),
+      ElementsAre("3 Pod test-cuda-1: metadata is the text \"test-cuda-1\"; now it is metadata.name",
+                  "3 Pod test-cuda-1: annotation weight: 60 is not text; now \"60\"",
+                  "4 Pod test-cuda-1: annotations is beside metadata; now it is metadata.annotations",
+                  "13 Pod test-cuda-1: text after // is removed: comments in YAML begin with #",
+                  "13 Pod test-cuda-1: container test-cuda: elasticgpu.io/gpu-core is only in requests; added "
+                  "to limits",
+                  "14 Pod test-cuda-1: container test-cuda: elasticgpu.io/gpu-memory is only in requests; added "
+                  "to limits"));
   EXPECT_THAT(said(read, Kind::kWrong),
               ElementsAre("3 Pod test-cuda-1: annotation egpuc.elasticgpu.io/test1: there is no container test1; this "
                           "pod has test-cuda"));
-  EXPECT_THAT(said(read, Kind::kReads), ElementsAre(HasSubstr("container test-cuda: native: 4 GiB, compute 10, burst")));
+  EXPECT_THAT(said(read, Kind::kReads),
+              ElementsAre(HasSubstr("container test-cuda: native: 4 GiB, compute 10, burst")));
 }
 
 TEST(Manifest, ClaimsAreReadAsControlReadsThem) {
-  const auto read = mended("apiVersion: elasticgpu.io/v1alpha\nkind: ElasticGPUClaim\nmetadata: {name: k}\nspec:\n"
-                           "  storageClassName: c\n  resources:\n    requests:\n"
-                           "      tke.cloud.tencent.com/qgpu-core: 10  // of 100\n"
-                           "      tke.cloud.tencent.com/qgpu-memory: 4GB\n");
+  const auto read = repaired(
+      "apiVersion: elasticgpu.io/v1alpha\nkind: ElasticGPUClaim\nmetadata: {name: k}\nspec:\n"
+      "  storageClassName: c\n  resources:\n    requests:\n"
+      "      tke.cloud.tencent.com/qgpu-core: 10  // of 100\n"
+      "      tke.cloud.tencent.com/qgpu-memory: 4GB\n");
   EXPECT_THAT(said(read, Kind::kReads), ElementsAre(HasSubstr("class c: 4 GiB, compute 10")));
-  EXPECT_THAT(said(read, Kind::kMended), ElementsAre(HasSubstr("text after // is removed")));
-  EXPECT_THAT(said(mended("apiVersion: elasticgpu.io/v1alpha1\nkind: ElasticGPUClass\nmetadata: {name: c}\n"
-                          "provisioner: x\nreclaimPolicy: Keep\n"),
+  EXPECT_THAT(said(read, Kind::kRepaired), ElementsAre(HasSubstr("text after // is removed")));
+  EXPECT_THAT(said(repaired("apiVersion: elasticgpu.io/v1alpha1\nkind: ElasticGPUClass\nmetadata: {name: c}\n"
+                            "provisioner: x\nreclaimPolicy: Keep\n"),
                    Kind::kWrong),
               Contains(HasSubstr("Keep")));
 }
 
 TEST(Manifest, TextThatIsNoYamlIsAFindingWithItsLine) {
-  EXPECT_THAT(said(mended("a: b\n---\nkind: Pod\nspec: [\n"), Kind::kWrong), ElementsAre(testing::StartsWith("5 : not YAML: ")));
-  EXPECT_THAT(said(mended(std::string(2000, '[')), Kind::kWrong), Not(IsEmpty()));
+  EXPECT_THAT(said(repaired("a: b\n---\nkind: Pod\nspec: [\n"), Kind::kWrong),
+              ElementsAre(testing::StartsWith("5 : not YAML: ")));
+  EXPECT_THAT(said(repaired(std::string(2000, '[')), Kind::kWrong), Not(IsEmpty()));
   std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {
     laughs += fmt::format("a{0}: &a{0} [", i);
     for (int k = 0; k < 10; ++k) laughs += fmt::format("*a{}, ", i - 1);
     laughs += "]\n";
   }
-  EXPECT_THAT(said(mended(laughs), Kind::kWrong), ElementsAre(HasSubstr("more than 100000 values")));
-  EXPECT_THAT(said(mended("kind: Pod\nkind: Job\n"), Kind::kWrong), ElementsAre(HasSubstr("/kind is set twice")));
+  EXPECT_THAT(said(repaired(laughs), Kind::kWrong), ElementsAre(HasSubstr("more than 100000 values")));
+  EXPECT_THAT(said(repaired("kind: Pod\nkind: Job\n"), Kind::kWrong), ElementsAre(HasSubstr("/kind is set twice")));
 }
 
 constexpr std::string_view kPod = R"(apiVersion: v1
@@ -197,34 +204,36 @@ std::string pod_with(const std::string& limits, const std::string& metadata = ""
 }
 
 TEST(Manifest, RequestsAreRewrittenInTheNativeSpelling) {
-  const auto read = mended(pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16, cpu: 0.5}"), Spelling::kNative);
-  EXPECT_THAT(read.text, HasSubstr("cpu: 0.5\n          elasticgpu.io/gpu-memory: 4096\n          elasticgpu.io/gpu-core: 30\n"));
+  const auto read =
+      repaired(pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16, cpu: 0.5}"), Spelling::kNative);
+  EXPECT_THAT(read.text,
+              HasSubstr("cpu: 0.5\n          elasticgpu.io/gpu-memory: 4096\n          elasticgpu.io/gpu-core: 30\n"));
   EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/share-class: fixed\n"));
   EXPECT_THAT(said(read, Kind::kReads), ElementsAre("6 Pod p: container c: native: 4 GiB, compute 30, fixed"))
       << "the same as before";
-  EXPECT_THAT(mended(pod_with("{aliyun.com/gpu-mem: 2}"), Spelling::kNative).text, Not(HasSubstr("share-class")));
-  EXPECT_THAT(mended(pod_with("{tke.cloud.tencent.com/qgpu-core: 200}"), Spelling::kNative).text,
+  EXPECT_THAT(repaired(pod_with("{aliyun.com/gpu-mem: 2}"), Spelling::kNative).text, Not(HasSubstr("share-class")));
+  EXPECT_THAT(repaired(pod_with("{tke.cloud.tencent.com/qgpu-core: 200}"), Spelling::kNative).text,
               HasSubstr("elasticgpu.io/gpu: 2\n"));
   const auto own = pod_with("{elasticgpu.io/gpu-core: 10}");
-  EXPECT_EQ(mended(own, Spelling::kNative).text, own);
+  EXPECT_EQ(repaired(own, Spelling::kNative).text, own);
 }
 
 TEST(Manifest, ARequestThatTheNewSpellingCannotSayStays) {
   const auto policy = pod_with("{aliyun.com/gpu-mem: 2, aliyun.com/gpu-core.percentage: 30}");
-  const auto read = mended(policy, Spelling::kNative);
+  const auto read = repaired(policy, Spelling::kNative);
   EXPECT_EQ(read.text, policy);
   EXPECT_THAT(said(read, Kind::kWrong), ElementsAre(HasSubstr("its share follows the node's policy for cgpu")));
   const auto burst = pod_with("{elasticgpu.io/gpu-core: 10, elasticgpu.io/gpu-memory: 1024}");
-  EXPECT_EQ(mended(burst, Spelling::kClaim).text, burst);
-  EXPECT_THAT(said(mended(burst, Spelling::kClaim), Kind::kWrong), ElementsAre(HasSubstr("share class burst")));
-  EXPECT_THAT(said(mended(pod_with("{elasticgpu.io/gpu: 2}"), Spelling::kClaim), Kind::kWrong),
+  EXPECT_EQ(repaired(burst, Spelling::kClaim).text, burst);
+  EXPECT_THAT(said(repaired(burst, Spelling::kClaim), Kind::kWrong), ElementsAre(HasSubstr("share class burst")));
+  EXPECT_THAT(said(repaired(pod_with("{elasticgpu.io/gpu: 2}"), Spelling::kClaim), Kind::kWrong),
               ElementsAre(HasSubstr("a claim is for one card, not 2")));
   EXPECT_THAT(said(read_manifest(kOldDeployment, {{}, Spelling::kClaim}), Kind::kWrong),
               ElementsAre(HasSubstr("spec.replicas is 2")));
 }
 
 TEST(Manifest, RequestsBecomeElasticGpuClaims) {
-  const auto read = mended(pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16}"), Spelling::kClaim);
+  const auto read = repaired(pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16}"), Spelling::kClaim);
   EXPECT_THAT(read.text, testing::StartsWith(R"(apiVersion: elasticgpu.io/v1alpha1
 kind: ElasticGPUClass
 metadata:
@@ -249,7 +258,7 @@ spec:
 }
 
 TEST(Manifest, RequestsBecomeResourceClaimTemplates) {
-  const auto read = mended(pod_with("{volcano.sh/gpu-memory: 1024}"), Spelling::kDra);
+  const auto read = repaired(pod_with("{volcano.sh/gpu-memory: 1024}"), Spelling::kDra);
   EXPECT_THAT(read.text, testing::StartsWith(R"(apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata:
@@ -283,8 +292,9 @@ spec:
 }
 
 TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
-  const auto tree = parse_yaml("{a: yes, b: 0644, c: '1', d: 1.5, e: ~, f: 1e3, g: 0x10, h: -7, i: 4Gi, j: 1.2.3, k: .5, "
-                               "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08}");
+  const auto tree = parse_yaml(
+      "{a: yes, b: 0644, c: '1', d: 1.5, e: ~, f: 1e3, g: 0x10, h: -7, i: 4Gi, j: 1.2.3, k: .5, "
+      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08}");
   ASSERT_TRUE(tree) << tree.error().what;
   EXPECT_EQ(boost::json::serialize(tree->value),
             R"({"a":true,"b":420,"c":"1","d":1.5E0,"e":null,"f":1E3,"g":16,"h":-7,"i":"4Gi","j":"1.2.3","k":5E-1,)"
@@ -295,7 +305,8 @@ TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
   const auto merged = parse_yaml("base: &b {x: 1, y: 2}\nown: {<<: *b, y: 3}\n");
   ASSERT_TRUE(merged);
   EXPECT_EQ(boost::json::serialize(merged->value.at("own")), R"({"y":3,"x":1})");
-  for (const std::string text : {"a: b", "- x", "yes", "y", "1", "", " x", "x ", "a\nb", "ä", "#", "*a", "0x", "null"}) {
+  for (const std::string text :
+       {"a: b", "- x", "yes", "y", "1", "", " x", "x ", "a\nb", "ä", "#", "*a", "0x", "null"}) {
     const auto back = parse_yaml(yaml_text(boost::json::string(text)));
     ASSERT_TRUE(back);
     EXPECT_EQ(back->value, boost::json::value(boost::json::string(text))) << text;
@@ -323,9 +334,9 @@ TEST(Manifest, TheCorpusIsReadAsItIsApplied) {
       EXPECT_THAT(wrong, IsEmpty()) << name;
       const bool spelled = text.str().find("\n#> to ") != std::string::npos;
       if (spelled) continue;
-      EXPECT_THAT(said(read, Kind::kMended), Not(IsEmpty())) << name;
+      EXPECT_THAT(said(read, Kind::kRepaired), Not(IsEmpty())) << name;
     } else if (folder == "refused") {
-      EXPECT_TRUE(!wrong.empty() || !said(read, Kind::kMended).empty()) << name;
+      EXPECT_TRUE(!wrong.empty() || !said(read, Kind::kRepaired).empty()) << name;
       const std::string word = "#> refused ";
       const auto at = text.str().find(word);
       ASSERT_NE(at, std::string::npos) << name;

@@ -20,7 +20,6 @@ constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
 constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 constexpr std::size_t kLongestName = 63;
 
-
 /// One pod on its way to another spelling.
 struct Pod {
   ManifestObject& object;
@@ -40,7 +39,8 @@ std::string special(const Request& request) {
     return fmt::format("its share follows the node's policy for {}; state {}: fixed, burst or besteffort",
                        request.dialect, kShareAnnotation);
   }
-  if (!request.whole && request.memory.bytes().count() % Bytes::mib(1).count() != 0) return "its memory is no whole MiB";
+  if (!request.whole && request.memory.bytes().count() % Bytes::mib(1).count() != 0)
+    return "its memory is no whole MiB";
   return {};
 }
 
@@ -84,9 +84,8 @@ std::uint64_t mib_of(const Request& request) { return request.memory.bytes().cou
 /// Whether all parts agree on what an annotation of the pod says for all of them.
 template <class Word>
 bool agree(const std::vector<PartRequest>& parts, const Word& word) {
-  return std::all_of(parts.begin(), parts.end(), [&](const PartRequest& part) {
-    return word(part.request) == word(parts.front().request);
-  });
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const PartRequest& part) { return word(part.request) == word(parts.front().request); });
 }
 
 void set_native(Pod& pod, const PartRequest& part) {
@@ -122,20 +121,23 @@ std::string to_native(Pod& pod) {
   if (usual && priority == PriorityClass::kStandard) return {};
   auto& annotations = made_object(made_object(pod.pod.value, "metadata"), "annotations");
   if (!usual) annotations[json_text(kShareAnnotation)] = json_text(to_string(slices.front().request.share));
-  if (priority != PriorityClass::kStandard) annotations[json_text(kPriorityAnnotation)] = json_text(to_string(priority));
+  if (priority != PriorityClass::kStandard)
+    annotations[json_text(kPriorityAnnotation)] = json_text(to_string(priority));
   return {};
 }
 
 /// ShareConfig in the parameters of a claim; null: the defaults are meant.
 json::value share_config(const Request& request) {
-  if (request.whole || (request.share == ShareClass::kBurst && request.priority == PriorityClass::kStandard)) return nullptr;
+  if (request.whole || (request.share == ShareClass::kBurst && request.priority == PriorityClass::kStandard))
+    return nullptr;
   return json::object{
       {"requests", json::array{"gpu"}},
-      {"opaque", json::object{{"driver", json_text(kDriver)},
-                              {"parameters", json::object{{"apiVersion", "gpu.elasticgpu.io/v1"},
-                                                          {"kind", "ShareConfig"},
-                                                          {"shareClass", json_text(to_string(request.share))},
-                                                          {"priorityClass", json_text(to_string(request.priority))}}}}}};
+      {"opaque",
+       json::object{{"driver", json_text(kDriver)},
+                    {"parameters", json::object{{"apiVersion", "gpu.elasticgpu.io/v1"},
+                                                {"kind", "ShareConfig"},
+                                                {"shareClass", json_text(to_string(request.share))},
+                                                {"priorityClass", json_text(to_string(request.priority))}}}}}};
 }
 
 json::value claim_template(const ManifestObject& object, const std::string& name, const Request& request) {
@@ -197,7 +199,8 @@ std::string why_no_claim(const Pod& pod, const PartRequest& part) {
     return fmt::format("container {}: claims have no priority class", part.part);
   const auto* spec = pod.object.value.if_contains("spec");
   const auto replicas = spec == nullptr ? 0 : json_read::number(*spec, "replicas");
-  if (replicas > 1) return fmt::format("spec.replicas is {}, and a claim is for one pod; --to dra makes one per pod", replicas);
+  if (replicas > 1)
+    return fmt::format("spec.replicas is {}, and a claim is for one pod; --to dra makes one per pod", replicas);
   return {};
 }
 
@@ -263,12 +266,12 @@ void spell_pod(ManifestObject& object, const PodTemplate& one, const DialectSett
                                            : to_claims(pod, objects);
   if (!why.empty()) return object.wrong(one.pointer, "its requests stay as they are: " + why);
   for (const auto& part : *parts) {
-    object.mended(pod.pointers[part.part],
-                  fmt::format("container {}: {} in the spelling of {}; now {}", part.part, to_human(part.request),
-                              part.request.dialect,
-                              to == Spelling::kNative  ? "elasticgpu.io/gpu-memory, gpu-core, gpu"
-                              : to == Spelling::kDra   ? "a ResourceClaimTemplate"
-                                                       : "an ElasticGPUClaim"));
+    object.repaired(pod.pointers[part.part],
+                    fmt::format("container {}: {} in the spelling of {}; now {}", part.part, to_human(part.request),
+                                part.request.dialect,
+                                to == Spelling::kNative ? "elasticgpu.io/gpu-memory, gpu-core, gpu"
+                                : to == Spelling::kDra  ? "a ResourceClaimTemplate"
+                                                        : "an ElasticGPUClaim"));
   }
 }
 

@@ -72,9 +72,10 @@ json::value fraction(std::string_view text) {
   const auto exponent = digits.find_first_of("eE");
   const std::string_view mantissa = digits.substr(0, exponent);
   const auto dot = mantissa.find('.');
-  const bool right = dot == std::string_view::npos ? is_digits(mantissa) && exponent != std::string_view::npos
-                                                   : mantissa.size() > 1 && (dot == 0 || is_digits(mantissa.substr(0, dot))) &&
-                                                         (dot + 1 == mantissa.size() || is_digits(mantissa.substr(dot + 1)));
+  const bool right = dot == std::string_view::npos
+                         ? is_digits(mantissa) && exponent != std::string_view::npos
+                         : mantissa.size() > 1 && (dot == 0 || is_digits(mantissa.substr(0, dot))) &&
+                               (dot + 1 == mantissa.size() || is_digits(mantissa.substr(dot + 1)));
   if (!right) return nullptr;
   if (exponent != std::string_view::npos && !is_digits(without_sign(digits.substr(exponent + 1)))) return nullptr;
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -149,8 +150,7 @@ class Conversion {
       }
       const std::string inner = pointer + "/" + pointer_word(key);
       CARVE_TRY(auto value, of(member.second, inner, depth + 1));
-      if (!member.first.Mark().is_null())
-        tree_.lines[inner] = static_cast<std::size_t>(member.first.Mark().line) + 1;
+      if (!member.first.Mark().is_null()) tree_.lines[inner] = static_cast<std::size_t>(member.first.Mark().line) + 1;
       if (all.contains(key)) tree_.twice.push_back(inner);
       all.insert_or_assign(key, std::move(value));
     }
@@ -178,8 +178,7 @@ class Conversion {
 };
 
 bool is_plain(std::string_view text) {
-  constexpr std::string_view kInner =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  constexpr std::string_view kInner = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
   if (text.empty() || text.find_first_not_of(kInner) != std::string_view::npos) return false;
   constexpr std::string_view kFirst = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/";
   if (kFirst.find(text.front()) == std::string_view::npos) return false;

@@ -24,8 +24,8 @@ struct YamlTree {
 };
 
 /// Parses one document. Plain words are typed as kubectl does it: yes, no, on and off are booleans, 0644 is octal. In a
-/// Pod's metadata and resources, and in Elastic GPU's objects, the rest of a plain value after " //" is a comment: published
-/// samples have such comments, although YAML does not.
+/// Pod's metadata and resources, and in Elastic GPU's objects, the rest of a plain value after " //" is a comment:
+/// published samples have such comments, although YAML does not.
 ///   errors  kInvalidArgument: not YAML (with the line), nested deeper than 64, or more than 100,000 values
 [[nodiscard]] Result<YamlTree> parse_yaml(std::string_view text);
 

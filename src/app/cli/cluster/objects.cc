@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "app/control/api/explain.h"
-#include "app/control/state/policy_watcher.h"
 #include "app/control/preempt/nomination.h"
 #include "app/control/preempt/preemption_candidates.h"
+#include "app/control/state/policy_watcher.h"
 #include "app/control/state/unhealthy_cards.h"
 #include "codec/claims/elastic_objects.h"
 #include "codec/dialects/gpushare_unhealthy.h"
@@ -37,8 +37,8 @@ void mark_cards(const Objects& all, control::ClusterModel* model) {
 /// that gives the reservation up removes the nomination.
 void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
   const auto going = control::preemption_candidates_of(*model, {}).going;
-  const auto named = model->pods_where(
-      [](const control::PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); });
+  const auto named =
+      model->pods_where([](const control::PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); });
   for (const auto& pod : named) {
     const auto& node = pod->object.nominated;
     const auto cluster = model->snapshot();
@@ -105,8 +105,9 @@ std::string unread_of(const Objects& all) {
         codec::kUnhealthyGpusSpace, codec::kUnhealthyGpusPrefix);
   }
   if (!all.no_claims.empty()) {
-    text += fmt::format("{}you may not list Elastic GPU's objects in all namespaces, so the room of claims without pods counts as free",
-                        text.empty() ? "" : "; ");
+    text += fmt::format(
+        "{}you may not list Elastic GPU's objects in all namespaces, so the room of claims without pods counts as free",
+        text.empty() ? "" : "; ");
   }
   return text;
 }

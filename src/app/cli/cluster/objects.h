@@ -23,7 +23,8 @@ struct Objects {
   std::vector<std::string> elastic_classes;
   std::vector<std::string> elastic_gpus;
   std::vector<std::string> elastic_claims;
-  std::string no_claims;  // why the caller may not read these three; empty: they were read, or the cluster has no such kind
+  std::string
+      no_claims;  // why the caller may not read these three; empty: they were read, or the cluster has no such kind
 };
 
 /// The cluster as control knows it.

@@ -13,7 +13,6 @@ namespace carve::control {
 namespace {
 
 constexpr std::int32_t kAboveAll = std::numeric_limits<std::int32_t>::max();  // no pod preempts a claim
-constexpr std::string_view kPart = "claim";
 
 std::string claim_path(const ElasticClaim& claim) {
   return fmt::format("/apis/elasticgpu.io/v1alpha1/namespaces/{}/elasticgpuclaims/{}", claim.namespace_name,
@@ -27,7 +26,7 @@ bool ClaimController::has_room(const Owner& owner, const Request& request, const
   const auto cluster = world_.model.snapshot();
   const auto node = cluster->find(place.node);
   if (node == cluster->end()) return false;
-  PartRequest part{std::string(kPart), Phase::kRun, request};
+  PartRequest part{std::string(kClaimPart), Phase::kRun, request};
   part.request.constraints.cards = {place.card};
   const SeenLedger seen(*node->second, owner, kAboveAll);
   return place_pod(*seen, node->second->links, owner, {part}, kPolicies[0]).has_value();
@@ -117,7 +116,7 @@ Result<ClaimController::Place> ClaimController::choose(const ElasticClaim& claim
   if (by.waits) return place_of_first_user(claim);
   const Owner owner{OwnerKind::kClaim, claim.uid};
   const auto cluster = world_.model.snapshot();
-  const PartRequest part{std::string(kPart), Phase::kRun, request};
+  const PartRequest part{std::string(kClaimPart), Phase::kRun, request};
   std::vector<std::string> names;
   for (const auto& [name, state] : *cluster) names.push_back(name);
   if (names.empty()) return fail(Code::kFailedPrecondition, "no node has cards");

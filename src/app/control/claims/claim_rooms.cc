@@ -11,8 +11,6 @@
 namespace carve::control {
 namespace {
 
-constexpr std::string_view kPart = "claim";
-
 /// The index in "gpu-3" or "3"; nullopt: a UUID.
 std::optional<int> index_in(std::string_view name) {
   constexpr std::string_view kStart = "gpu-";
@@ -72,7 +70,7 @@ ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& 
   constexpr std::int32_t kAboveAll = std::numeric_limits<std::int32_t>::max();  // no pod preempts a claim
   Slice slice;
   slice.owner = owner;
-  slice.part = kPart;
+  slice.part = kClaimPart;
   slice.card = place.card;
   slice.memory = request.memory.on(place.memory);
   slice.compute = request.compute;

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "app/control/state/claim_book.h"
 #include "app/control/state/cluster_model.h"
@@ -17,6 +18,7 @@ struct ClaimRoom {
   NominatedReservation reservation;
   friend bool operator==(const ClaimRoom&, const ClaimRoom&) = default;
 };
+inline constexpr std::string_view kClaimPart = "claim";  // the part of these reservations' slices
 using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
 
 /// The slice of an owner that keeps the room for the request on that card.

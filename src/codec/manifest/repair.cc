@@ -49,20 +49,19 @@ constexpr std::array kPast = {
 /// Fields of the past versions that apps/v1 does not have.
 constexpr std::array<std::string_view, 2> kGone = {"rollbackTo", "templateGeneration"};
 
-
-void mend_comments(ManifestObject& object) {
+void repair_comments(ManifestObject& object) {
   for (const auto& pointer : object.tree.commented) {
     if (pointer.starts_with(object.pointer))
-      object.mended(pointer.substr(object.pointer.size()), "text after // is removed: comments in YAML begin with #");
+      object.repaired(pointer.substr(object.pointer.size()), "text after // is removed: comments in YAML begin with #");
   }
 }
 
 /// `metadata: NAME`, and labels or annotations beside metadata, as published samples have them.
-void mend_metadata(ManifestObject& object) {
+void repair_metadata(ManifestObject& object) {
   if (const auto* name = object.value.if_contains("metadata"); name != nullptr && name->is_string()) {
     const json::string text = name->as_string();
     object.value.at("metadata") = json::object{{"name", text}};
-    object.mended("/metadata", fmt::format("metadata is the text \"{}\"; now it is metadata.name", object.name()));
+    object.repaired("/metadata", fmt::format("metadata is the text \"{}\"; now it is metadata.name", object.name()));
   }
   for (const char* member : {"annotations", "labels"}) {
     const auto* found = object.value.if_contains(member);
@@ -71,13 +70,14 @@ void mend_metadata(ManifestObject& object) {
     auto& into = made_object(made_object(object.value, "metadata"), member);
     for (const auto& one : beside)
       if (!into.contains(one.key())) into.emplace(one.key(), one.value());
-    object.mended(fmt::format("/{}", member), fmt::format("{} is beside metadata; now it is metadata.{}", member, member));
+    object.repaired(fmt::format("/{}", member),
+                    fmt::format("{} is beside metadata; now it is metadata.{}", member, member));
     object.value.erase(member);
   }
 }
 
 /// spec.selector was optional in past versions: it was the template's labels.
-void mend_selector(ManifestObject& object, json::object& spec) {
+void repair_selector(ManifestObject& object, json::object& spec) {
   const auto kind = object.kind();
   if (kind != "Deployment" && kind != "DaemonSet" && kind != "ReplicaSet" && kind != "StatefulSet") return;
   if (spec.contains("selector")) return;
@@ -86,16 +86,17 @@ void mend_selector(ManifestObject& object, json::object& spec) {
   auto& labels = made_object(made_object(*pod, "metadata"), "labels");
   if (labels.empty()) {
     std::string name = json_read::text(json::value(object.value), "metadata.name");
-    if (name.empty()) return object.wrong("/spec", "spec.selector is missing, and so is a name from which it could follow");
+    if (name.empty())
+      return object.wrong("/spec", "spec.selector is missing, and so is a name from which it could follow");
     labels.emplace("app", name);
-    object.mended("/spec/template", fmt::format("the pod template has no label; added app: {}", name));
+    object.repaired("/spec/template", fmt::format("the pod template has no label; added app: {}", name));
   }
   const json::object selected = labels;  // the new member may move the others
   spec.emplace("selector", json::object{{"matchLabels", selected}});
-  object.mended("/spec", "spec.selector is missing; added the labels of the pod template");
+  object.repaired("/spec", "spec.selector is missing; added the labels of the pod template");
 }
 
-void mend_version(ManifestObject& object) {
+void repair_version(ManifestObject& object) {
   const auto kind = object.kind();
   const auto version = object.version();
   const auto past = std::find_if(kPast.begin(), kPast.end(),
@@ -108,19 +109,19 @@ void mend_version(ManifestObject& object) {
   if (past != kPast.end()) object.value.at("apiVersion") = json_text(past->now);
   auto* spec = object_at(object.value, "spec");
   if (past != kPast.end()) {
-    object.mended("/apiVersion", fmt::format("{} {} was removed in Kubernetes {}; now {}", version, kind,
-                                             past->removed, past->now));
+    object.repaired("/apiVersion",
+                    fmt::format("{} {} was removed in Kubernetes {}; now {}", version, kind, past->removed, past->now));
     for (const auto gone : kGone) {
       if (spec == nullptr || !spec->contains(json_text(gone))) continue;
       spec->erase(json_text(gone));
-      object.mended("/spec", fmt::format("spec.{} is removed: {} has no such field", gone, past->now));
+      object.repaired("/spec", fmt::format("spec.{} is removed: {} has no such field", gone, past->now));
     }
   }
-  if (spec != nullptr && (past != kPast.end() || version == "apps/v1")) mend_selector(object, *spec);
+  if (spec != nullptr && (past != kPast.end() || version == "apps/v1")) repair_selector(object, *spec);
 }
 
 /// Labels, annotations and node selectors must be text.
-void mend_texts(ManifestObject& object, json::object& texts, const std::string& pointer, std::string_view what) {
+void repair_texts(ManifestObject& object, json::object& texts, const std::string& pointer, std::string_view what) {
   for (auto& member : texts) {
     const std::string name(member.key());
     std::string inner = fmt::format("{}/{}", pointer, pointer_word(name));
@@ -133,24 +134,26 @@ void mend_texts(ManifestObject& object, json::object& texts, const std::string& 
     const std::string text =
         plain != object.tree.plain.end() ? plain->second : std::string(json::serialize(member.value()));
     member.value() = json::string(text);
-    object.mended(inner, fmt::format("{} {}: {} is not text; now \"{}\"", what, name, text.empty() ? "null" : text, text));
+    object.repaired(inner,
+                    fmt::format("{} {}: {} is not text; now \"{}\"", what, name, text.empty() ? "null" : text, text));
   }
 }
 
-void mend_texts_of(ManifestObject& object, json::object& holder, const std::string& pointer) {
+void repair_texts_of(ManifestObject& object, json::object& holder, const std::string& pointer) {
   if (auto* metadata = object_at(holder, "metadata")) {
     if (auto* texts = object_at(*metadata, "annotations"))
-      mend_texts(object, *texts, pointer + "/metadata/annotations", "annotation");
-    if (auto* texts = object_at(*metadata, "labels")) mend_texts(object, *texts, pointer + "/metadata/labels", "label");
+      repair_texts(object, *texts, pointer + "/metadata/annotations", "annotation");
+    if (auto* texts = object_at(*metadata, "labels"))
+      repair_texts(object, *texts, pointer + "/metadata/labels", "label");
   }
   if (auto* spec = object_at(holder, "spec")) {
     if (auto* texts = object_at(*spec, "nodeSelector"))
-      mend_texts(object, *texts, pointer + "/spec/nodeSelector", "node selector");
+      repair_texts(object, *texts, pointer + "/spec/nodeSelector", "node selector");
   }
 }
 
 /// Extended resources need limits; requests alone are refused.
-void mend_limits(ManifestObject& object, json::object& container, const std::string& pointer) {
+void repair_limits(ManifestObject& object, json::object& container, const std::string& pointer) {
   auto* resources = object_at(container, "resources");
   const auto* found = resources == nullptr ? nullptr : object_at(*resources, "requests");
   if (found == nullptr) return;
@@ -162,25 +165,25 @@ void mend_limits(ManifestObject& object, json::object& container, const std::str
     auto& limits = made_object(*resources, "limits");
     if (limits.contains(resource)) continue;
     limits.emplace(resource, member.value());
-    object.mended(fmt::format("{}/resources/requests/{}", pointer, pointer_word(resource)),
-                  fmt::format("container {}: {} is only in requests; added to limits", name, resource));
+    object.repaired(fmt::format("{}/resources/requests/{}", pointer, pointer_word(resource)),
+                    fmt::format("container {}: {} is only in requests; added to limits", name, resource));
   }
 }
 
 /// Slots are Carve's business: admission adds them.
-void mend_slots(ManifestObject& object, json::object& container, const std::string& pointer) {
+void repair_slots(ManifestObject& object, json::object& container, const std::string& pointer) {
   auto* resources = object_at(container, "resources");
   if (resources == nullptr) return;
   for (const char* member : {"limits", "requests"}) {
     auto* amounts = object_at(*resources, member);
     if (amounts == nullptr || !amounts->contains(json_text(kSlots))) continue;
     amounts->erase(json_text(kSlots));
-    object.mended(fmt::format("{}/resources/{}/{}", pointer, member, pointer_word(kSlots)),
-                  fmt::format("{} is removed from {}: Carve adds it", kSlots, member));
+    object.repaired(fmt::format("{}/resources/{}/{}", pointer, member, pointer_word(kSlots)),
+                    fmt::format("{} is removed from {}: Carve adds it", kSlots, member));
   }
 }
 
-void mend_carves(ManifestObject& object, json::object& holder, const std::string& pointer) {
+void repair_carves(ManifestObject& object, json::object& holder, const std::string& pointer) {
   auto* metadata = object_at(holder, "metadata");
   auto* annotations = metadata == nullptr ? nullptr : object_at(*metadata, "annotations");
   if (annotations == nullptr) return;
@@ -190,29 +193,29 @@ void mend_carves(ManifestObject& object, json::object& holder, const std::string
   }
   for (const auto& name : gone) {
     annotations->erase(name);
-    object.mended(fmt::format("{}/metadata/annotations/{}", pointer, pointer_word(name)),
-                  fmt::format("annotation {} is removed: only Carve writes it", name));
+    object.repaired(fmt::format("{}/metadata/annotations/{}", pointer, pointer_word(name)),
+                    fmt::format("annotation {} is removed: only Carve writes it", name));
   }
 }
 
 }  // namespace
 
-void mend(ManifestObject& object) {
-  mend_metadata(object);
-  mend_comments(object);
-  mend_version(object);
+void repair(ManifestObject& object) {
+  repair_metadata(object);
+  repair_comments(object);
+  repair_version(object);
   const auto pods = templates_of(object);
   const bool own = !pods.empty() && pods.front().pointer.empty();
-  if (!own) mend_texts_of(object, object.value, "");
+  if (!own) repair_texts_of(object, object.value, "");
   for (const auto& pod : pods) {
-    mend_texts_of(object, pod.value, pod.pointer);
-    mend_carves(object, pod.value, pod.pointer);
+    repair_texts_of(object, pod.value, pod.pointer);
+    repair_carves(object, pod.value, pod.pointer);
     auto* spec = object_at(pod.value, "spec");
     for (const char* list : {"initContainers", "containers"}) {
       for (const auto& [container, pointer] : objects_in(*spec, list)) {
         const std::string inner = pod.pointer + "/spec" + pointer;
-        mend_slots(object, *container, inner);
-        mend_limits(object, *container, inner);
+        repair_slots(object, *container, inner);
+        repair_limits(object, *container, inner);
       }
     }
   }
