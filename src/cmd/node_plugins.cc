@@ -176,17 +176,18 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
   plugins::SlotCards slot_cards;
   constexpr Clock::Duration kPodsWithin = std::chrono::seconds(30);  // then cards are offered without the pods' use
   const auto begun = clock.now();
-  const auto by_slots = [&] {
+  const auto limits = [&] {
     const auto held = slices.held();
-    plugins::SlotUse use;
+    plugins::OfferLimits use;
     use.full = full.cards(held, slices.cards(), clock.now());
+    use.modes = report.modes();
     if (options.shares_cards) return use;
     use.known = pods.synced();
     use.awaited = options.slots && !use.known && clock.now() - begun < kPodsWithin;
     use.cards = slot_cards.step(plugins::cards_of_slots(held, pods.all()), clock.now());
     return use;
   };
-  plugins::SlicePublisher publisher(options.node, slices, api, log, registered, shut, by_slots);
+  plugins::SlicePublisher publisher(options.node, slices, api, log, registered, shut, limits);
   if (options.dra) cards = &publisher;
   const auto list_changed = [&in] {
     if (in != nullptr) in->slots_changed();

@@ -57,6 +57,14 @@ TEST_F(NodeWithModes, ACardCountsUntilTheSlicesThatItsModeDoesNotPermitHaveEnded
   EXPECT_EQ(total(), "0");
 }
 
+TEST_F(NodeWithModes, TheStatedModesApplyToClaimsAtOnce) {
+  EXPECT_TRUE(report.modes().empty()) << "the Node is not known yet";
+  state(R"("elasticgpu.io/card-mode":"shared")", R"("elasticgpu.io/card-modes":"1=exclusive")");
+  total(2);
+  EXPECT_THAT(report.modes(), ::testing::ElementsAre(::testing::Pair(cards.cards[0].id, CardMode::kShared),
+                                                     ::testing::Pair(cards.cards[1].id, CardMode::kExclusive)));
+}
+
 TEST_F(NodeWithModes, ANewModeCountsWhenTheKubeletHasAdmittedWhatWasBoundBefore) {
   state("");
   EXPECT_EQ(total(), "160");

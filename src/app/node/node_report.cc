@@ -189,9 +189,11 @@ void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<H
   const auto modes = codec::card_modes_of(node->labels, node->annotations);
   if (!modes.refused.empty())
     world_.notices.warn({"Node", "default", node_, node->uid, "CardModeRefused", modes.refused});
+  std::map<CardId, CardMode> all;
   for (std::size_t index = 0; index < cards->size(); ++index) {
     Card& card = (*cards)[index];
     const CardMode stated = modes.of(card.id, index);
+    all.emplace(card.id, stated);
     auto& [mode, since] = modes_.try_emplace(card.id, stated, Clock::Time()).first->second;
     if (mode != stated) {
       mode = stated;
@@ -202,6 +204,13 @@ void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<H
     });
     card.mode = draining || now < since + kModeSettles ? CardMode::kAny : stated;
   }
+  const MutexLock lock(mutex_);
+  stated_modes_ = std::move(all);
+}
+
+std::map<CardId, CardMode> NodeReport::modes() const {
+  const MutexLock lock(mutex_);
+  return stated_modes_;
 }
 
 /// Sets the Node's policies for compute when they have changed. What an administrator wrote wrongly changes nothing.

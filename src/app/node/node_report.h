@@ -59,6 +59,8 @@ class NodeReport {
   void ask_runtime();
   /// Why nothing may start on this node; empty: it may. Any thread.
   [[nodiscard]] std::string shut() const;
+  /// The modes of the cards that the Node states; empty until the Node is known. Any thread.
+  [[nodiscard]] std::map<CardId, CardMode> modes() const;
   void run_gpu_watch(const std::stop_token& stop) { gpus_.run_watch(stop); }
   void run_node_watch(const std::stop_token& stop) { status_.run_watch(stop); }
   /// Announces the end of this agent: the next step() writes it to the Node (codec::kAgentLeaving). Any thread.
@@ -95,6 +97,7 @@ class NodeReport {
   std::atomic<Presence> told_ = Presence::kComing;  // the state of this agent that the Node shows
   mutable Mutex mutex_;
   RuntimeVerdict runtime_ GUARDED_BY(mutex_);
+  std::map<CardId, CardMode> stated_modes_ GUARDED_BY(mutex_);
   // Only for the thread of step().
   Clock::Time next_runtime_{};
   Clock::Time next_presence_{};

@@ -53,6 +53,24 @@ void add_version(codec::PublishedDevice* device, const char* name, std::string_v
   if (auto version = semantic_version(text)) device->attributes[name] = codec::AttributeVersion{*version};
 }
 
+/// Memory and cores. The scheduler raises a smaller request to `min` (KEP-5075), and refuses one above `max`.
+void add_amounts(codec::PublishedDevice* device, const Card& card) {
+  const auto total = published_memory(card);
+  const std::string memory = to_canonical(total);
+  auto& offered = device->capacity[std::string(kMemory)];
+  auto& cores = device->capacity[std::string(kCores)];
+  offered = {memory, memory, "1Mi", "1Mi", ""};
+  cores = {"100", "100", "1", "1", ""};
+  if (card.mode == CardMode::kExclusive) {
+    offered.min = memory;
+    cores.min = "100";
+    offered.step = cores.step = "";
+  } else if (card.mode == CardMode::kShared && total > Bytes::mib(1)) {
+    offered.max = offered.standard = to_canonical(total - Bytes::mib(1));
+  }
+  if (card.mode != CardMode::kAny) add(device, "cardMode", to_string(card.mode));
+}
+
 codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
   const Card& card = cards.cards[index];
   codec::PublishedDevice device;
@@ -71,9 +89,7 @@ codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
     device.attributes["numaNode"] = std::int64_t{card.numa_node};
     device.attributes["resource.kubernetes.io/numaNode"] = std::int64_t{card.numa_node};
   }
-  const std::string memory = to_canonical(published_memory(card));
-  device.capacity[std::string(kMemory)] = {memory, memory, "1Mi", "1Mi", ""};
-  device.capacity[std::string(kCores)] = {"100", "100", "1", "1", ""};
+  add_amounts(&device, card);
   // The same number that prepare() enforces. What is kept for root (slices-for-root) is kept from users of `carve run`.
   device.capacity[std::string(kSliceCount)] = {std::to_string(kMaxSlicesPerCard), "1", "1", "", "1"};
   if (!card.health.ok)

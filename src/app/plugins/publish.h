@@ -18,7 +18,8 @@ struct TaintedCards {
 
 /// The devices that this node offers: one per card, with its capacities memory, cores and slices, and the attributes
 /// that claims select on. An unhealthy card carries a taint, and so do the cards in `tainted`. The order is that of the
-/// inventory: kube-scheduler takes the first device that fits.
+/// inventory: kube-scheduler takes the first device that fits. A claim for less than the whole card gets all of an
+/// exclusive card, and a claim for the whole card gets all of a shared card but 1 MiB, as a fraction.
 [[nodiscard]] std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards,
                                                              const TaintedCards& tainted = {});
 

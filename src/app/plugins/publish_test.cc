@@ -47,6 +47,25 @@ TEST(Publish, EveryClaimConsumesOneOfTheSlicesThatACardCanHave) {
   }
 }
 
+/// KEP-5075: a smaller request is raised to `min`, a larger one than `max` finds no device. default = min + n * step.
+TEST(Publish, AnExclusiveCardIsOfferedAsAWhole) {
+  auto cards = some_cards(1);
+  cards.cards[0].mode = CardMode::kExclusive;
+  const auto device = devices_of(cards)[0];
+  EXPECT_EQ(device.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "80Gi", "80Gi", "", ""}));
+  EXPECT_EQ(device.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "100", "", ""}));
+  EXPECT_EQ(std::get<std::string>(device.attributes.at("cardMode")), "exclusive") << "claims may select on it";
+}
+
+TEST(Publish, ASharedCardIsNeverOfferedAsAWhole) {
+  auto cards = some_cards(1);
+  cards.cards[0].mode = CardMode::kShared;
+  const auto device = devices_of(cards)[0];
+  EXPECT_EQ(device.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "81919Mi", "1Mi", "1Mi", "81919Mi"}));
+  EXPECT_EQ(device.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "1", "1", ""}));
+  EXPECT_EQ(std::get<std::string>(device.attributes.at("cardMode")), "shared");
+}
+
 TEST(Publish, WritesVersionsAsSemanticVersions) {
   EXPECT_EQ(semantic_version("580.65.06"), "580.65.6");
   EXPECT_EQ(semantic_version("13.0"), "13.0.0");

@@ -143,9 +143,13 @@ Result<std::size_t> SlicePublisher::reconcile() {
     dirty_ = false;  // before the inputs are read: a change from now on causes another reconcile()
   }
   const bool shut = shut_ && !shut_().empty();
-  const auto use = by_slots_ ? by_slots_() : SlotUse();
-  auto wanted = slices_for(
-      node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), {use.cards, use.full}));
+  const auto limits = limits_ ? limits_() : OfferLimits();
+  auto cards = slices_.cards();
+  for (auto& card : cards.cards) {
+    if (const auto mode = limits.modes.find(card.id); mode != limits.modes.end()) card.mode = mode->second;
+  }
+  auto wanted = slices_for(node_, shut ? std::vector<codec::PublishedDevice>()
+                                       : devices_of(cards, {limits.cards, limits.full}));
   std::vector<SliceWrite> writes;
   {
     const MutexLock lock(mutex_);
@@ -155,7 +159,7 @@ Result<std::size_t> SlicePublisher::reconcile() {
       return fail(Code::kUnavailable, "the kubelet has not registered the driver yet");
     // Existing taints are kept below. Without existing slices there are none, and kube-scheduler would allocate to
     // claims what records promise.
-    if (existing_.empty() && !use.known && use.awaited)
+    if (existing_.empty() && !limits.known && limits.awaited)
       return fail(Code::kUnavailable, "the pods of this node are not known yet");
     std::vector<codec::PublishedSlice> existing;
     for (const auto& [name, slice] : existing_) {
@@ -163,7 +167,7 @@ Result<std::size_t> SlicePublisher::reconcile() {
       const auto sent = sent_.find(name);
       if (sent != sent_.end() && sent->second.version == slice.version) existing.back().devices = sent->second.devices;
     }
-    if (!use.known) keep_slots_taints(&wanted, existing);
+    if (!limits.known) keep_slots_taints(&wanted, existing);
     writes = plan(wanted, existing, last_generation_);
     if (!writes.empty())
       last_generation_ = std::max(last_generation_, writes.front().slice.generation);

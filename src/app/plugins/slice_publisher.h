@@ -21,18 +21,17 @@ class SlicePublisher {
  public:
   /// `registered`: whether the kubelet has registered this driver. If slices appeared earlier, kube-scheduler would
   /// place pods, and the kubelet would refuse them ("driver not registered") and retry only a minute later.
-  /// `by_slots`: the cards that new claims must not get, because slots use them or because they are full; unset: none.
-  /// Only the writer calls it.
+  /// `limits`: what limits the offer; unset: nothing. Only the writer calls it.
   SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log,
                  std::function<bool()> registered, std::function<std::string()> shut = {},
-                 std::function<SlotUse()> by_slots = {})
+                 std::function<OfferLimits()> limits = {})
       : node_(std::move(node)),
         slices_(slices),
         api_(api),
         log_(log),
         registered_(std::move(registered)),
         shut_(std::move(shut)),
-        by_slots_(std::move(by_slots)) {}
+        limits_(std::move(limits)) {}
 
   /// Runs the watch until `stop`. Call it on a thread of its own.
   void run_watch(const std::stop_token& stop);
@@ -65,7 +64,7 @@ class SlicePublisher {
   Log& log_;
   std::function<bool()> registered_;
   std::function<std::string()> shut_;  // why no card is offered; empty: cards are offered
-  std::function<SlotUse()> by_slots_;
+  std::function<OfferLimits()> limits_;
   mutable Mutex mutex_;
   StopCondition changed_;
   bool synced_ GUARDED_BY(mutex_) = false;

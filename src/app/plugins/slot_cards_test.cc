@@ -64,6 +64,7 @@ struct OfferedCards : testing::Test {
   SmallKube kube;
   Log log{[](std::string_view) {}};
   NodePods pods{"n1", kube};
+  std::map<CardId, CardMode> modes;
   bool known = true;
   bool awaited = false;
   bool keeps_taints = true;
@@ -76,7 +77,7 @@ struct OfferedCards : testing::Test {
                          [] { return true; },
                          {},
                          [this] {
-                           return SlotUse{cards_of_slots(slices.held(), pods.all()), {}, known, awaited};
+                           return OfferLimits{cards_of_slots(slices.held(), pods.all()), {}, modes, known, awaited};
                          }};
   CardId first = slices.cards().cards[0].id;
 
@@ -123,6 +124,18 @@ TEST_F(OfferedCards, ACardOfARecordIsNotOfferedToClaimsUntilItIsFree) {
   EXPECT_TRUE(claimable(0));
   EXPECT_EQ(generation(), generation_before);
   EXPECT_EQ(kube.writes().size(), 3U);
+}
+
+TEST_F(OfferedCards, ANewModeOfACardIsANewGeneration) {
+  offered.replace({});
+  ASSERT_TRUE(claimable(0));
+  const auto before = generation();
+  modes[first] = CardMode::kExclusive;
+  ASSERT_TRUE(offered.reconcile());
+  const auto devices = codec::parse_slice(written)->devices;
+  EXPECT_EQ(devices[0].capacity.at("memory").min, devices[0].capacity.at("memory").value);
+  EXPECT_EQ(devices[1].capacity.at("memory").min, "1Mi");
+  EXPECT_EQ(generation(), before + 1);
 }
 
 TEST_F(OfferedCards, ACardOfAClaimIsOfferedToOtherClaims) {

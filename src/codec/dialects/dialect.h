@@ -66,6 +66,14 @@ struct ResourceName {
   bool owned = true;  // false: a row above owns it. A container that says only such names does not use this dialect
 };
 
+/// A pod annotation of another system that says how nodes, or the cards of a node, are ranked: "binpack", "spread", or a
+/// list of words of which the first of these two applies.
+struct RankingAnnotation {
+  std::string_view name;
+  bool nodes = false;  // false: it ranks cards
+  std::span<const std::string_view> others = {};  // further legal words of the list, which rank nothing
+};
+
 /// A dialect is one row: its name, its resource names, what they mean together, and what its readers find on a placed
 /// pod. A new dialect is only a file and a row (dialects.cc): code behind the Request does not distinguish dialects.
 struct Dialect {
@@ -87,6 +95,7 @@ struct Dialect {
   std::string_view scheduler = {};  // the original's own scheduler; admission replaces it in pods of this dialect
   std::span<const std::string_view> labels = {};  // pod labels on which the request depends
   std::span<const std::string_view> annotations = {};  // starts of the annotations on which the request depends
+  std::span<const RankingAnnotation> rankings = {};  // read where the pod has no placement of Carve's own
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);

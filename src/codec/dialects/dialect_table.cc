@@ -59,6 +59,9 @@ constexpr std::array kHami = {
     ResourceName{"nvidia.com/priority", "0: high, 1: low"},
     ResourceName{.name = "nvidia.com/gpu", .amounts = "cards: 1 to 16", .owned = false}};
 constexpr std::array<std::string_view, 2> kHamiAnnotations = {"nvidia.com/", "hami.io/"};
+constexpr std::array<std::string_view, 3> kHamiCardWords = {"numa", "mutex", "topology-aware"};
+constexpr std::array kHamiRankings = {RankingAnnotation{"hami.io/node-scheduler-policy", true},
+                                      RankingAnnotation{"hami.io/gpu-scheduler-policy", false, kHamiCardWords}};
 
 // Under best-effort, the default, pods may together request more than 100 hundredths of a card. So the names of cores
 // of qGPU and cGPU have no total.
@@ -127,7 +130,8 @@ constexpr std::array kDialects = {
             .setting = "dialects.hami = on",
             .enforced = kMemoryAndCompute,
             .original = "HAMi: memory and compute, by a library",
-            .annotations = kHamiAnnotations},
+            .annotations = kHamiAnnotations,
+            .rankings = kHamiRankings},
     // From here on no row has a name of NVIDIA's domain: the chart removes those names from lists that go on.
     Dialect{.name = "cgpu",
             .names = kCgpu,

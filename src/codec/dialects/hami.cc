@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 
 // HAMi's names: nvidia.com/gpu (number of cards; 1 when it is absent), and of each card nvidia.com/gpumem (MiB) or
 // nvidia.com/gpumem-percentage, nvidia.com/gpucores (hundredths; 0: no cap, so compute is what the neighbours leave)
-// and nvidia.com/priority. nvidia.com/gpu alone is a whole card in both systems, and NVIDIA's row reads it.
+// and nvidia.com/priority. nvidia.com/gpu alone is a whole card in both systems, and NVIDIA's row reads it. The policies of
+// nodes and cards (binpack, spread) are in the row.
 //   source  Project-HAMi/HAMi pkg/device/nvidia, as of 2.10 (spec: competitor-hami.md)
 namespace carve::codec {
 namespace {
@@ -52,8 +54,8 @@ void select(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
                                    "used in {}, or remove the annotation",
                                    kNotCard, kUseCard)});
   }
-  const auto policy = pod.annotations.find(std::string(kCardPolicy));
-  if (policy != pod.annotations.end() && policy->second == "mutex") request->constraints.exclusive = true;
+  const auto policies = listed_in(pod, kCardPolicy);
+  if (std::find(policies.begin(), policies.end(), "mutex") != policies.end()) request->constraints.exclusive = true;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "codec/dialects/dialect.h"
 #include "codec/trimmed.h"
 
 namespace carve::codec {
@@ -69,6 +70,28 @@ Result<NodeLabels> parse_selector(std::string_view value) {
     return fail(Code::kInvalidArgument,
                 "the label is missing; use cluster = to select every node");
   return labels;
+}
+
+/// The policy that another system's annotation names, where the choice has none yet. The first word that names a policy
+/// applies.
+Result<void> add_ranking(const RankingAnnotation& ranking, std::string_view value, PolicyChoice* choice) {
+  const NodePolicyRow* node = nullptr;
+  const PolicyRow* card = nullptr;
+  for (auto rest = value; !rest.empty();) {
+    const auto word = trimmed(next_piece(&rest, ','));
+    const auto* row = node_policy_named(word);
+    const auto cards = policy_named(word);
+    if (row == nullptr && std::find(ranking.others.begin(), ranking.others.end(), word) == ranking.others.end()) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("annotation {}: \"{}\" is not a policy; legal: {}{}{}", ranking.name, word.substr(0, 64),
+                              policy_names(), ranking.others.empty() ? "" : ", ", fmt::join(ranking.others, ", ")));
+    }
+    if (node == nullptr) node = row;
+    if (card == nullptr && cards) card = *cards;
+  }
+  if (ranking.nodes && choice->node == nullptr) choice->node = node;
+  if (!ranking.nodes && choice->card == nullptr) choice->card = card;
+  return {};
 }
 
 /// Collects the rules line by line.
@@ -204,10 +227,18 @@ std::string to_text(const PlacementRules& rules) {
 }
 
 Result<PolicyChoice> placement_of(const PodAsk& pod) {
-  const auto said = pod.annotations.find(std::string(kPlacementAnnotation));
-  if (said == pod.annotations.end()) return PolicyChoice{};
-  auto choice = parse_policy_choice(said->second);
-  if (!choice) return fail_in("annotation " + std::string(kPlacementAnnotation), choice.error());
+  PolicyChoice choice;
+  if (const auto said = pod.annotations.find(std::string(kPlacementAnnotation)); said != pod.annotations.end()) {
+    auto own = parse_policy_choice(said->second);
+    if (!own) return fail_in("annotation " + std::string(kPlacementAnnotation), own.error());
+    choice = *own;
+  }
+  for (const auto& dialect : dialects()) {
+    for (const auto& ranking : dialect.rankings) {
+      const auto said = pod.annotations.find(std::string(ranking.name));
+      if (said != pod.annotations.end()) CARVE_TRY_VOID(add_ranking(ranking, said->second, &choice));
+    }
+  }
   return choice;
 }
 

@@ -29,8 +29,9 @@ inline constexpr std::string_view kPlacementAnnotation = "elasticgpu.io/placemen
 /// The text that parse_placement_rules() reads back.
 [[nodiscard]] std::string to_text(const PlacementRules& rules);
 
-/// What the pod prefers; empty where it sets nothing.
-///   errors  kInvalidArgument: the annotation is illegal: the text has its name, the value and what is legal
+/// What the pod prefers; empty where it sets nothing. The annotations of other systems (Dialect::rankings) fill in what
+/// kPlacementAnnotation does not set.
+///   errors  kInvalidArgument: an annotation is illegal: the text has its name, the value and what is legal
 [[nodiscard]] Result<PolicyChoice> placement_of(const PodAsk& pod);
 
 }  // namespace carve::codec

@@ -109,6 +109,27 @@ TEST(PlacementText, APodSetsItsPreferenceInAnAnnotation) {
           "annotation elasticgpu.io/placement: \"best\" is not a placement; legal: binpack"));
 }
 
+TEST(PlacementText, TheAnnotationsOfHamiRankNodesAndCards) {
+  PodAsk pod;
+  pod.annotations["hami.io/node-scheduler-policy"] = "spread";
+  EXPECT_EQ(placement_of(pod).value(), (PolicyChoice{kSpreadNode, nullptr}));
+  pod.annotations["hami.io/gpu-scheduler-policy"] = "numa, binpack,spread";
+  EXPECT_EQ(placement_of(pod).value(), (PolicyChoice{kSpreadNode, kPack})) << "the first word that ranks applies";
+  pod.annotations["hami.io/gpu-scheduler-policy"] = "mutex,topology-aware";
+  EXPECT_EQ(placement_of(pod).value(), (PolicyChoice{kSpreadNode, nullptr}));
+  pod.annotations["elasticgpu.io/placement"] = "node:binpack";
+  pod.annotations["hami.io/gpu-scheduler-policy"] = "spread";
+  EXPECT_EQ(placement_of(pod).value(), (PolicyChoice{kPackNode, kSpread})) << "Carve's own annotation overrules";
+  pod.annotations["hami.io/gpu-scheduler-policy"] = "binpak";
+  EXPECT_EQ(placement_of(pod).error().what,
+            "annotation hami.io/gpu-scheduler-policy: \"binpak\" is not a policy; legal: binpack, spread, numa, mutex, "
+            "topology-aware");
+  pod.annotations["hami.io/gpu-scheduler-policy"] = "";
+  pod.annotations["hami.io/node-scheduler-policy"] = "numa";
+  EXPECT_EQ(placement_of(pod).error().what,
+            "annotation hami.io/node-scheduler-policy: \"numa\" is not a policy; legal: binpack, spread");
+}
+
 TEST(PlacementText, NamesAndLabelsHaveTheLengthLimitsOfKubernetes) {
   const auto fits = [](const std::string& text) { return parse_placement_rules(text).has_value(); };
   const auto name = [](std::size_t size) { return std::string(size, 'n'); };

@@ -145,6 +145,22 @@ class Apart(DraAndSlots):
         self.wait_ready(second, 120)
         self.assertEqual(self.tainted(), set())
 
+    def test_a_claim_gets_an_exclusive_card_as_a_whole_and_a_shared_card_never(self):
+        modes = "elasticgpu.io/card-modes"
+        self.addCleanup(self.ring.kubectl, "annotate", "node", "n1", f"{modes}-")
+        self.ring.kubectl("annotate", "node", "n1", f"{modes}=0=exclusive,1=shared")
+        wait_for("the devices state the modes", 20, lambda: [device["attributes"].get("cardMode", {}).get("string")
+                                                             for device in self.devices()][:2] == ["exclusive", "shared"])
+        whole = self.devices()[0]["capacity"]["memory"]["value"]
+        alone, waiting = self.claim_pod(0, memory="4Gi"), self.claim_pod(1, memory=whole)
+        self.wait_ready(alone)
+        used, = self.ring.kubectl("get", "resourceclaim", "-o", "jsonpath={.items[*].status.allocation.devices.results[0]"
+                                  ".consumedCapacity.memory}").stdout.split()
+        self.assertEqual(used, whole)
+        self.wait_unschedulable(waiting)
+        fraction = self.claim_pod(1, memory="4Gi")
+        self.wait_ready(fraction)
+
     def test_consecutive_pods_cost_two_writes(self):
         self.untainted()
         pools, before = self.pools(), self.writes()

@@ -272,6 +272,104 @@ class FromNvidia(Move):
         self.assertGreater(card["memory"], 70 * GIB)
 
 
+class FromOthers(Move):
+    """docs/migrating-from-other-systems.md. Each subclass is a row of its table."""
+    page = "migrating-from-other-systems.md"
+    unit = GIB              # of the total that the node shows; 0: `parts` per card
+    parts = 0
+    setting = None          # (before, after) in cluster.yaml
+    asked = {}              # what the moved pod requests
+    given = 0               # bytes that it must see
+
+    def limits(self, name):
+        return self.asked if name == "moved" and self.asked else super().limits(name)
+
+    def images_are_set(self):
+        super().images_are_set()
+        if self.setting:
+            file = self.folder / "deploy/control/cluster.yaml"
+            self.assertIn(self.setting[0], file.read_text())
+            file.write_text(file.read_text().replace(*self.setting))
+
+    def run_block(self, lines, until):
+        # The plugin of this test is not in kube-system.
+        super().run_block([line.replace("-n kube-system patch", "-n default patch").replace("DAEMONSET", "plugin")
+                           for line in lines], until)
+
+    def take_away(self):
+        super().take_away()
+        for node in (NODE, STAYS):
+            self.ring.kubectl("label", "node", node, "elasticgpu.io/moved-", check=False)
+
+    def total(self):
+        gpus = [gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]
+        return (self.parts * len(gpus) if self.parts else sum(gpu["spec"]["memory"] // self.unit for gpu in gpus)) or -1
+
+    def assert_given(self, look):
+        self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [self.given])
+
+
+class FromCgpu(FromOthers):
+    resource, amount, given = "aliyun.com/gpu-mem", 3, 3 * GIB
+    asked = {"aliyun.com/gpu-mem": "3", "aliyun.com/gpu-core.percentage": "10"}
+    setting = "dialects.cgpu-policy = 3", "dialects.cgpu-policy = 1"
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
+class FromQgpu(FromOthers):
+    resource, amount, given = "tke.cloud.tencent.com/qgpu-memory", 4, 4 * GIB
+    asked = {"tke.cloud.tencent.com/qgpu-memory": "4", "tke.cloud.tencent.com/qgpu-core": "20"}
+    setting = "dialects.qgpu-policy = best-effort", "dialects.qgpu-policy = fs"
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
+class FromVcuda(FromOthers):
+    resource, amount, given, unit = "tencent.com/vcuda-memory", 4, 3 * GIB, 256 << 20
+    asked = {"tencent.com/vcuda-memory": "12", "tencent.com/vcuda-core": "10"}
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
+class FromRancher(FromOthers):
+    resource, amount, given = "rancher.io/gpu-mem", 3, 3 * GIB
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
+class FromDeepomatic(FromOthers):
+    resource, amount, parts = "deepomatic.com/shared-gpu", 1, 4
+    setting = "dialects.deepomatic-containers = 0", "dialects.deepomatic-containers = 4"
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+    def assert_given(self, look):
+        memory, = {gpu["spec"]["memory"] for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE}
+        self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [memory // 4])
+
+
+class FromVolcano(FromOthers):
+    resource, amount, given = "volcano.sh/gpu-memory", 3, 3 * GIB
+    setting = "dialects.volcano-factor = 1", "dialects.volcano-factor = 1024"
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
+class FromElastic(FromOthers):
+    resource, amount, given, unit = "elasticgpu.io/gpu-memory", 4, 3 * GIB, 1 << 20
+    asked = {"elasticgpu.io/gpu-memory": "3072", "elasticgpu.io/gpu-core": "10"}
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
 class Hami(threading.Thread):
     """The effects of HAMi on nodes and pods apart from its plugin, as far as a migration meets them: its plugin
     annotates a node, its webhook gives pods with its resource to its own scheduler, and that scheduler binds them and
