@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "adapter/api/gpu_manager.h"
 #include "adapter/api/messages.h"
 #include "app/node/compat_metrics.h"
 #include "app/node/node_metrics.h"
@@ -33,7 +34,8 @@ HttpResponse answer(const Port& port, const HttpRequest& ask) {
   const bool metrics = ask.path == "/metrics";
   const auto rows = node::compat_metrics();
   const auto compat = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.path == ask.path; });
-  const bool other = ask.path == "/v1/node" || ask.path == "/healthz" || compat != rows.end();
+  const bool other =
+      ask.path == "/v1/node" || ask.path == "/healthz" || ask.path == "/usage" || compat != rows.end();
   if (!metrics && !other) return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not support this method");
   if (ask.path == "/healthz") return plain(200, "ok");
@@ -41,6 +43,7 @@ HttpResponse answer(const Port& port, const HttpRequest& ask) {
   if (!view) return plain(503, view.error().what);
   if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, port.node, port.crashes)};
   if (compat != rows.end()) return {200, std::string(codec::kMetricsType), compat->text(*view, port.node)};
+  if (ask.path == "/usage") return {200, "application/json", api::gpu_manager_usage(*view)};
   return {200, "application/json", api::public_json(std::move(*view))};
 }
 

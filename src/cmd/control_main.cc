@@ -49,6 +49,7 @@
 #include "cmd/stop_signals.h"
 #include "codec/claims/elastic_objects.h"
 #include "codec/extender/extender.h"
+#include "codec/views/elastic_status.h"
 #include "codec/views/gpushare_inspect.h"
 #include "port/kept_agent.h"
 
@@ -328,6 +329,7 @@ control::Answers Control::answers() {
   answers.gpushare_inspect = [this](std::string_view node) {
     return codec::gpushare_inspect(control::view_of(model_), in_.config.gpushare_unit, node);
   };
+  answers.elastic_status = [this] { return codec::elastic_status(control::view_of(model_)); };
   answers.synced = [this] { return model_.synced(); };
   answers.not_ready = [this] { return why_not_ready(); };
   return answers;

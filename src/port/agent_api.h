@@ -86,6 +86,7 @@ struct SliceView {
   std::string id;
   std::string kind;  // run, device; on Kubernetes: pod, claim
   std::string name;
+  std::string owner = {};  // UID of the pod or claim; empty: a local slice, or an agent of an earlier version
   // starting, running, ending, or the action of the watchdog; idle: of an init container of which no process uses the
   // card (not yet, or not any more). ", card unhealthy" may follow.
   std::string state;

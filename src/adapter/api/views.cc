@@ -38,6 +38,7 @@ json::value value_of(const SliceView& s) {
   return json::object{{"id", s.id},
                       {"kind", s.kind},
                       {"name", s.name},
+                      {"owner", s.owner},
                       {"state", s.state},
                       {"uid", s.uid},
                       {"whole", s.whole},
@@ -96,6 +97,7 @@ Result<SliceView> slice_from(const json::value& value) {
   s.id = f.text("id");
   s.kind = f.text("kind");
   s.name = f.text("name");
+  if (f.has("owner")) s.owner = f.text("owner");
   s.state = f.text("state");
   s.uid = static_cast<std::uint32_t>(f.number("uid", 0, UINT32_MAX));
   s.whole = f.flag("whole");

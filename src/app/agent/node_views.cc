@@ -56,6 +56,7 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
   view.id = slice.id;
   view.kind = !slice.local() ? std::string(to_string(slice.holder.kind)) : slice.keep ? "device" : "run";
   view.name = slice.name;
+  if (!slice.local()) view.owner = slice.holder.uid;
   view.uid = slice.uid;
   view.whole = slice.whole();
   view.share = slice.slices.front().share;

@@ -455,6 +455,10 @@ class ControlProcess(RingTest):
             self.assertTrue(all(one in objects for one in said["Nodes"]["items"]), "complete, as they were sent")
             refused = {**said["FailedNodes"], **said["FailedAndUnresolvableNodes"]}
             self.assertEqual(sorted(refused), sorted(set(nodes) - set(fits)))
+            self.assertEqual(on.get("/scheduler/filter", "POST", json.dumps(call)), (status, text))
+        of_elastic = json.loads(json.loads(on.get("/scheduler/status")[1])["elasticgpu.com/gpu-core"])
+        self.assertEqual(of_elastic[nodes[0]], [{"CoreAvailable": 100, "MemoryAvailable": 16384, "CoreTotal": 100,
+                                                 "MemoryTotal": 16384}])
         self.assertEqual(on.get("/gpushare-scheduler/bind", "POST", "{}")[0], 404, "bind needs TLS")
 
     # --- two leaders at one time ---------------------------------------------------------------------------------

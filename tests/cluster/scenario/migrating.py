@@ -107,8 +107,8 @@ class Move(RingTest):
                      "spec": {"selector": {"matchLabels": {"app": "plugin"}}, "template": {
                          "metadata": {"labels": {"app": "plugin"}}, "spec": {
                              "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
-                             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                                 "nodeSelectorTerms": [{"matchExpressions": wanted}]}}},
+                             **({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                                 "nodeSelectorTerms": [{"matchExpressions": wanted}]}}}} if wanted else {}),
                              "containers": [{"name": "main", "image": PLUGIN, "imagePullPolicy": "Never",
                                              "args": [self.resource, str(COUNT), "ring.test/thing=one"],
                                              "volumeMounts": [{"name": "sockets", "mountPath": folder}]}],

@@ -162,7 +162,8 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   }));
   rows.back().waits = true;  // it takes long with thousands of nodes, as the routes below, and must not delay a probe
   if (!gpushare) return rows;
-  for (const char* filter : {"/gpushare-scheduler/filter", "/scheduler/predicates"}) {  // gpushare's, gpu-admission's
+  // gpushare's, gpu-admission's and Elastic GPU's
+  for (const char* filter : {"/gpushare-scheduler/filter", "/scheduler/predicates", "/scheduler/filter"}) {
     rows.push_back(post_synced(filter, Verb::kFilter, answers, answers.filter_readonly));
     rows.back().caller = Caller::kAny;  // like the originals; it only reads
     rows.back().waits = true;
@@ -173,6 +174,9 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   };
   rows.push_back(get(path, Caller::kAny, Verb::kRead, inspect));
   rows.back().below = true;
+  rows.back().waits = true;
+  rows.push_back(get("/scheduler/status", Caller::kAny, Verb::kRead,
+                     [status = answers.elastic_status](const HttpRequest&) { return json(status()); }));
   rows.back().waits = true;
   return rows;
 }

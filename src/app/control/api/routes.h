@@ -85,6 +85,7 @@ struct Answers {
   std::function<std::string()> cluster;    // GET /v1/cluster
   std::function<std::string()> metrics;    // Prometheus text
   std::function<std::string(std::string_view node)> gpushare_inspect;
+  std::function<std::string()> elastic_status;
   std::function<bool()> synced;  // the model is complete; before that every node would appear to have no card
   /// Why this replica cannot serve yet; empty: it can serve.
   std::function<std::string()> not_ready;
@@ -92,7 +93,8 @@ struct Answers {
 
 /// The TLS port: the scheduler's calls, the API server's webhooks, the read API.
 [[nodiscard]] std::vector<Route> secure_routes(const Answers& answers);
-/// The plain port: health, metrics, and with `gpushare` that system's filter and inspect. These routes change nothing.
+/// The plain port: health, metrics, and with `gpushare` the routes of gpushare, gpu-admission and Elastic GPU by which a
+/// caller reads: filter, inspect and status. These routes change nothing.
 [[nodiscard]] std::vector<Route> plain_routes(const Answers& answers, bool gpushare);
 
 }  // namespace carve::control

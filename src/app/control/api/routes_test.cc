@@ -32,6 +32,7 @@ class RoutesTest : public ::testing::Test {
       return text.text();
     };
     answers_.gpushare_inspect = [](std::string_view node) { return "node '" + std::string(node) + "'"; };
+    answers_.elastic_status = [] { return std::string("cards by node"); };
     answers_.synced = [this] { return synced_; };
     answers_.not_ready = [this] { return synced_ ? std::string() : std::string("no lists yet"); };
   }
@@ -139,6 +140,10 @@ TEST_F(RoutesTest, ServesGpusharesRoutesOnlyIfEnabled) {
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect", true).body, "node ''");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect/node-1", true).body, "node 'node-1'");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspections", true).status, 404);
+  EXPECT_EQ(open("GET", "/scheduler/status").status, 404);
+  EXPECT_EQ(open("GET", "/scheduler/status", true).body, "cards by node") << "Elastic GPU's";
+  EXPECT_THAT(open("POST", "/scheduler/filter", true).body, HasSubstr("look"));
+  EXPECT_EQ(open("POST", "/scheduler/bind", true).status, 404);
   EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind exists only on the TLS port";
 }
 
