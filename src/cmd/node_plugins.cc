@@ -10,6 +10,7 @@
 #include "adapter/kubelet/pod_resources.h"
 #include "adapter/kubelet/runtime_asked.h"
 #include "adapter/kubelet/workers.h"
+#include "app/plugins/claimed_cards.h"
 #include "app/plugins/claims_left.h"
 #include "app/plugins/device_names.h"
 #include "app/plugins/dra_driver.h"
@@ -174,6 +175,8 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
                       [&] { return options.dra ? report.shut() : std::string(plugins::kNoNewClaims); }, &full});
   plugins::ClaimsLeft claims_left(options.node, slices, pods, api);
   plugins::SlotCards slot_cards;
+  plugins::ClaimedCards claimed(options.node, api);
+  const bool apart = options.dra && options.slots && !options.shares_cards;  // a card is for claims or for slots
   constexpr Clock::Duration kPodsWithin = std::chrono::seconds(30);  // then cards are offered without the pods' use
   const auto begun = clock.now();
   const auto limits = [&] {
@@ -182,9 +185,11 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
     use.full = full.cards(held, slices.cards(), clock.now());
     use.modes = report.modes();
     if (options.shares_cards) return use;
-    use.known = pods.synced();
+    use.known = pods.synced() && (!apart || claimed.synced());
     use.awaited = options.slots && !use.known && clock.now() - begun < kPodsWithin;
-    use.cards = slot_cards.step(plugins::cards_of_slots(held, pods.all()), clock.now());
+    auto in_use = plugins::cards_of_slots(held, pods.all());
+    in_use.merge(claimed.cards());
+    use.cards = slot_cards.step(in_use, clock.now());
     return use;
   };
   plugins::SlicePublisher publisher(options.node, slices, api, log, registered, shut, limits);
@@ -224,6 +229,7 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
       if (options.slots && !options.shares_cards) publisher.poke();
     };
     threads.emplace_back("node-pods", [&](const std::stop_token& end) { pods.run(pods_changed, end); });
+    if (apart) threads.emplace_back("watch-egpus", [&](const std::stop_token& end) { claimed.run(end); });
     if (options.dra) {
       serve_dra(publisher, dra, *endpoints.server, clock, &threads);
     } else {

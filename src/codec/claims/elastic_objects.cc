@@ -219,6 +219,8 @@ Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSetting
   gpu.claim = claim_ref_of(value);
   gpu.phase = read::text(value, "status.phase");
   gpu.message = read::text(value, "status.message");
+  gpu.shown_node = read::text(value, "status.node");
+  gpu.shown_card = read::text(value, "status.card");
   // Without a policy it is an administrator's object, which stays.
   gpu.retain =
       !is_second("spec.reclaimPolicy", read::text(value, "spec.reclaimPolicy"), "Retain", "Delete", &gpu.error);
@@ -234,6 +236,17 @@ Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSetting
     add_error(&gpu.error, "spec.capacity: " + request.error().what);
   }
   return gpu;
+}
+
+Result<ElasticRoom> parse_elastic_room(std::string_view text) {
+  CARVE_TRY(const auto value, read::parse(text, "ElasticGPU"));
+  ElasticRoom room{read::text(value, "metadata.name"), read::text(value, "status.node"),
+                   read::text(value, "status.card")};
+  if (room.name.empty()) return fail(Code::kInvalidArgument, "ElasticGPU: metadata.name is missing");
+  const auto phase = read::text(value, "status.phase");
+  room.kept = phase == to_string(GpuPhase::kAvailable) || phase == to_string(GpuPhase::kBound) ||
+              phase == to_string(GpuPhase::kReleased);
+  return room;
 }
 
 std::string encode_elastic_gpu(const ElasticGpu& gpu) {
@@ -297,9 +310,13 @@ std::string protection_patch(const ElasticClaim& claim, std::string_view text, b
   return json::serialize(patch);
 }
 
-std::string elastic_gpu_status(GpuPhase phase, std::string_view message) {
-  return json::serialize(json::object{
-      {"status", json::object{{"phase", read::json_text(to_string(phase))}, {"message", read::json_text(message)}}}});
+std::string elastic_gpu_status(GpuPhase phase, std::string_view message, const CardPlace* place) {
+  json::object status{{"phase", read::json_text(to_string(phase))}, {"message", read::json_text(message)}};
+  if (place != nullptr) {
+    status["node"] = place->node;
+    status["card"] = place->card.str();
+  }
+  return json::serialize(json::object{{"status", std::move(status)}});
 }
 
 std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu, Bytes card_memory) {

@@ -23,6 +23,17 @@ inline constexpr std::string_view kElasticGpuClasses = "/apis/elasticgpu.io/v1al
 [[nodiscard]] Result<ElasticClaim> parse_elastic_claim(std::string_view text, const DialectSettings& settings);
 [[nodiscard]] Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSettings& settings);
 
+/// What the status of an ElasticGPU says of the room that is kept for it.
+struct ElasticRoom {
+  std::string name;  // of the ElasticGPU
+  std::string node;
+  std::string card;  // the UUID
+  bool kept = false;  // by its phase
+};
+/// For the agent of the node. Tolerant: what is missing is empty.
+///   errors  kInvalidArgument: not JSON, or without a name
+[[nodiscard]] Result<ElasticRoom> parse_elastic_room(std::string_view text);
+
 /// Amounts by resource names of any dialect, as in `requests` of a claim or `capacity` of an ElasticGPU. A memory may
 /// have a unit ("4GB" and "4Gi" are 4 GiB, "4096MB" and "4096Mi" are 4 GiB); without one it counts in the name's unit.
 ///   errors  kInvalidArgument: no name of a dialect, two dialects, an illegal amount
@@ -36,7 +47,8 @@ inline constexpr std::string_view kElasticGpuClasses = "/apis/elasticgpu.io/v1al
 [[nodiscard]] std::string gpu_name_patch(const ElasticClaim& claim, std::string_view gpu);
 [[nodiscard]] std::string protection_patch(const ElasticClaim& claim, std::string_view text, bool on);
 /// Merge patches of status, without a precondition: the next step corrects an outdated one.
-[[nodiscard]] std::string elastic_gpu_status(GpuPhase phase, std::string_view message);
+///   place   where its room is kept; nullptr: unknown, and what the status shows of it stays
+[[nodiscard]] std::string elastic_gpu_status(GpuPhase phase, std::string_view message, const CardPlace* place);
 /// `gpu`: of a Bound claim; nullptr: none.
 [[nodiscard]] std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu,
                                                Bytes card_memory);

@@ -25,8 +25,10 @@ bool is_of(const ElasticGpu& gpu, const ElasticClaim& claim) {
 }
 
 void say_gpu(Steps& steps, const ElasticGpu& gpu, GpuPhase phase, std::string message) {
-  if (gpu.phase == to_string(phase) && gpu.message == message) return;
-  steps.all.push_back(SetGpuStatus{gpu, phase, std::move(message)});
+  auto place = gpu.error.empty() ? steps.world.place_of(gpu) : std::nullopt;
+  const bool placed = !place || (gpu.shown_node == place->node && gpu.shown_card == place->card.str());
+  if (placed && gpu.phase == to_string(phase) && gpu.message == message) return;
+  steps.all.push_back(SetGpuStatus{gpu, phase, std::move(message), std::move(place)});
   steps.gpus.insert(gpu.name);
 }
 

@@ -17,6 +17,7 @@ struct CardPlace {
   CardId card;
   Bytes memory;
   std::string trouble = {};  // why its slices cannot be used: unhealthy, the node is gone; empty: they can
+  friend bool operator==(const CardPlace&, const CardPlace&) = default;
 };
 
 /// Everything that a step depends on.
@@ -55,6 +56,7 @@ struct SetGpuStatus {
   ElasticGpu gpu;
   GpuPhase phase;
   std::string message;
+  std::optional<CardPlace> place;  // nullopt: what the status shows of it stays
   friend bool operator==(const SetGpuStatus&, const SetGpuStatus&) = default;
 };
 struct SetClaimStatus {

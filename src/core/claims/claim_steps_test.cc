@@ -66,6 +66,10 @@ struct Objects {
     } else if (const auto* to_gpu = std::get_if<ReferToGpu>(&step)) {
       world.claims.at({to_gpu->claim.namespace_name, to_gpu->claim.name}).gpu = to_gpu->gpu;
     } else if (const auto* gpu_status = std::get_if<SetGpuStatus>(&step)) {
+      if (gpu_status->place) {
+        world.gpus.at(gpu_status->gpu.name).shown_node = gpu_status->place->node;
+        world.gpus.at(gpu_status->gpu.name).shown_card = gpu_status->place->card.str();
+      }
       auto& stored = world.gpus.at(gpu_status->gpu.name);
       stored.phase = to_string(gpu_status->phase);
       stored.message = gpu_status->message;

@@ -66,8 +66,10 @@ struct ElasticGpu {
   bool retain = true;
   bool deleting = false;
   std::string error = {};  // what is illegal in it; empty: nothing
-  std::string phase = {};  // as its status says
+  std::string phase = {};  // as its status says, like the next three
   std::string message = {};
+  std::string shown_node = {};  // where its room is kept, for the node's agent
+  std::string shown_card = {};  // the UUID
   friend bool operator==(const ElasticGpu&, const ElasticGpu&) = default;
 };
 

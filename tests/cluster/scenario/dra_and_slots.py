@@ -3,6 +3,7 @@
 The scheduler is the stock one; the test writes the records (ring/binder.py). A claim's card is read from its
 allocation, a node's offer from its ResourceSlices.
 """
+import json
 import sys
 import threading
 import time
@@ -144,6 +145,22 @@ class Apart(DraAndSlots):
         self.gone(slots)
         self.wait_ready(second, 120)
         self.assertEqual(self.tainted(), set())
+
+    def test_a_card_with_room_for_an_elastic_gpu_is_offered_to_no_new_claim(self):
+        """The test plays control, which states node and card in the status."""
+        name = self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "ElasticGPU", "metadata": {"name": self.name()},
+                            "spec": {"capacity": {"elasticgpu.io/gpu-memory": "4096"}}})["metadata"]["name"]
+        time.sleep(2)
+        self.assertEqual(self.tainted(), set())
+        self.ring.kubectl("patch", "elasticgpu", name, "--subresource=status", "--type=merge", "-p", json.dumps(
+            {"status": {"phase": "Bound", "node": "n1", "card": self.cards[1]}}))
+        self.wait_tainted(1)
+        self.carve.kill_agent()
+        self.carve.start_agent()
+        time.sleep(3)
+        self.assertEqual(self.tainted(), {1})
+        self.kube.delete("ElasticGPU", name)
+        self.untainted()
 
     def test_a_claim_gets_an_exclusive_card_as_a_whole_and_a_shared_card_never(self):
         modes = "elasticgpu.io/card-modes"

@@ -40,7 +40,7 @@ class Move(RingTest):
     page = resource = None
     elsewhere = {}          # labels that keep the plugin's DaemonSet off a node
     labels = {}             # labels of its nodes
-    amount = 1              # that a pod requests
+    amount = 1              # that a pod requests; two of them run on one node: at most COUNT / 2
     onto = {"nodeName": NODE}       # how a pod of the other system is directed to that node
 
     def setUp(self):
@@ -319,7 +319,7 @@ class FromCgpu(FromOthers):
 
 
 class FromQgpu(FromOthers):
-    resource, amount, given = "tke.cloud.tencent.com/qgpu-memory", 4, 4 * GIB
+    resource, amount, given = "tke.cloud.tencent.com/qgpu-memory", 3, 4 * GIB
     asked = {"tke.cloud.tencent.com/qgpu-memory": "4", "tke.cloud.tencent.com/qgpu-core": "20"}
     setting = "dialects.qgpu-policy = best-effort", "dialects.qgpu-policy = fs"
 
@@ -328,7 +328,7 @@ class FromQgpu(FromOthers):
 
 
 class FromVcuda(FromOthers):
-    resource, amount, given, unit = "tencent.com/vcuda-memory", 4, 3 * GIB, 256 << 20
+    resource, amount, given, unit = "tencent.com/vcuda-memory", 3, 3 * GIB, 256 << 20
     asked = {"tencent.com/vcuda-memory": "12", "tencent.com/vcuda-core": "10"}
 
     def test_there_and_back(self):
@@ -363,7 +363,7 @@ class FromVolcano(FromOthers):
 
 
 class FromElastic(FromOthers):
-    resource, amount, given, unit = "elasticgpu.io/gpu-memory", 4, 3 * GIB, 1 << 20
+    resource, amount, given, unit = "elasticgpu.io/gpu-memory", 3, 3 * GIB, 1 << 20
     asked = {"elasticgpu.io/gpu-memory": "3072", "elasticgpu.io/gpu-core": "10"}
 
     def test_there_and_back(self):

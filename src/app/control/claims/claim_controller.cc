@@ -174,7 +174,8 @@ Result<void> ClaimController::write(const ClaimStep& step) {
         world_.api.patch(claim_path(one->claim), KubePatch::kMerge, codec::gpu_name_patch(one->claim, one->gpu)));
   if (const auto* one = std::get_if<SetGpuStatus>(&step))
     return done(world_.api.patch(gpu_path(one->gpu.name) + "/status", KubePatch::kMerge,
-                                 codec::elastic_gpu_status(one->phase, one->message)));
+                                 codec::elastic_gpu_status(one->phase, one->message,
+                                                           one->place ? &*one->place : nullptr)));
   if (const auto* one = std::get_if<DeleteGpu>(&step)) {
     const auto gone = world_.api.remove(gpu_path(one->gpu.name));
     return gone || gone.error().code == Code::kNotFound ? Result<void>() : gone;
