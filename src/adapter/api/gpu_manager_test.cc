@@ -47,8 +47,8 @@ TEST(GpuManagerUsage, WithoutPodsItIsEmpty) {
   auto view = two_cards();
   view.slices = {slice("ml/train/main", "u-1")};
   view.slices[0].cards = {{"GPU-gone", Bytes::gib(1), Bytes(), {}, CoreShare(10), 0, 0}};
-  EXPECT_EQ(gpu_manager_usage(view),
-            R"({"usage":{"u-1":{"stat":{"main":{"dev":[]}},"project":"ml","spec":{"main":{"gpu":1E-1,"mem":1.024E3}}}}})");
+  EXPECT_EQ(gpu_manager_usage(view), R"({"usage":{"u-1":{"stat":{"main":{"dev":[]}},"project":"ml",)"
+                                     R"("spec":{"main":{"gpu":1E-1,"mem":1.024E3}}}}})");
 }
 
 }  // namespace

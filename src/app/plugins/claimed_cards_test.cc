@@ -21,7 +21,8 @@ TEST(ClaimedCards, AreTheCardsOnWhichRoomIsKept) {
   ClaimedCards claimed("n1", kube);
   EXPECT_FALSE(claimed.synced());
   claimed.replace({room("a", "Bound", "GPU-0"), room("b", "Available", "GPU-1"), room("c", "Released", "GPU-1"),
-                   room("d", "Pending", "GPU-2"), room("e", "Bound", "GPU-3", "n2"), room("f", "Bound", ""), "not JSON"});
+                   room("d", "Pending", "GPU-2"), room("e", "Bound", "GPU-3", "n2"), room("f", "Bound", ""),
+                   "not JSON"});
   EXPECT_TRUE(claimed.synced());
   EXPECT_THAT(claimed.cards(), ElementsAre(CardId("GPU-0"), CardId("GPU-1")));
   claimed.change({KubeChange::Kind::kDeleted, room("b", "Available", "GPU-1")});

@@ -66,8 +66,8 @@ struct ResourceName {
   bool owned = true;  // false: a row above owns it. A container that says only such names does not use this dialect
 };
 
-/// A pod annotation of another system that says how nodes, or the cards of a node, are ranked: "binpack", "spread", or a
-/// list of words of which the first of these two applies.
+/// A pod annotation of another system that says how nodes, or the cards of a node, are ranked: "binpack", "spread", or
+/// a list of words of which the first of these two applies.
 struct RankingAnnotation {
   std::string_view name;
   bool nodes = false;  // false: it ranks cards

@@ -10,8 +10,8 @@
 
 // HAMi's names: nvidia.com/gpu (number of cards; 1 when it is absent), and of each card nvidia.com/gpumem (MiB) or
 // nvidia.com/gpumem-percentage, nvidia.com/gpucores (hundredths; 0: no cap, so compute is what the neighbours leave)
-// and nvidia.com/priority. nvidia.com/gpu alone is a whole card in both systems, and NVIDIA's row reads it. The policies of
-// nodes and cards (binpack, spread) are in the row.
+// and nvidia.com/priority. nvidia.com/gpu alone is a whole card in both systems, and NVIDIA's row reads it. The
+// policies of nodes and cards (binpack, spread) are in the row.
 //   source  Project-HAMi/HAMi pkg/device/nvidia, as of 2.10 (spec: competitor-hami.md)
 namespace carve::codec {
 namespace {
@@ -43,17 +43,12 @@ std::vector<std::string> listed_in(const PodAsk& pod, std::string_view annotatio
 }
 
 /// The selectors that HAMi's users write.
-void select(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
+void select(const PodAsk& pod, Request* request) {
   std::string& model = request->constraints.model;
   for (const auto& word : listed_in(pod, kUseModel)) model += (model.empty() ? "" : ",") + word;
   for (const auto& word : listed_in(pod, kNotModel)) model += (model.empty() ? "!" : ",!") + word;
   for (const auto& uuid : listed_in(pod, kUseCard)) request->constraints.cards.emplace_back(uuid);
-  if (!listed_in(pod, kNotCard).empty()) {
-    errors->push_back({Code::kInvalidArgument,
-                       fmt::format("annotation {}: Carve does not exclude single cards; name the cards that may be "
-                                   "used in {}, or remove the annotation",
-                                   kNotCard, kUseCard)});
-  }
+  for (const auto& uuid : listed_in(pod, kNotCard)) request->constraints.not_cards.emplace_back(uuid);
   const auto policies = listed_in(pod, kCardPolicy);
   if (std::find(policies.begin(), policies.end(), "mutex") != policies.end()) request->constraints.exclusive = true;
 }
@@ -90,8 +85,7 @@ Result<Request> read_hami(const Words& words, const PodAsk& pod, const DialectSe
     request.constraints.exclusive = cores == 100;  // HAMi gives such a card to no other pod
   }
   if (priority == 0U) request.priority = PriorityClass::kOnline;
-  select(pod, &request, &errors);
-  CARVE_TRY_VOID(joined(errors));
+  select(pod, &request);
   return request;
 }
 

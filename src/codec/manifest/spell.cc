@@ -33,7 +33,7 @@ struct Pod {
 std::string special(const Request& request) {
   if (request.memory.is_percent() && !request.whole) return "its memory is a part of the card's";
   if (!request.constraints.model.empty()) return "it names models of cards";
-  if (!request.constraints.cards.empty()) return "it names single cards";
+  if (!request.constraints.cards.empty() || !request.constraints.not_cards.empty()) return "it names single cards";
   if (request.constraints.exclusive && !request.whole) return "it wants no other slice on the card";
   if (request.share == ShareClass::kNode) {
     return fmt::format("its share follows the node's policy for {}; state {}: fixed, burst or besteffort",

@@ -62,6 +62,9 @@ void check_constraints(const Request& request, std::vector<Error>& errors) {
       add_invalid(errors, fmt::format("card: {} is named twice", card.str()));
     }
   }
+  for (const CardId& card : request.constraints.not_cards) {
+    if (!valid_name(card.str())) add_invalid(errors, "card: a UUID has 1 to 253 letters, digits and . _ : / -");
+  }
   if (!seen.empty() && seen.size() < request.count) {
     add_invalid(errors, fmt::format("card: {} named, but the request is for {} cards; name at least {} or none",
                             seen.size(), request.count, request.count));

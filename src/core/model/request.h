@@ -45,8 +45,9 @@ class MemoryAsk {
 /// Which cards may serve a request. Empty fields do not constrain.
 struct Constraints {
   std::string model;          // of the model's name: "h200", "NVIDIA H200", "A100,H200", "!T4" (model_matches)
-  std::vector<CardId> cards;  // only these
+  std::vector<CardId> cards;  // only these; empty: any
   bool exclusive = false;     // no other owner on the card; always true for a whole card
+  std::vector<CardId> not_cards = {};  // none of these
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
 

@@ -51,6 +51,21 @@ std::string chosen(const Result<std::vector<PlacedCard>>& placed) {
 const PolicyRow& binpack() { return **policy_named("binpack"); }
 const PolicyRow& spread() { return **policy_named("spread"); }
 
+TEST(Place, AnExcludedCardIsNotUsed) {
+  const Ledger ledger = ledger_of({card("a"), card("b")});
+  Request request = fraction(1, 10);
+  request.constraints.not_cards = {CardId("GPU-a")};
+  EXPECT_EQ(chosen(place(ledger, {}, request, kPolicies[0])), "GPU-b");
+  request.constraints.not_cards.emplace_back("GPU-b");
+  const auto none = place(ledger, {}, request, kPolicies[0]);
+  EXPECT_EQ(none.error().code, Code::kFailedPrecondition) << "no change of other slices helps";
+  EXPECT_THAT(none.error().what, HasSubstr("2 cards: excluded by the request"));
+  request.constraints.cards = {CardId("GPU-b")};
+  EXPECT_FALSE(place(ledger, {}, request, kPolicies[0])) << "an exclusion overrules";
+  request.constraints.not_cards = {CardId("GPU b")};
+  EXPECT_FALSE(joined(validate(request)));
+}
+
 TEST(Place, BinpackFillsTheFullestCardAndSpreadTheEmptiest) {
   Ledger ledger = ledger_of({card("a"), card("b")});
   hold(ledger, "x", fraction(4, 30), "b");

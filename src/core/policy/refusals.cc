@@ -7,9 +7,13 @@
 namespace carve {
 namespace {
 
-bool is_named(const Request& request, const CardId& card) {
+bool contains(const std::vector<CardId>& cards, const CardId& card) {
+  return std::find(cards.begin(), cards.end(), card) != cards.end();
+}
+
+bool is_permitted(const Request& request, const CardId& card) {
   const std::vector<CardId>& named = request.constraints.cards;
-  return named.empty() || std::find(named.begin(), named.end(), card) != named.end();
+  return (named.empty() || contains(named, card)) && !contains(request.constraints.not_cards, card);
 }
 
 /// The common text for the cards of one group; `best` is the card that came nearest to serving the request.
@@ -43,7 +47,8 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
     case Refusal::kModel:
       return "model is not " + request.constraints.model;
     case Refusal::kNotNamed:
-      return "not one of the cards that the request names";
+      return contains(request.constraints.not_cards, card.card.id) ? "excluded by the request"
+                                                                   : "not one of the cards that the request names";
   }
   return "refused";
 }
@@ -74,7 +79,7 @@ Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept
 
 std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                   const Offer& offer) {
-  if (!is_named(request, card.card.id)) return Refusal::kNotNamed;
+  if (!is_permitted(request, card.card.id)) return Refusal::kNotNamed;
   if (!model_matches(card.card.model, request.constraints.model)) return Refusal::kModel;
   if (offer.memory > card.card.memory || offer.memory == Bytes(0)) return Refusal::kTooSmall;
   if (!card.card.health.ok) return Refusal::kUnhealthy;

@@ -93,8 +93,8 @@ struct Answers {
 
 /// The TLS port: the scheduler's calls, the API server's webhooks, the read API.
 [[nodiscard]] std::vector<Route> secure_routes(const Answers& answers);
-/// The plain port: health, metrics, and with `gpushare` the routes of gpushare, gpu-admission and Elastic GPU by which a
-/// caller reads: filter, inspect and status. These routes change nothing.
+/// The plain port: health, metrics, and with `gpushare` the routes of gpushare, gpu-admission and Elastic GPU by which
+/// a caller reads: filter, inspect and status. These routes change nothing.
 [[nodiscard]] std::vector<Route> plain_routes(const Answers& answers, bool gpushare);
 
 }  // namespace carve::control
