@@ -7,8 +7,8 @@
 namespace carve::api {
 
 /// The answer of gpu-manager at /usage: by the UID of the pod, each container's compute and memory on each card, and
-/// what it requested. Compute is in hundredths of a card (of the request: in cards), memory in MiB. Slices of pods only.
-/// Process IDs, the submitter and the cluster's name are left out.
+/// what it requested. Compute is in hundredths of a card (of the request: in cards), memory in MiB. Slices of pods
+/// only. Process IDs, the submitter and the cluster's name are left out.
 ///   source  tkestack/gpu-manager, pkg/api/runtime/display/api.proto: UsageResponse (zero values are left out)
 [[nodiscard]] std::string gpu_manager_usage(const AgentView& view);
 
