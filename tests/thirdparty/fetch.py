@@ -27,6 +27,7 @@ PYTHON_SETS = {
 # Debian packages from contrib and non-free, and a library that they need; unpacked, not installed.
 DEBIAN_SETS = {
     'contrib': ['nvtop', 'libhwloc-contrib-plugins', 'hwloc-nox', 'libhwloc15'],
+    'prometheus': ['prometheus'],
     'driver535': ['libcuda1', 'libnvidia-ml1'],
     'smi535': ['nvidia-smi'],
     'smi550': ['nvidia-smi'],
