@@ -1,6 +1,6 @@
 """deploy/grafana with a real Prometheus: it scrapes the agents and control, evaluates rules.yaml, and answers every query
 of the dashboard. Prometheus runs outside the cluster, so it reaches the pods through the API server's proxy. It is
-Debian's package, unpacked into the cache. Exit code 77: it cannot be had here."""
+Debian's package, unpacked into the cache. Exit code 77: it is not available here."""
 import json
 import re
 import subprocess
