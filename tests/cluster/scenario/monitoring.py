@@ -128,8 +128,9 @@ class Monitoring(control.ControlTest):
                     empty.append((panel["title"], text))
         self.assertEqual(empty, [])
         self.assertGreater(asked, 30)
-        alerts = {alert["labels"]["alertname"] for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"}
-        self.assertEqual(alerts, set(), "nothing is wrong")
+        # Also those whose condition holds for less than their `for`. These two pods hold memory and use none.
+        alerts = {(alert["labels"]["alertname"], alert["state"]) for alert in self.ask("alerts")["alerts"]}
+        self.assertEqual(alerts, {("CarveMemoryUnused", "pending")})
 
     def test_the_rules_and_the_dashboard_are_well_formed(self):
         def promtool(*words, folder=FILES):
