@@ -156,6 +156,30 @@ class ElasticClaims(control.ControlTest):
         self.check_pod(name, "k5")
         self.assertEqual(self.get("elasticgpuclaim", "k5")["spec"], before["spec"])
 
+    def test_claims_survive_the_replacement_of_every_part_of_carve(self):
+        """As an upgrade does: one claim is in use meanwhile, the other only keeps its room."""
+        self.make_class()
+        for claim in ("k6", "k7"):
+            self.make_claim(claim)
+            self.wait_for_phase("elasticgpuclaim", claim, "Bound")
+        used = self.user_of("k6")
+        self.check_pod(used, "k6")
+        kept = {claim: self.get("elasticgpuclaim", claim)["status"] for claim in ("k6", "k7")}
+        container = self.kube.get("Pod", used)["status"]["containerStatuses"][0]
+        for what in ("daemonset/carve-agent", "deployment/carve-control", "deployment/carve-scheduler"):
+            self.ring.kubectl("-n", "carve-system", "rollout", "restart", what)
+            self.ring.kubectl("-n", "carve-system", "rollout", "status", what, "--timeout=120s")
+        self.ring.kubectl("-n", "carve-system", "delete", "pods", "-l", "app.kubernetes.io/component=arbiter")
+        wait_for("the next arbiters", 60, lambda: self.kube.get("DaemonSet", "carve-arbiter", "carve-system")["status"].get(
+            "numberReady") == len(self.carves))
+        self.check_pod(used, "k6")
+        after = self.kube.get("Pod", used)["status"]["containerStatuses"][0]
+        self.assertEqual((after["containerID"], after["restartCount"]), (container["containerID"], 0))
+        self.assertEqual({claim: self.get("elasticgpuclaim", claim)["status"] for claim in kept}, kept)
+        name = self.user_of("k7")
+        self.wait_ready(name, 120)
+        self.check_pod(name, "k7")
+
 
 if __name__ == "__main__":
     main()
