@@ -324,12 +324,14 @@ control::Answers Control::answers() {
   answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
-  answers.cluster = [this] { return codec::to_json(control::view_with_whys(model_, *policy_watcher_.rules())); };
+  answers.cluster = [this] {
+    return codec::to_json(control::view_with_whys(model_, claims_, *policy_watcher_.rules()));
+  };
   answers.metrics = [this] { return metrics_text(); };
   answers.gpushare_inspect = [this](std::string_view node) {
-    return codec::gpushare_inspect(control::view_of(model_), in_.config.gpushare_unit, node);
+    return codec::gpushare_inspect(control::view_of(model_, claims_), in_.config.gpushare_unit, node);
   };
-  answers.elastic_status = [this] { return codec::elastic_status(control::view_of(model_)); };
+  answers.elastic_status = [this] { return codec::elastic_status(control::view_of(model_, claims_)); };
   answers.synced = [this] { return model_.synced(); };
   answers.not_ready = [this] { return why_not_ready(); };
   return answers;

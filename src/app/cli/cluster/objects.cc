@@ -146,24 +146,7 @@ void KnownCluster::keep_claims() {
 }
 
 void KnownCluster::add_claims(std::vector<codec::GpuObject>* cards) const {
-  const auto world = claims_.world();
-  std::map<std::string, codec::GpuHolder> names;  // by the UID of the claim, or of the ElasticGPU without one
-  for (const auto& [name, gpu] : world.gpus) names[gpu.uid] = {{}, {}, "ElasticGPU " + name, {}, false};
-  for (const auto& [name, claim] : world.claims)
-    names[claim.uid] = {{}, {}, fmt::format("claim {}/{}", name.first, name.second), {}, false};
-  for (const auto& [uid, room] : rooms_) {
-    if (const auto pod = model_.pod(uid))
-      names[uid] = {{}, pod->object.ask.namespace_name, pod->object.ask.name, {}, false};
-    for (const Slice& slice : room.reservation.slices) {
-      const auto card = std::find_if(cards->begin(), cards->end(), [&, node = room.node](const codec::GpuObject& gpu) {
-        return gpu.node == node && gpu.card.id == slice.card;
-      });
-      if (card == cards->end()) continue;
-      auto holder = names[uid];
-      holder.slice = slice;
-      card->holders.push_back(std::move(holder));
-    }
-  }
+  control::add_room_holders(model_, claims_.world(), rooms_, cards);
 }
 
 std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Objects& all,

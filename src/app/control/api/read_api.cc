@@ -1,8 +1,11 @@
 #include "app/control/api/read_api.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
+#include "app/control/claims/claim_rooms.h"
 #include "app/control/state/policy_watcher.h"
 #include "core/cluster/ruled_fit.h"
 
@@ -48,7 +51,7 @@ std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const
   return explain(found.refused);
 }
 
-codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) {
+codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, const PlacementRules* rules) {
   const auto cluster = model.snapshot();
   std::vector<codec::WaitingPod> waiting;
   for (const auto& pod : model.waiting()) {
@@ -61,6 +64,9 @@ codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) 
     add_booked(model, *cluster, &gpu);
     add_stated(*cluster, &gpu);
   }
+  const auto world = claims.world();
+  std::map<std::string, CardId> places;
+  add_room_holders(model, world, claim_rooms(model, world, claims.users(), &places), &cards);
   return codec::cluster_view(std::move(cards), std::move(waiting));
 }
 
@@ -73,10 +79,10 @@ void add_stated(const ClusterState& cluster, codec::GpuObject* gpu) {
   gpu->card.mode = card->card.mode;
 }
 
-codec::ClusterView view_of(const ClusterModel& model) { return view(model, nullptr); }
+codec::ClusterView view_of(const ClusterModel& model, const ClaimBook& claims) { return view(model, claims, nullptr); }
 
-codec::ClusterView view_with_whys(const ClusterModel& model, const PlacementRules& rules) {
-  return view(model, &rules);
+codec::ClusterView view_with_whys(const ClusterModel& model, const ClaimBook& claims, const PlacementRules& rules) {
+  return view(model, claims, &rules);
 }
 
 }  // namespace carve::control

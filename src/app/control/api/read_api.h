@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "app/control/state/claim_book.h"
 #include "app/control/state/cluster_model.h"
 #include "codec/views/cluster_view.h"
 #include "core/policy/rules.h"
@@ -13,16 +14,17 @@ namespace carve::control {
 /// new slices regardless of its health, and its mode.
 void add_stated(const ClusterState& cluster, codec::GpuObject* gpu);
 
-/// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger
-/// books beyond that (recently bound pods, room set aside, nodes without a running agent). Without the reasons why pods
-/// wait, see view_with_whys().
+/// The slices on each card, and the waiting pods, from the current model: what the nodes report, what the ledger books
+/// beyond that (recently bound pods, room set aside, nodes without a running agent), and the rooms of claims. Without the
+/// reasons why pods wait, see view_with_whys().
 ///   cost    a copy of every GPU object; the model's snapshot()
-[[nodiscard]] codec::ClusterView view_of(const ClusterModel& model);
+[[nodiscard]] codec::ClusterView view_of(const ClusterModel& model, const ClaimBook& claims);
 
 /// The same, with the reasons why pods wait: the current answers of filter, for the first kWhys waiting pods
 /// (`carve explain` says more, about any pod).
 ///   cost    fit() of all nodes for each of these pods
-[[nodiscard]] codec::ClusterView view_with_whys(const ClusterModel& model, const PlacementRules& rules);
+[[nodiscard]] codec::ClusterView view_with_whys(const ClusterModel& model, const ClaimBook& claims,
+                                                const PlacementRules& rules);
 inline constexpr std::size_t kWhys = 64;
 
 }  // namespace carve::control

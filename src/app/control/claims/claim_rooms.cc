@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
@@ -126,6 +127,27 @@ ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const
     add_rooms(model, gpu, *place, most_pods(world, gpu), users, &rooms);
   }
   return rooms;
+}
+
+void add_room_holders(const ClusterModel& model, const ClaimWorld& world, const ClaimRooms& rooms,
+                      std::vector<codec::GpuObject>* cards) {
+  std::map<std::string, codec::GpuHolder> names;  // by the UID of the claim, or of the ElasticGPU without one
+  for (const auto& [name, gpu] : world.gpus) names[gpu.uid] = {{}, {}, "ElasticGPU " + name, {}, false};
+  for (const auto& [name, claim] : world.claims)
+    names[claim.uid] = {{}, {}, fmt::format("claim {}/{}", name.first, name.second), {}, false};
+  for (const auto& [uid, room] : rooms) {
+    if (const auto pod = model.pod(uid))
+      names[uid] = {{}, pod->object.ask.namespace_name, pod->object.ask.name, {}, false};
+    for (const Slice& slice : room.reservation.slices) {
+      const auto card = std::find_if(cards->begin(), cards->end(), [&, node = room.node](const codec::GpuObject& gpu) {
+        return gpu.node == node && gpu.card.id == slice.card;
+      });
+      if (card == cards->end()) continue;
+      auto holder = names[uid];
+      holder.slice = slice;
+      card->holders.push_back(std::move(holder));
+    }
+  }
 }
 
 }  // namespace carve::control

@@ -4,9 +4,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/control/state/claim_book.h"
 #include "app/control/state/cluster_model.h"
+#include "codec/node/gpu_object.h"
 #include "core/claims/claim_steps.h"
 
 // The rooms of ElasticGPUs on the cards of the cluster, computed from the objects alone.
@@ -35,5 +37,10 @@ using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
 ///   out     `cards`: the card of each ElasticGPU with a room, by its name
 [[nodiscard]] ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
                                      std::map<std::string, CardId>* cards);
+
+/// Adds these rooms to the cards' holders, each by the name of the pod that waits with the claim, of the claim, or of
+/// the ElasticGPU without one.
+void add_room_holders(const ClusterModel& model, const ClaimWorld& world, const ClaimRooms& rooms,
+                      std::vector<codec::GpuObject>* cards);
 
 }  // namespace carve::control
