@@ -15,8 +15,8 @@ namespace carve::control {
 void add_stated(const ClusterState& cluster, codec::GpuObject* gpu);
 
 /// The slices on each card, and the waiting pods, from the current model: what the nodes report, what the ledger books
-/// beyond that (recently bound pods, room set aside, nodes without a running agent), and the rooms of claims. Without the
-/// reasons why pods wait, see view_with_whys().
+/// beyond that (recently bound pods, room set aside, nodes without a running agent), and the rooms of claims. Without
+/// the reasons why pods wait, see view_with_whys().
 ///   cost    a copy of every GPU object; the model's snapshot()
 [[nodiscard]] codec::ClusterView view_of(const ClusterModel& model, const ClaimBook& claims);
 
