@@ -1,8 +1,9 @@
 #include "adapter/api/gpu_manager.h"
 
 #include <boost/json.hpp>
-#include <string_view>
 #include <utility>
+
+#include "port/slice_names.h"
 
 namespace carve::api {
 namespace {
@@ -27,7 +28,7 @@ json::value device_of(const AgentView& view, const SliceCardView& held) {
   return nullptr;
 }
 
-void add(json::object* container, const AgentView& view, const SliceView& slice) {
+void add(json::object* pod, const AgentView& view, const SliceView& slice) {
   json::array devices;
   double cores = 0;
   double memory = 0;
@@ -39,9 +40,9 @@ void add(json::object* container, const AgentView& view, const SliceView& slice)
   json::object spec;
   put(&spec, "gpu", cores / 100);
   put(&spec, "mem", memory);
-  const std::string_view name = std::string_view(slice.name).substr(slice.name.rfind('/') + 1);
-  (*container)["stat"].as_object()[name] = json::object{{"dev", std::move(devices)}};
-  (*container)["spec"].as_object()[name] = std::move(spec);
+  const auto container = names_of(slice).container;
+  (*pod)["stat"].as_object()[container] = json::object{{"dev", std::move(devices)}};
+  (*pod)["spec"].as_object()[container] = std::move(spec);
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ std::string gpu_manager_usage(const AgentView& view) {
     auto [pod, is_new] = pods.emplace(slice.owner, json::object());
     auto& object = pod->value().as_object();
     if (is_new) {
-      object = {{"stat", json::object()}, {"project", slice.name.substr(0, slice.name.find('/'))},
+      object = {{"stat", json::object()}, {"project", names_of(slice).namespace_name},
                 {"spec", json::object()}};
     }
     add(&object, view, slice);

@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "app/node/slice_names.h"
 #include "codec/metrics/metrics_text.h"
+#include "port/slice_names.h"
 
 namespace carve::node {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/node/slice_names.h"
 #include "codec/metrics/metrics_text.h"
+#include "port/slice_names.h"
 
 namespace carve::node {
 namespace {

@@ -189,11 +189,10 @@ void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<H
   const auto modes = codec::card_modes_of(node->labels, node->annotations);
   if (!modes.refused.empty())
     world_.notices.warn({"Node", "default", node_, node->uid, "CardModeRefused", modes.refused});
-  std::map<CardId, CardMode> all;
+  const MutexLock lock(mutex_);
   for (std::size_t index = 0; index < cards->size(); ++index) {
     Card& card = (*cards)[index];
     const CardMode stated = modes.of(card.id, index);
-    all.emplace(card.id, stated);
     auto& [mode, since] = modes_.try_emplace(card.id, stated, Clock::Time()).first->second;
     if (mode != stated) {
       mode = stated;
@@ -204,13 +203,13 @@ void NodeReport::follow_card_modes(std::vector<Card>* cards, const std::vector<H
     });
     card.mode = draining || now < since + kModeSettles ? CardMode::kAny : stated;
   }
-  const MutexLock lock(mutex_);
-  stated_modes_ = std::move(all);
 }
 
 std::map<CardId, CardMode> NodeReport::modes() const {
   const MutexLock lock(mutex_);
-  return stated_modes_;
+  std::map<CardId, CardMode> all;
+  for (const auto& [card, mode] : modes_) all.emplace(card, mode.first);
+  return all;
 }
 
 /// Sets the Node's policies for compute when they have changed. What an administrator wrote wrongly changes nothing.

@@ -97,7 +97,7 @@ class NodeReport {
   std::atomic<Presence> told_ = Presence::kComing;  // the state of this agent that the Node shows
   mutable Mutex mutex_;
   RuntimeVerdict runtime_ GUARDED_BY(mutex_);
-  std::map<CardId, CardMode> stated_modes_ GUARDED_BY(mutex_);
+  std::map<CardId, std::pair<CardMode, Clock::Time>> modes_ GUARDED_BY(mutex_);  // that the Node states, since when
   // Only for the thread of step().
   Clock::Time next_runtime_{};
   Clock::Time next_presence_{};
@@ -108,7 +108,6 @@ class NodeReport {
   std::vector<Card> cards_;
   std::uint64_t pods_seen_ = 0;
   bool open_ = true;
-  std::map<CardId, std::pair<CardMode, Clock::Time>> modes_;  // that the Node states, and since when
   std::optional<SharePolicies> shares_;  // as last set
   Clock::Time shares_awaited_{};         // until then the Node may still become known
   Clock::Time next_server_{};

@@ -54,24 +54,24 @@ void add_version(codec::PublishedDevice* device, const char* name, std::string_v
 }
 
 /// Memory and cores. The scheduler raises a smaller request to `min` (KEP-5075), and refuses one above `max`.
-void add_amounts(codec::PublishedDevice* device, const Card& card) {
+void add_amounts(codec::PublishedDevice* device, const Card& card, CardMode mode) {
   const auto total = published_memory(card);
   const std::string memory = to_canonical(total);
   auto& offered = device->capacity[std::string(kMemory)];
   auto& cores = device->capacity[std::string(kCores)];
   offered = {memory, memory, "1Mi", "1Mi", ""};
   cores = {"100", "100", "1", "1", ""};
-  if (card.mode == CardMode::kExclusive) {
+  if (mode == CardMode::kExclusive) {
     offered.min = memory;
     cores.min = "100";
     offered.step = cores.step = "";
-  } else if (card.mode == CardMode::kShared && total > Bytes::mib(1)) {
+  } else if (mode == CardMode::kShared && total > Bytes::mib(1)) {
     offered.max = offered.standard = to_canonical(total - Bytes::mib(1));
   }
-  if (card.mode != CardMode::kAny) add(device, "cardMode", to_string(card.mode));
+  if (mode != CardMode::kAny) add(device, "cardMode", to_string(mode));
 }
 
-codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
+codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index, CardMode mode) {
   const Card& card = cards.cards[index];
   codec::PublishedDevice device;
   device.name = device_name(card.id);
@@ -89,7 +89,7 @@ codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
     device.attributes["numaNode"] = std::int64_t{card.numa_node};
     device.attributes["resource.kubernetes.io/numaNode"] = std::int64_t{card.numa_node};
   }
-  add_amounts(&device, card);
+  add_amounts(&device, card, mode);
   // The same number that prepare() enforces. What is kept for root (slices-for-root) is kept from users of `carve run`.
   device.capacity[std::string(kSliceCount)] = {std::to_string(kMaxSlicesPerCard), "1", "1", "", "1"};
   if (!card.health.ok)
@@ -171,13 +171,15 @@ std::optional<std::string> semantic_version(std::string_view text) {
   return out;
 }
 
-std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const TaintedCards& tainted) {
+std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const OfferLimits& limits) {
   std::vector<codec::PublishedDevice> devices;
   devices.reserve(cards.cards.size());
   for (std::size_t i = 0; i < cards.cards.size(); ++i) {
-    devices.push_back(device_of(cards, i));
-    if (tainted.by_slots.contains(cards.cards[i].id)) devices.back().taints.push_back(slots_taint());
-    if (tainted.full.contains(cards.cards[i].id))
+    const CardId& card = cards.cards[i].id;
+    const auto mode = limits.modes.find(card);
+    devices.push_back(device_of(cards, i, mode == limits.modes.end() ? CardMode::kAny : mode->second));
+    if (limits.cards.contains(card)) devices.back().taints.push_back(slots_taint());
+    if (limits.full.contains(card))
       devices.back().taints.push_back({std::string(kFullTaint), "claims", "NoSchedule", ""});
   }
   return devices;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,18 +11,21 @@
 
 namespace carve::plugins {
 
-/// The cards that carry taints for other reasons than their health.
-struct TaintedCards {
-  std::set<CardId> by_slots;  // kSlotsTaint
-  std::set<CardId> full;      // kFullTaint
+/// What limits the offer of this node's cards to claims (DRA).
+struct OfferLimits {
+  std::set<CardId> cards = {};  // kSlotsTaint: slots use them, or room is kept on them for an ElasticGPU
+  std::set<CardId> full = {};   // kFullTaint: a claim was refused for lack of room (full_cards.h)
+  std::map<CardId, CardMode> modes = {};  // that the Node states; absent: any
+  bool known = true;     // false: `cards` may be incomplete
+  bool awaited = false;  // not known yet, but soon: until then no ResourceSlice is created
 };
 
 /// The devices that this node offers: one per card, with its capacities memory, cores and slices, and the attributes
-/// that claims select on. An unhealthy card carries a taint, and so do the cards in `tainted`. The order is that of the
+/// that claims select on. An unhealthy card carries a taint, and so do the cards in `limits`. The order is that of the
 /// inventory: kube-scheduler takes the first device that fits. A claim for less than the whole card gets all of an
 /// exclusive card, and a claim for the whole card gets all of a shared card but 1 MiB, as a fraction.
 [[nodiscard]] std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards,
-                                                             const TaintedCards& tainted = {});
+                                                             const OfferLimits& limits = {});
 
 /// Copies the used-by-slots taints of `existing` to `wanted`. For the time until the cards that slots use are known.
 void keep_slots_taints(std::vector<codec::PublishedSlice>* wanted, const std::vector<codec::PublishedSlice>& existing);

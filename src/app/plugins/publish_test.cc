@@ -47,23 +47,21 @@ TEST(Publish, EveryClaimConsumesOneOfTheSlicesThatACardCanHave) {
   }
 }
 
-/// KEP-5075: a smaller request is raised to `min`, a larger one than `max` finds no device. default = min + n * step.
-TEST(Publish, AnExclusiveCardIsOfferedAsAWhole) {
-  auto cards = some_cards(1);
-  cards.cards[0].mode = CardMode::kExclusive;
-  const auto device = devices_of(cards)[0];
-  EXPECT_EQ(device.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "80Gi", "80Gi", "", ""}));
-  EXPECT_EQ(device.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "100", "", ""}));
-  EXPECT_EQ(std::get<std::string>(device.attributes.at("cardMode")), "exclusive") << "claims may select on it";
+codec::PublishedDevice device_in(CardMode mode) {
+  const auto cards = some_cards(1);
+  return devices_of(cards, {.modes = {{cards.cards[0].id, mode}}})[0];
 }
 
-TEST(Publish, ASharedCardIsNeverOfferedAsAWhole) {
-  auto cards = some_cards(1);
-  cards.cards[0].mode = CardMode::kShared;
-  const auto device = devices_of(cards)[0];
-  EXPECT_EQ(device.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "81919Mi", "1Mi", "1Mi", "81919Mi"}));
-  EXPECT_EQ(device.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "1", "1", ""}));
-  EXPECT_EQ(std::get<std::string>(device.attributes.at("cardMode")), "shared");
+/// KEP-5075: a smaller request is raised to `min`, a larger one than `max` finds no device. default = min + n * step.
+TEST(Publish, AnExclusiveCardIsOfferedAsAWholeAndASharedCardNever) {
+  const auto alone = device_in(CardMode::kExclusive);
+  EXPECT_EQ(alone.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "80Gi", "80Gi", "", ""}));
+  EXPECT_EQ(alone.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "100", "", ""}));
+  EXPECT_EQ(std::get<std::string>(alone.attributes.at("cardMode")), "exclusive") << "claims may select on it";
+  const auto shared = device_in(CardMode::kShared);
+  EXPECT_EQ(shared.capacity.at("memory"), (codec::DeviceCapacity{"80Gi", "81919Mi", "1Mi", "1Mi", "81919Mi"}));
+  EXPECT_EQ(shared.capacity.at("cores"), (codec::DeviceCapacity{"100", "100", "1", "1", ""}));
+  EXPECT_EQ(std::get<std::string>(shared.attributes.at("cardMode")), "shared");
 }
 
 TEST(Publish, WritesVersionsAsSemanticVersions) {

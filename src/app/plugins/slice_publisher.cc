@@ -144,12 +144,7 @@ Result<std::size_t> SlicePublisher::reconcile() {
   }
   const bool shut = shut_ && !shut_().empty();
   const auto limits = limits_ ? limits_() : OfferLimits();
-  auto cards = slices_.cards();
-  for (auto& card : cards.cards) {
-    if (const auto mode = limits.modes.find(card.id); mode != limits.modes.end()) card.mode = mode->second;
-  }
-  auto wanted = slices_for(node_, shut ? std::vector<codec::PublishedDevice>()
-                                       : devices_of(cards, {limits.cards, limits.full}));
+  auto wanted = slices_for(node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), limits));
   std::vector<SliceWrite> writes;
   {
     const MutexLock lock(mutex_);

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "app/plugins/publish.h"
-#include "app/plugins/slot_cards.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"

@@ -15,15 +15,6 @@ namespace carve::plugins {
 /// included. Pure. O(held + pods), plus the decoding of each pod's record.
 [[nodiscard]] std::set<CardId> cards_of_slots(const std::vector<Slice>& held, const std::vector<codec::NodePod>& pods);
 
-/// What limits the offer of this node's cards to claims (DRA).
-struct OfferLimits {
-  std::set<CardId> cards;  // that slots use: new claims must not get them
-  std::set<CardId> full = {};  // cards on which a claim was refused for lack of room (full_cards.h)
-  std::map<CardId, CardMode> modes = {};  // that the Node states; absent: any
-  bool known = true;     // false: there may be more cards than these
-  bool awaited = false;  // not known yet, but soon: until then no ResourceSlice is created
-};
-
 /// Keeps a card a little longer than slots use it. If pods follow each other on a card, this saves two writes and a
 /// scheduling attempt for each, and no claim gets the card between two of them. For one thread.
 class SlotCards {

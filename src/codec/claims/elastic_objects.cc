@@ -243,9 +243,7 @@ Result<ElasticRoom> parse_elastic_room(std::string_view text) {
   ElasticRoom room{read::text(value, "metadata.name"), read::text(value, "status.node"),
                    read::text(value, "status.card")};
   if (room.name.empty()) return fail(Code::kInvalidArgument, "ElasticGPU: metadata.name is missing");
-  const auto phase = read::text(value, "status.phase");
-  room.kept = phase == to_string(GpuPhase::kAvailable) || phase == to_string(GpuPhase::kBound) ||
-              phase == to_string(GpuPhase::kReleased);
+  room.kept = keeps_room(read::text(value, "status.phase"));
   return room;
 }
 

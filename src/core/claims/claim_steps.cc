@@ -24,11 +24,12 @@ bool is_of(const ElasticGpu& gpu, const ElasticClaim& claim) {
   return gpu.claim && gpu.claim->uid == claim.uid && !claim.uid.empty();
 }
 
-void say_gpu(Steps& steps, const ElasticGpu& gpu, GpuPhase phase, std::string message) {
-  auto place = gpu.error.empty() ? steps.world.place_of(gpu) : std::nullopt;
+using Place = std::optional<CardPlace>;
+
+void say_gpu(Steps& steps, const ElasticGpu& gpu, const Place& place, GpuPhase phase, std::string message) {
   const bool placed = !place || (gpu.shown_node == place->node && gpu.shown_card == place->card.str());
   if (placed && gpu.phase == to_string(phase) && gpu.message == message) return;
-  steps.all.push_back(SetGpuStatus{gpu, phase, std::move(message), std::move(place)});
+  steps.all.push_back(SetGpuStatus{gpu, phase, std::move(message), place});
   steps.gpus.insert(gpu.name);
 }
 
@@ -39,26 +40,27 @@ void say_claim(Steps& steps, const ElasticClaim& claim, ClaimPhase phase, std::s
 }
 
 /// The claim of this ElasticGPU is gone: by the reclaim policy it is deleted, or kept for an administrator.
-void reclaim(Steps& steps, const ElasticGpu& gpu) {
+void reclaim(Steps& steps, const ElasticGpu& gpu, const Place& place) {
   if (gpu.retain)
-    return say_gpu(steps, gpu, GpuPhase::kReleased, "its claim is deleted; clear spec.claimRef to reuse it");
+    return say_gpu(steps, gpu, place, GpuPhase::kReleased, "its claim is deleted; clear spec.claimRef to reuse it");
   steps.all.push_back(DeleteGpu{gpu});
   steps.gpus.insert(gpu.name);
 }
 
 void step_gpu(Steps& steps, const ElasticGpu& gpu) {
   if (gpu.deleting) return;
-  if (!gpu.error.empty()) return say_gpu(steps, gpu, GpuPhase::kFailed, gpu.error);
-  const auto place = steps.world.place_of(gpu);
+  if (!gpu.error.empty()) return say_gpu(steps, gpu, {}, GpuPhase::kFailed, gpu.error);
+  const Place place = steps.world.place_of(gpu);
   const ElasticClaim* claim = gpu.claim ? claim_of(steps.world, *gpu.claim) : nullptr;
   const bool released = gpu.claim && !gpu.claim->uid.empty() && (claim == nullptr || claim->uid != gpu.claim->uid);
-  if (released) return reclaim(steps, gpu);
-  if (!place) return say_gpu(steps, gpu, GpuPhase::kFailed, "there is no card " + gpu.card + " on node " + gpu.node);
-  if (!place->trouble.empty()) return say_gpu(steps, gpu, GpuPhase::kFailed, place->trouble);
-  if (gpu.claim && !gpu.claim->uid.empty()) return say_gpu(steps, gpu, GpuPhase::kBound, "");
+  if (released) return reclaim(steps, gpu, place);
+  if (!place)
+    return say_gpu(steps, gpu, place, GpuPhase::kFailed, "there is no card " + gpu.card + " on node " + gpu.node);
+  if (!place->trouble.empty()) return say_gpu(steps, gpu, place, GpuPhase::kFailed, place->trouble);
+  if (gpu.claim && !gpu.claim->uid.empty()) return say_gpu(steps, gpu, place, GpuPhase::kBound, "");
   if (gpu.phase != to_string(GpuPhase::kAvailable) && !steps.world.has_room(gpu, *place))
-    return say_gpu(steps, gpu, GpuPhase::kPending, "other slices hold the room on the card");
-  say_gpu(steps, gpu, GpuPhase::kAvailable, "");
+    return say_gpu(steps, gpu, place, GpuPhase::kPending, "other slices hold the room on the card");
+  say_gpu(steps, gpu, place, GpuPhase::kAvailable, "");
 }
 
 /// The smallest Available ElasticGPU that serves the claim; nullptr: there is none.

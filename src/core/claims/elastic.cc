@@ -40,6 +40,11 @@ std::string provisioner_names() {
   return text;
 }
 
+bool keeps_room(std::string_view phase) {
+  return phase == to_string(GpuPhase::kAvailable) || phase == to_string(GpuPhase::kBound) ||
+         phase == to_string(GpuPhase::kReleased);
+}
+
 std::string_view to_string(GpuPhase phase) {
   constexpr std::array<std::string_view, 5> kWords = {"Pending", "Available", "Bound", "Released", "Failed"};
   return kWords[static_cast<std::size_t>(phase)];

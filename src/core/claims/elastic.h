@@ -44,6 +44,8 @@ enum class GpuPhase : std::uint8_t { kPending, kAvailable, kBound, kReleased, kF
 enum class ClaimPhase : std::uint8_t { kPending, kBound, kLost };
 [[nodiscard]] std::string_view to_string(GpuPhase phase);
 [[nodiscard]] std::string_view to_string(ClaimPhase phase);
+/// Whether the room of an ElasticGPU is kept in the phase that its status shows.
+[[nodiscard]] bool keeps_room(std::string_view phase);
 
 /// The claim that an ElasticGPU belongs to.
 struct ElasticClaimRef {

@@ -241,13 +241,16 @@ class Move(RingTest):
         raise NotImplementedError
 
 
-class FromGpushare(Move):
+class ThereAndBack:
+    """The test of a page, for the classes that have one. The classes above them have none of their own."""
+    def test_there_and_back(self):
+        self.there_and_back()
+
+
+class FromGpushare(ThereAndBack, Move):
     page, resource = "migrating-from-gpushare.md", "aliyun.com/gpu-mem"
     labels = {"gpushare": "true"}
     amount = 3
-
-    def test_there_and_back(self):
-        self.there_and_back()
 
     def total(self):
         gpus = [gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]
@@ -257,12 +260,9 @@ class FromGpushare(Move):
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3 * GIB])
 
 
-class FromNvidia(Move):
+class FromNvidia(ThereAndBack, Move):
     page, resource = "migrating-from-nvidia-device-plugin.md", "nvidia.com/gpu"
     elsewhere = {"nvidia.com/gpu.deploy.device-plugin": "false"}
-
-    def test_there_and_back(self):
-        self.there_and_back()
 
     def total(self):
         return len([gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]) or -1
@@ -309,65 +309,44 @@ class FromOthers(Move):
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [self.given])
 
 
-class FromCgpu(FromOthers):
+class FromCgpu(ThereAndBack, FromOthers):
     resource, amount, given = "aliyun.com/gpu-mem", 3, 3 * GIB
     asked = {"aliyun.com/gpu-mem": "3", "aliyun.com/gpu-core.percentage": "10"}
     setting = "dialects.cgpu-policy = 3", "dialects.cgpu-policy = 1"
 
-    def test_there_and_back(self):
-        self.there_and_back()
 
-
-class FromQgpu(FromOthers):
+class FromQgpu(ThereAndBack, FromOthers):
     resource, amount, given = "tke.cloud.tencent.com/qgpu-memory", 3, 4 * GIB
     asked = {"tke.cloud.tencent.com/qgpu-memory": "4", "tke.cloud.tencent.com/qgpu-core": "20"}
     setting = "dialects.qgpu-policy = best-effort", "dialects.qgpu-policy = fs"
 
-    def test_there_and_back(self):
-        self.there_and_back()
 
-
-class FromVcuda(FromOthers):
+class FromVcuda(ThereAndBack, FromOthers):
     resource, amount, given, unit = "tencent.com/vcuda-memory", 3, 3 * GIB, 256 << 20
     asked = {"tencent.com/vcuda-memory": "12", "tencent.com/vcuda-core": "10"}
 
-    def test_there_and_back(self):
-        self.there_and_back()
 
-
-class FromRancher(FromOthers):
+class FromRancher(ThereAndBack, FromOthers):
     resource, amount, given = "rancher.io/gpu-mem", 3, 3 * GIB
 
-    def test_there_and_back(self):
-        self.there_and_back()
 
-
-class FromDeepomatic(FromOthers):
+class FromDeepomatic(ThereAndBack, FromOthers):
     resource, amount, parts = "deepomatic.com/shared-gpu", 1, 4
     setting = "dialects.deepomatic-containers = 0", "dialects.deepomatic-containers = 4"
-
-    def test_there_and_back(self):
-        self.there_and_back()
 
     def assert_given(self, look):
         memory, = {gpu["spec"]["memory"] for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE}
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [memory // 4])
 
 
-class FromVolcano(FromOthers):
+class FromVolcano(ThereAndBack, FromOthers):
     resource, amount, given = "volcano.sh/gpu-memory", 3, 3 * GIB
     setting = "dialects.volcano-factor = 1", "dialects.volcano-factor = 1024"
 
-    def test_there_and_back(self):
-        self.there_and_back()
 
-
-class FromElastic(FromOthers):
+class FromElastic(ThereAndBack, FromOthers):
     resource, amount, given, unit = "elasticgpu.io/gpu-memory", 3, 3 * GIB, 1 << 20
     asked = {"elasticgpu.io/gpu-memory": "3072", "elasticgpu.io/gpu-core": "10"}
-
-    def test_there_and_back(self):
-        self.there_and_back()
 
 
 class Hami(threading.Thread):
@@ -437,7 +416,7 @@ class Hami(threading.Thread):
                 "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,3000,30:;"}}})
 
 
-class FromHami(Move):
+class FromHami(ThereAndBack, Move):
     page, resource = "migrating-from-hami.md", "nvidia.com/gpu"
     labels = {"gpu": "on"}
     onto = {"nodeSelector": {"kubernetes.io/hostname": NODE}}       # its webhook refuses a pod with nodeName
@@ -467,9 +446,6 @@ class FromHami(Move):
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried", "namespace": SPACE}, "spec": {"containers": [
             {"name": "main", "image": images.PROGRAMS, "resources": {"limits": limits}}]}}
         return self.kube.request("POST", self.kube.path("Pod", None, SPACE, dryRun="All"), made)["spec"]["schedulerName"]
-
-    def test_there_and_back(self):
-        self.there_and_back()
 
     def total(self):
         return 64 * len([gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]) or -1

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
@@ -43,11 +42,7 @@ std::uint32_t most_pods(const ClaimWorld& world, const ElasticGpu& gpu) {
 
 bool has_claim(const ElasticGpu& gpu) { return gpu.claim && !gpu.claim->uid.empty(); }
 
-bool keeps_room(const ElasticGpu& gpu) {
-  if (!gpu.error.empty()) return false;
-  return has_claim(gpu) || gpu.phase == to_string(GpuPhase::kAvailable) || gpu.phase == to_string(GpuPhase::kBound) ||
-         gpu.phase == to_string(GpuPhase::kReleased);
-}
+bool has_room(const ElasticGpu& gpu) { return gpu.error.empty() && (has_claim(gpu) || keeps_room(gpu.phase)); }
 
 void add_rooms(const ClusterModel& model, const ElasticGpu& gpu, const CardPlace& place, std::uint32_t most,
                const ClaimBook::Users& users, ClaimRooms* rooms) {
@@ -120,7 +115,7 @@ ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const
                        std::map<std::string, CardId>* cards) {
   ClaimRooms rooms;
   for (const auto& [name, gpu] : world.gpus) {
-    if (!keeps_room(gpu)) continue;
+    if (!has_room(gpu)) continue;
     const auto place = place_of(model, gpu);
     if (!place) continue;
     (*cards)[name] = place->card;
@@ -135,18 +130,20 @@ void add_room_holders(const ClusterModel& model, const ClaimWorld& world, const 
   for (const auto& [name, gpu] : world.gpus) names[gpu.uid] = {{}, {}, "ElasticGPU " + name, {}, false};
   for (const auto& [name, claim] : world.claims)
     names[claim.uid] = {{}, {}, fmt::format("claim {}/{}", name.first, name.second), {}, false};
+  std::map<std::pair<std::string, CardId>, std::vector<codec::GpuHolder>> holders;  // by node and card
   for (const auto& [uid, room] : rooms) {
     if (const auto pod = model.pod(uid))
       names[uid] = {{}, pod->object.ask.namespace_name, pod->object.ask.name, {}, false};
     for (const Slice& slice : room.reservation.slices) {
-      const auto card = std::find_if(cards->begin(), cards->end(), [&, node = room.node](const codec::GpuObject& gpu) {
-        return gpu.node == node && gpu.card.id == slice.card;
-      });
-      if (card == cards->end()) continue;
       auto holder = names[uid];
       holder.slice = slice;
-      card->holders.push_back(std::move(holder));
+      holders[{room.node, slice.card}].push_back(std::move(holder));
     }
+  }
+  if (holders.empty()) return;
+  for (auto& gpu : *cards) {
+    const auto found = holders.find({gpu.node, gpu.card.id});
+    if (found != holders.end()) gpu.holders.insert(gpu.holders.end(), found->second.begin(), found->second.end());
   }
 }
 

@@ -4,9 +4,9 @@
 
 #include "port/agent_api.h"
 
-namespace carve::node {
+namespace carve {
 
-/// The container that holds a slice, for labels of metrics. Empty: the slice was not prepared for the kubelet.
+/// The container that holds a slice, for metrics. Empty: the slice was not prepared for the kubelet.
 struct SliceNames {
   std::string_view namespace_name;
   std::string_view pod;
@@ -22,4 +22,4 @@ struct SliceNames {
   return {name.substr(0, first), name.substr(first + 1, last - first - 1), name.substr(last + 1)};
 }
 
-}  // namespace carve::node
+}  // namespace carve
