@@ -26,6 +26,13 @@ install_packages() {
     { tail -20 "${TMPDIR:-/tmp}/carve-apt.log" >&2; die "apt-get install failed: ${missing[*]}"; }
 }
 
+# fetch_web: fetches the packages of the web page that are missing. The build continues without them; then the program
+# has no web page and says so.
+fetch_web() {
+  "$CARVE_ROOT/scripts/lib/web_packages.py" "$CARVE_ROOT/web/packages.tsv" "$CARVE_CACHE/web/packages" ||
+    echo "the packages of the web page could not be fetched: the dashboard will have no page"
+}
+
 # build PRESET [TARGET…]: configures and builds in build/PRESET.
 build() {
   local preset=$1; shift

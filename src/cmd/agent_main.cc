@@ -18,6 +18,7 @@
 #include "adapter/cdi/cdi_files.h"
 #include "adapter/cgroup/cgroup2.h"
 #include "adapter/cgroup/pod_groups.h"
+#include "adapter/files/history_folder.h"
 #include "adapter/files/journal_file.h"
 #include "adapter/files/known_cards_file.h"
 #include "adapter/mountns/enclosure.h"
@@ -367,6 +368,7 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   AgentConfig config = config_of(options, !node_agent);
   config.xid_policy = *xid_policy;
   KnownCardsFile known_cards(options.state_dir + "/cards.json");
+  HistoryFolder history(options.state_dir + "/history");
   const auto card_files = open_card_files(options, config, node_agent, log);
   if (!card_files) return report(card_files.error());
   const std::string library = config.library_folder;
@@ -385,7 +387,8 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
                                         .prepare_links = make_links,
                                         .containers = &containers,
                                         .known_cards = &known_cards,
-                                        .card_files = card_files->get()});
+                                        .card_files = card_files->get(),
+                                        .history = &history});
   const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) {
     Error error = restored.error();
@@ -403,6 +406,7 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
     const Thread reaping("reaper", [&](const std::stop_token& stop) { agent.run_reaper(stop); });
     const Thread watching("second-line", [&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
     const Thread judging("card-health", [&](const std::stop_token& stop) { agent.run_health(stop); });
+    const Thread recording("history", [&](const std::stop_token& stop) { agent.run_history(clock, stop); });
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
       auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);

@@ -7,6 +7,7 @@
 #include "app/node/compat_metrics.h"
 #include "app/node/node_metrics.h"
 #include "cmd/process_metrics.h"
+#include "codec/history/history_segment.h"
 #include "codec/metrics/metrics_text.h"
 
 namespace carve::cmd {
@@ -30,15 +31,25 @@ std::string metrics_of(const AgentView& view, const std::string& node, std::uint
   return node::node_metrics(view, node) + process.text();
 }
 
+HttpResponse history(AgentApi& agent, const std::string& text) {
+  const auto parameters = codec::parse_web_query(text, codec::kHistoryParameters);
+  const auto query = parameters ? codec::parse_history_query(*parameters)
+                                : Result<HistoryQuery>(tl::unexpected(parameters.error()));
+  if (!query) return plain(400, query.error().what);
+  const auto found = agent.history({}, *query);
+  return found ? HttpResponse{200, "application/json", codec::to_json(*found)} : plain(503, found.error().what);
+}
+
 HttpResponse answer(const Port& port, const HttpRequest& ask) {
   const bool metrics = ask.path == "/metrics";
   const auto rows = node::compat_metrics();
   const auto compat = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.path == ask.path; });
   const bool other =
-      ask.path == "/v1/node" || ask.path == "/healthz" || ask.path == "/usage" || compat != rows.end();
+      ask.path == "/v1/node" || ask.path == "/v1/history" || ask.path == "/healthz" || ask.path == "/usage" || compat != rows.end();
   if (!metrics && !other) return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not support this method");
   if (ask.path == "/healthz") return plain(200, "ok");
+  if (ask.path == "/v1/history") return history(port.agent, ask.query);
   auto view = port.agent.view({});
   if (!view) return plain(503, view.error().what);
   if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, port.node, port.crashes)};

@@ -221,10 +221,16 @@ void server_commands(CLI::App& app, Everything& all) {
   up->add_option("--simulate", all.up.simulate,
                  "use a simulated driver with these cards, such as h200x2, t4x1 or a100x8")
       ->type_name("PROFILE");
+  up->add_option("--dashboard", all.up.dashboard,
+                 "serve the web page on this loopback address; the link is printed, and the next one is always in "
+                 "dashboard.link in the runtime folder")
+      ->type_name("ADDRESS:PORT")
+      ->expected(0, 1)
+      ->default_str("127.0.0.1:0");
   up->add_flag("--check-config", all.up.check_config,
                "check the configuration, print its errors, and exit");
   up->footer(
-      "Examples:\n  carve up\n  carve up --simulate h200x2\n  carve up --config /etc/carve/carve.conf "
+      "Examples:\n  carve up\n  carve up --simulate h200x2 --dashboard\n  carve up --config /etc/carve/carve.conf "
       "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
       "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
       "= "
@@ -390,6 +396,22 @@ void view_commands(CLI::App& app, Everything& all) {
   top->footer(
       "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster\n"
       "  kubectl carve top n1 --once");
+  auto* dashboard = app.add_subcommand(
+      "dashboard", "serve a web page with cards, slices, queue and history, for one person on a loopback address");
+  host_flags(dashboard, &all.dashboard.host, false);
+  dashboard->add_flag("--cluster", all.dashboard.of.wanted,
+                      "show the whole cluster, with the rights of the kubeconfig; the default of `kubectl carve "
+                      "dashboard`");
+  access_flags(dashboard, &all.dashboard.of);
+  dashboard->add_option("--listen", all.dashboard.listen, "loopback address and port; port 0: a free port")
+      ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  dashboard->add_option("--link-file", all.dashboard.link_file,
+                        "write the link to this file, which only its owner can read, instead of the output")
+      ->type_name("FILE");
+  dashboard->footer(
+      "Prints a link that works once. The page only reads.\n\nExamples:\n  carve dashboard\n"
+      "  carve dashboard --listen 127.0.0.1:9000\n  kubectl carve dashboard");
   auto* doctor = app.add_subcommand(
       "doctor", "show what is wrong on this host, why, and how to fix it; exit code 1 if anything is wrong");
   host_flags(doctor, &all.doctor.host, true);

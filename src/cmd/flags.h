@@ -19,6 +19,7 @@ struct Everything {
   SliceOptions create, remove, list;
   ViewOptions inspect, top, doctor, version;
   ClusterOptions cluster, explain, top_of, doctor_of;
+  DashboardOptions dashboard;
   ControlOptions control;
   ProbeOptions probe;
   KeepFilesOptions keep_files;

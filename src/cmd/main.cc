@@ -88,6 +88,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"list", &all.list.host, [&] { return slice_list(all.list); }},
       {"inspect", &all.inspect.host, [&] { return inspect_here_or_there(all); }},
       {"top", &all.top.host, [&] { return top_here_or_there(all); }},
+      {"dashboard", &all.dashboard.host, [&] { return run_dashboard(all.dashboard); }},
       {"doctor", &all.doctor.host, [&] { return doctor_here_or_there(all); }},
       {"probe", &all.probe.host, [&] { return probe(all.probe); }},
       {"version", &all.version.host, [&] { return version(all.version); }},
@@ -172,7 +173,7 @@ int carve_main(int argc_given, char** argv_given) {
       "Start here:\n  carve up --simulate h200x2                       (on real cards: carve up)\n"
       "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
-  all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = of_kubectl;
+  all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = all.dashboard.of.wanted = of_kubectl;
   add_commands(app, all);
   // The words after the first -- are the command. carve does not parse flags among them.
   int ours = argc;

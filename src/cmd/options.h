@@ -24,6 +24,7 @@ inline constexpr int kExitNotFound = 127;
 struct UpOptions {
   HostOptions host;
   std::string simulate;  // profile; empty: the real driver
+  std::string dashboard;  // loopback address and port of the web page; empty: none
   bool check_config = false;
 };
 
@@ -87,6 +88,14 @@ struct ClusterOptions {
   [[nodiscard]] bool of_cluster() const { return wanted || !kubeconfig.empty() || !carve.empty(); }
 };
 
+/// carve dashboard.
+struct DashboardOptions {
+  HostOptions host;
+  ClusterOptions of;  // a cluster, or this machine
+  std::string listen = "127.0.0.1:0";
+  std::string link_file;  // where the link is written instead of the standard output; set by `carve up`
+};
+
 /// carve control, which places the pods of a whole cluster.
 struct ControlOptions {
   std::string kubeconfig;      // empty: as a pod of the cluster
@@ -144,6 +153,7 @@ int top_cluster(const ClusterOptions& options, const ViewOptions& how);
 int doctor_cluster(const ClusterOptions& options);
 int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
+int run_dashboard(const DashboardOptions& options);
 int top(const ViewOptions& options);
 int doctor(const ViewOptions& options);
 int probe(const ProbeOptions& options);

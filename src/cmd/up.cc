@@ -41,6 +41,9 @@ std::vector<std::string> host_flags(const HostOptions& host) {
   return flags;
 }
 
+/// The file with the next link of the dashboard.
+std::string link_file(const HostOptions& host) { return host.runtime_dir + "/dashboard.link"; }
+
 std::vector<Service> services_of(const UpOptions& options, const HostOptions& host,
                                  const SimulatedDriver& simulated) {
   std::vector<Service> services;
@@ -58,6 +61,12 @@ std::vector<Service> services_of(const UpOptions& options, const HostOptions& ho
   agent.insert(agent.end(), flags.begin(), flags.end());
   for (const auto& mount : host.driver_mounts) agent.insert(agent.end(), {"--driver-mount", mount});
   services.emplace_back("agent", own_path(), agent, host.runtime_dir);
+  if (!options.dashboard.empty()) {
+    services.emplace_back("dashboard", own_path(),
+                          std::vector<std::string>{"dashboard", "--runtime-dir", host.runtime_dir, "--listen",
+                                                   options.dashboard, "--link-file", link_file(host)},
+                          host.runtime_dir);
+  }
   return services;
 }
 
@@ -90,6 +99,16 @@ Result<AgentView> wait_ready(const HostOptions& host, const std::vector<Service>
   return fail(Code::kDeadlineExceeded, "not ready after 30 s: " + view.error().what);
 }
 
+/// Prints the dashboard's link, or why there is none: the machine works without it.
+void show_link(const HostOptions& host, const Service& dashboard) {
+  const bool there = wait_for_path(link_file(host), dashboard, std::chrono::seconds(5));
+  const auto link = there ? read_text(link_file(host)) : Result<std::string>(fail(Code::kUnavailable, ""));
+  if (link)
+    std::printf("dashboard: %s", link->c_str());
+  else
+    std::fprintf(stderr, "carve: there is no dashboard: %s\n", dashboard.last_words().c_str());
+}
+
 /// The slices that still exist, from the agent or, if it does not answer, from their cgroups.
 std::vector<std::string> living_slices(const HostOptions& host) {
   std::vector<std::string> ids;
@@ -110,7 +129,7 @@ std::vector<std::string> living_slices(const HostOptions& host) {
 /// Removes sockets, locks and empty folders. The logs stay.
 void clean(const HostOptions& host, std::vector<Service>& services) {
   for (auto& service : services) service.forget();
-  for (const char* name : {"/agent.sock", "/mask", "/up.lock"}) ::unlink((host.runtime_dir + name).c_str());
+  for (const char* name : {"/agent.sock", "/mask", "/up.lock", "/dashboard.link"}) ::unlink((host.runtime_dir + name).c_str());
   ::rmdir(host.slices_dir().c_str());
   ::rmdir(host.whole_dir().c_str());
   const std::string arbiter = host.runtime_dir + "/arbiter";
@@ -253,6 +272,7 @@ int run_up(const UpOptions& options) {
               view->library_error.empty() && view->cgroup_error.empty()
                   ? ""
                   : "; something is wrong, run `carve doctor`");
+  if (!options.dashboard.empty()) show_link(host, services.back());
   std::fflush(stdout);
   supervise(services, signals.get());
   return end_of_up(host, services);
@@ -292,7 +312,7 @@ int run_down(const DownOptions& options) {
   // Processes that a killed supervisor left behind.
   std::vector<Service> left;
   std::vector<std::string> locks;
-  for (const char* name : {"driver", "arbiter", "agent"}) {
+  for (const char* name : {"driver", "arbiter", "agent", "dashboard"}) {
     locks.push_back(host.runtime_dir + "/" + name + ".lock");
     left.emplace_back(name, "", std::vector<std::string>(), host.runtime_dir);
   }

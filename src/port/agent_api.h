@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/history/history.h"
 #include "core/model/request.h"
 #include "port/gpu.h"
 
@@ -80,6 +81,8 @@ struct SliceCardView {
   CoreShare compute;
   double delivered_percent = 0;  // GPU time of the last second, from the pages
   std::uint32_t rescues = 0;     // leases out of turn, since the arbiter started or the slice was created
+  std::uint64_t busy_ns = 0;     // GPU time so far, from the pages; begins again when the pages are created again
+  std::int64_t busy_at_ns = 0;   // the time since boot at which it was read; not sent to clients
 };
 
 struct SliceView {
@@ -172,6 +175,11 @@ class AgentApi {
   /// Ends a slice. If it has processes, `kill` kills them; without `kill` the call fails with kFailedPrecondition.
   virtual Result<void> release(const Caller& caller, const std::string& slice, bool kill) = 0;
   virtual Result<AgentView> view(const Caller& caller) = 0;
+  /// The past of the machine.
+  ///   errors  kUnimplemented: it records none
+  virtual Result<HistoryAnswer> history(const Caller& /*caller*/, const HistoryQuery& /*query*/) {
+    return fail(Code::kUnimplemented, "no history is recorded");
+  }
 };
 
 }  // namespace carve

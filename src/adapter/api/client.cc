@@ -93,4 +93,12 @@ Result<AgentView> Client::view(const Caller& /*caller*/) {
   return decode_view_reply(reply);
 }
 
+Result<HistoryAnswer> Client::history(const Caller& /*caller*/, const HistoryQuery& query) {
+  ApiRequest message;
+  message.op = Op::kHistory;
+  message.history = query;
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer, patience_.count() > 0));
+  return decode_history_reply(reply);
+}
+
 }  // namespace carve::api

@@ -24,6 +24,7 @@ class Client final : public AgentApi {
   Result<void> join(const Caller& caller, const std::string& slice) override;
   Result<void> release(const Caller& caller, const std::string& slice, bool kill) override;
   Result<AgentView> view(const Caller& caller) override;
+  Result<HistoryAnswer> history(const Caller& caller, const HistoryQuery& query) override;
 
  private:
   [[nodiscard]] Result<Fd> connect() const;

@@ -1,19 +1,27 @@
 #include "adapter/api/messages.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <utility>
 
 #include "adapter/api/fields.h"
 #include "adapter/api/views.h"
+#include "codec/history/history_segment.h"
 
 namespace carve::api {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::array<std::pair<Op, std::string_view>, 4> kOps = {
-    {{Op::kAllocate, "allocate"}, {Op::kJoin, "join"}, {Op::kRelease, "release"}, {Op::kView, "view"}}};
+constexpr std::array<std::pair<Op, std::string_view>, 5> kOps = {{{Op::kAllocate, "allocate"},
+                                                                  {Op::kJoin, "join"},
+                                                                  {Op::kRelease, "release"},
+                                                                  {Op::kView, "view"},
+                                                                  {Op::kHistory, "history"}}};
+constexpr std::array<std::pair<HistoryQuery::By, std::string_view>, 3> kBy = {{{HistoryQuery::By::kCards, "cards"},
+                                                                               {HistoryQuery::By::kSlices, "slices"},
+                                                                               {HistoryQuery::By::kNamespaces, "namespaces"}}};
 
 Result<json::value> parse(std::string_view bytes) {
   boost::system::error_code error;
@@ -79,6 +87,35 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
   }
   CARVE_TRY_VOID(f.finish());
   return a;
+}
+
+json::value value_of(const HistoryQuery& query) {
+  json::object object{{"card", query.card},
+                      {"slice", query.slice},
+                      {"since_seconds", query.since.count()},
+                      {"points", query.points}};
+  for (const auto& [by, word] : kBy) {
+    if (by == query.by) object["by"] = std::string(word);
+  }
+  return object;
+}
+
+Result<HistoryQuery> history_from(const json::value& value) {
+  Fields f(value, "history");
+  HistoryQuery query;
+  query.card = f.text("card", 128);
+  query.slice = f.text("slice", 128);
+  const std::string word = f.text("by", 32);
+  const auto found = std::find_if(kBy.begin(), kBy.end(), [&](const auto& row) { return row.second == word; });
+  if (found == kBy.end())
+    f.wrong("by", "not one of cards, slices, namespaces");
+  else
+    query.by = found->first;
+  query.since = std::chrono::seconds(static_cast<std::int64_t>(
+      f.number("since_seconds", 1, static_cast<std::uint64_t>(std::chrono::seconds(kHistoryLongest).count()))));
+  query.points = static_cast<std::uint32_t>(f.number("points", 1, kHistoryMostPoints));
+  CARVE_TRY_VOID(f.finish());
+  return query;
 }
 
 std::string reply_error(const Error& error) {
@@ -155,6 +192,7 @@ std::string encode_request(const ApiRequest& request) {
   if (request.op == Op::kAllocate) object["allocate"] = value_of(request.allocate);
   if (request.op == Op::kJoin || request.op == Op::kRelease) object["slice"] = request.slice;
   if (request.op == Op::kRelease) object["kill"] = request.kill;
+  if (request.op == Op::kHistory) object["history"] = value_of(request.history);
   return json::serialize(object);
 }
 
@@ -174,12 +212,15 @@ Result<ApiRequest> decode_request(std::string_view bytes) {
     request.op = op;
     known = true;
   }
-  if (!known) f.wrong("op", "not one of allocate, join, release, view");
+  if (!known) f.wrong("op", "not one of allocate, join, release, view, history");
   if (known && request.op == Op::kAllocate) {
     CARVE_TRY(request.allocate, allocate_from(f.object("allocate")));
   }
   if (known && (request.op == Op::kJoin || request.op == Op::kRelease)) request.slice = f.text("slice", 128);
   if (known && request.op == Op::kRelease) request.kill = f.flag("kill");
+  if (known && request.op == Op::kHistory) {
+    CARVE_TRY(request.history, history_from(f.object("history")));
+  }
   CARVE_TRY_VOID(f.finish());
   return request;
 }
@@ -194,6 +235,12 @@ std::string encode_reply(const Result<AgentView>& result) {
   return result ? good(value_of(*result)) : reply_error(result.error());
 }
 
+std::string encode_reply(const Result<HistoryAnswer>& result) {
+  if (!result) return reply_error(result.error());
+  const auto value = parse(codec::to_json(*result));
+  return value ? good(*value) : reply_error(value.error());
+}
+
 Result<void> decode_void_reply(std::string_view bytes) {
   CARVE_TRY(const auto value, reply_value(bytes));
   static_cast<void>(value);
@@ -206,6 +253,11 @@ Result<Grant> decode_grant_reply(std::string_view bytes) {
 Result<AgentView> decode_view_reply(std::string_view bytes) {
   CARVE_TRY(const auto value, reply_value(bytes));
   return view_from(value);
+}
+
+Result<HistoryAnswer> decode_history_reply(std::string_view bytes) {
+  CARVE_TRY(const auto value, reply_value(bytes));
+  return codec::parse_history_answer(json::serialize(value));
 }
 
 std::string to_json(const AgentView& view) { return pretty(value_of(view)); }

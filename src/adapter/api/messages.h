@@ -17,13 +17,14 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kMaxRequestBytes = 64U << 10U;
 inline constexpr std::size_t kMaxReplyBytes = 16U << 20U;
 
-enum class Op : std::uint8_t { kAllocate, kJoin, kRelease, kView };
+enum class Op : std::uint8_t { kAllocate, kJoin, kRelease, kView, kHistory };
 
 struct ApiRequest {
   Op op = Op::kView;
   AllocateRequest allocate;  // kAllocate
   std::string slice;         // kJoin, kRelease
   bool kill = false;         // kRelease
+  HistoryQuery history;      // kHistory
 };
 
 [[nodiscard]] std::string encode_request(const ApiRequest& request);
@@ -33,9 +34,11 @@ struct ApiRequest {
 [[nodiscard]] std::string encode_reply(const Result<void>& result);
 [[nodiscard]] std::string encode_reply(const Result<Grant>& result);
 [[nodiscard]] std::string encode_reply(const Result<AgentView>& result);
+[[nodiscard]] std::string encode_reply(const Result<HistoryAnswer>& result);
 [[nodiscard]] Result<void> decode_void_reply(std::string_view bytes);
 [[nodiscard]] Result<Grant> decode_grant_reply(std::string_view bytes);
 [[nodiscard]] Result<AgentView> decode_view_reply(std::string_view bytes);
+[[nodiscard]] Result<HistoryAnswer> decode_history_reply(std::string_view bytes);
 
 /// The view and the grant for `-o json`: the same members as in the message, indented.
 [[nodiscard]] std::string to_json(const AgentView& view);

@@ -80,6 +80,39 @@ TEST(ApiMessages, RefusesInvalidInputWithTheNameOfTheMember) {
   }
 }
 
+TEST(ApiMessages, AHistoryIsAskedForAndAnswered) {
+  ApiRequest request;
+  request.op = Op::kHistory;
+  request.history.by = HistoryQuery::By::kNamespaces;
+  request.history.card = "GPU-1";
+  request.history.since = std::chrono::hours(24);
+  request.history.points = 7;
+  const auto asked = decode_request(encode_request(request));
+  ASSERT_TRUE(asked) << asked.error().what;
+  EXPECT_EQ(asked->op, Op::kHistory);
+  EXPECT_EQ(asked->history.by, HistoryQuery::By::kNamespaces);
+  EXPECT_EQ(asked->history.card, "GPU-1");
+  EXPECT_EQ(asked->history.since, std::chrono::hours(24));
+  EXPECT_EQ(asked->history.points, 7U);
+  const auto wrong = [](const std::string& text) { return decode_request(text).error().what; };
+  const std::string good = encode_request(request);
+  EXPECT_NE(wrong(with(good, "\"namespaces\"", "\"nodes\"")).find("\"by\": not one of"), std::string::npos);
+  EXPECT_NE(wrong(with(good, "\"points\":7", "\"points\":0")).find("\"points\": 0"), std::string::npos);
+  EXPECT_NE(wrong(with(good, "86400", "0")).find("\"since_seconds\": 0"), std::string::npos);
+
+  HistoryAnswer answer;
+  answer.step_seconds = 10;
+  answer.intervals = 1;
+  answer.first_unix_seconds = 100;
+  HistorySample sample;
+  sample.seconds = 10;
+  sample.granted = Bytes::gib(4);
+  answer.lines.push_back({{"GPU-1", "", ""}, {sample}});
+  const auto back = decode_history_reply(encode_reply(Result<HistoryAnswer>(answer)));
+  ASSERT_TRUE(back) << back.error().what;
+  EXPECT_EQ(back->lines[0].values, answer.lines[0].values);
+}
+
 TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   AgentView view;
   view.version = "0.1.0";

@@ -154,6 +154,8 @@ std::string Server::answer(std::string_view bytes, const Caller& caller, int fd,
       return encode_reply(api_.release(caller, request->slice, request->kill));
     case Op::kView:
       return encode_reply(api_.view(caller));
+    case Op::kHistory:
+      return encode_reply(api_.history(caller, request->history));
   }
   return encode_reply(Result<void>(fail(Code::kInternal, "unknown operation")));
 }

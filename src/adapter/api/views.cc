@@ -33,6 +33,7 @@ json::value value_of(const SliceView& s) {
                                  {"announced_bytes", c.announced.count()},
                                  {"compute", c.compute.hundredths()},
                                  {"delivered_percent", c.delivered_percent},
+                                 {"busy_ns", c.busy_ns},
                                  {"rescues", c.rescues}});
   }
   return json::object{{"id", s.id},
@@ -112,7 +113,8 @@ Result<SliceView> slice_from(const json::value& value) {
     view.announced = c.bytes("announced_bytes");
     view.compute = CoreShare(static_cast<std::uint32_t>(c.number("compute", 0, 100)));
     view.delivered_percent = c.real("delivered_percent");
-    // An agent of an earlier version does not send it.
+    // An agent of an earlier version does not send them.
+    if (c.has("busy_ns")) view.busy_ns = c.number("busy_ns", 0, UINT64_MAX);
     if (c.has("rescues")) view.rescues = static_cast<std::uint32_t>(c.number("rescues", 0, UINT32_MAX));
     CARVE_TRY_VOID(c.finish(Fields::Unknown::kIgnored));
     s.cards.push_back(std::move(view));

@@ -1,5 +1,6 @@
 #include "adapter/http/session.h"
 
+#include <fmt/core.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
@@ -33,6 +34,7 @@ constexpr std::size_t kPiece = 8192;
 constexpr std::size_t kRecord = 16384;  // bytes: the maximum of one TLS record
 constexpr std::size_t kMostDrained = 1UL << 20;
 constexpr std::chrono::seconds kDrainTime{1};
+constexpr std::chrono::milliseconds kMoreEvery{500};  // between two calls of HttpResponse::more
 
 HttpResponse plain(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text) + "\n"};
@@ -54,6 +56,28 @@ const char* words_for(int status) {
     default:
       return "this is not an HTTP request";
   }
+}
+
+/// The bearer's token in these header fields; "": none.
+std::string token_in(const wire::fields& fields) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const auto found = fields[wire::field::authorization];
+  const std::string_view text(found.data(), found.size());
+  if (text.size() > kBearer.size() && beast::iequals(text.substr(0, kBearer.size()), kBearer))
+    return std::string(text.substr(kBearer.size()));
+  const auto own = fields["X-Carve-Token"];
+  return {own.data(), own.size()};
+}
+
+std::string chunk(std::string_view text) { return fmt::format("{:x}\r\n{}\r\n", text.size(), text); }
+
+/// The head of a response of unknown length.
+std::string endless_head(const HttpResponse& reply) {
+  std::string head = fmt::format(
+      "HTTP/1.1 {} OK\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n", reply.status,
+      reply.type);
+  for (const auto& [name, value] : reply.fields) head += name + ": " + value + "\r\n";
+  return head + "\r\n";
 }
 
 bool speaks_http2(SSL* ssl) {
@@ -183,6 +207,10 @@ asio::awaitable<void> Session::requests(Stream& stream) {
     if (got.gone) co_return;
     tcp_.expires_never();
     auto reply = co_await answer(got.http);
+    if (reply.more && got.http.method != "HEAD") {
+      co_await keep_sending(stream, std::move(reply));
+      co_return;
+    }
     const bool keep = got.keep && !common_.draining && !common_.stopping;
     if (!co_await write(stream, std::move(reply), keep, got.http.method == "HEAD") || !keep) co_return;
   }
@@ -227,6 +255,7 @@ asio::awaitable<Session::Got> Session::read(Stream& stream) {
   if (mark != std::string::npos) got.http.query = target.substr(mark + 1);
   got.http.body = std::move(message.body());
   got.http.peer = peer_;
+  got.http.token = token_in(message);
   co_return got;
 }
 
@@ -235,12 +264,48 @@ asio::awaitable<bool> Session::write(Stream& stream, HttpResponse reply, bool ke
   wire::response<wire::string_body> message(wire::int_to_status(static_cast<unsigned>(reply.status)), 11);
   if (message.result() == wire::status::unknown) message.result(wire::status::internal_server_error);
   message.set(wire::field::content_type, reply.type);
+  for (const auto& [name, value] : reply.fields) message.set(name, value);
   if (!head_only) message.body() = std::move(reply.body);
   message.keep_alive(keep);
   message.prepare_payload();
   tcp_.expires_after(common_.limits.write_time);
   const auto [wrong, size] = co_await wire::async_write(stream, message, kDone);
   co_return !wrong;
+}
+
+/// Sends what HttpResponse::more returns, until it ends, the client has gone, or the server ends.
+template <class Stream>
+asio::awaitable<void> Session::keep_sending(Stream& stream, HttpResponse reply) {
+  std::string out = endless_head(reply);
+  if (!reply.body.empty()) out += chunk(reply.body);
+  asio::steady_timer timer(executor());
+  for (bool open = true; open || !out.empty();) {
+    if (!out.empty()) {
+      tcp_.expires_after(common_.limits.write_time);
+      const auto [wrong, size] = co_await asio::async_write(stream, asio::buffer(out), kDone);
+      tcp_.expires_never();
+      if (wrong || !open) co_return;
+      out.clear();
+    }
+    timer.expires_after(kMoreEvery);
+    (void)co_await timer.async_wait(kDone);
+    std::optional<std::string> more;
+    if (!common_.stopping && !common_.draining) {
+      const auto ask = [&reply]() -> asio::awaitable<std::optional<std::string>> {
+        try {
+          co_return reply.more();
+        } catch (...) {  // as in guarded()
+          co_return std::nullopt;
+        }
+      };
+      more = co_await asio::co_spawn(common_.waiting.get_executor(), ask, asio::use_awaitable);
+    }
+    open = more.has_value();
+    if (!open)
+      out = "0\r\n\r\n";
+    else if (!more->empty())
+      out = chunk(*more);
+  }
 }
 
 /// Reads and discards for a moment what the client is still sending: closing with unread data would reset the

@@ -86,6 +86,8 @@ class Session {
   template <class Stream>
   boost::asio::awaitable<bool> write(Stream& stream, HttpResponse reply, bool keep, bool head_only);
   template <class Stream>
+  boost::asio::awaitable<void> keep_sending(Stream& stream, HttpResponse reply);
+  template <class Stream>
   boost::asio::awaitable<void> discard_body(Stream& stream);
   boost::asio::awaitable<HttpResponse> answer(const HttpRequest& request);
   [[nodiscard]] HttpResponse guarded(const HttpRequest& request) const;

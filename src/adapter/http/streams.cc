@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/ascii.h"
+
 namespace carve::http {
 namespace {
 
@@ -48,6 +50,8 @@ struct Streams::Callbacks {
     const std::string_view key(reinterpret_cast<const char*>(name), name_size);
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
     if (key == ":method") stream->http.method = text;
+    if (key == "x-carve-token" && stream->http.token.empty()) stream->http.token = text;
+    if (key == "authorization" && text.size() > 7 && text.substr(0, 7) == "Bearer ") stream->http.token = text.substr(7);
     if (key != ":path") return 0;
     const auto mark = text.find('?');
     stream->http.path = text.substr(0, mark);
@@ -173,10 +177,13 @@ bool Streams::over() const {
 void Streams::reply(std::int32_t id, HttpResponse reply) {
   Stream* stream = find(id);
   if (session_ == nullptr || stream == nullptr) return;
+  if (reply.more) reply = {406, "text/plain; charset=utf-8", "this path is served over HTTP/1.1 only\n"};
   const std::string status = std::to_string(reply.status >= 200 && reply.status <= 599 ? reply.status : 500);
   const std::string length = std::to_string(reply.body.size());
-  const std::array<nghttp2_nv, 3> fields = {
-      {field(":status", status), field("content-type", reply.type), field("content-length", length)}};
+  for (auto& [name, value] : reply.fields) std::transform(name.begin(), name.end(), name.begin(), lower);
+  std::vector<nghttp2_nv> fields = {field(":status", status), field("content-type", reply.type),
+                                    field("content-length", length)};
+  for (const auto& [name, value] : reply.fields) fields.push_back(field(name.c_str(), value));
   stream->answer = stream->head_only ? std::string() : std::move(reply.body);
   nghttp2_data_provider provider{};
   provider.read_callback = Callbacks::read;

@@ -53,6 +53,20 @@ Result<void> Agent::restore() {
   return {};
 }
 
+std::optional<History> Agent::history_in(const AgentWorld& world, const NodeViews& views) {
+  if (world.history == nullptr) return std::nullopt;
+  return std::optional<History>(std::in_place, *world.history, [&views] { return views.of_last_round(); }, world.log);
+}
+
+Result<HistoryAnswer> Agent::history(const Caller& /*caller*/, const HistoryQuery& query) {
+  if (!history_) return fail(Code::kUnimplemented, "this agent records no history");
+  return history_->ask(query, world_.clock.wall_now());
+}
+
+void Agent::run_history(Clock& clock, const std::stop_token& stop) {
+  if (history_) history_->run(clock, stop);
+}
+
 void Agent::reap() {
   second_line_.thaw();
   local_.reap();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "app/agent/arbiter_pages.h"
 #include "app/agent/card_file_guard.h"
 #include "app/agent/event_log.h"
+#include "app/agent/history.h"
 #include "app/agent/library_links.h"
 #include "app/agent/local_slices.h"
 #include "app/agent/node_cards.h"
@@ -48,6 +50,7 @@ class Agent final : public AgentApi, public NodeSlices {
     return local_.release(caller, slice, kill);
   }
   Result<AgentView> view(const Caller& caller) override { return views_.view(caller); }
+  Result<HistoryAnswer> history(const Caller& caller, const HistoryQuery& query) override;
   Result<std::string> promise_device() override { return prepared_.promise_device(); }
   Result<Prepared> prepare(const PrepareRequest& request) override { return prepared_.prepare(request); }
   Result<void> unprepare(const Owner& owner) override { return prepared_.unprepare(owner); }
@@ -65,15 +68,17 @@ class Agent final : public AgentApi, public NodeSlices {
   void watch();
   /// Takes the driver's reports and its state, and updates the verdicts on all cards. Never waits for the driver.
   void judge_cards(const std::vector<GpuEvent>& events) { cards_.judge(events); }
-  /// The three loops, each for one thread: the reaper, the watch and the health thread. They run until `stop`.
+  /// The loops, each for one thread: the reaper, the watch, the health thread and the history. They run until `stop`.
   void run_reaper(const std::stop_token& stop);
   void run_watch(Clock& clock, const std::stop_token& stop);
   void run_health(const std::stop_token& stop);
+  void run_history(Clock& clock, const std::stop_token& stop);
   /// The callers that wait for a change of this owner to end. For tests and diagnosis.
   [[nodiscard]] std::uint64_t waiting_for(const Owner& owner) const { return turns_.waiting(owner); }
 
  private:
   Result<void> restore_records();
+  static std::optional<History> history_in(const AgentWorld& world, const NodeViews& views);
 
   const AgentConfig config_;
   const AgentWorld world_;
@@ -92,6 +97,7 @@ class Agent final : public AgentApi, public NodeSlices {
   PreparedSlices prepared_{config_, world_, store_, turns_, lifecycle_, names_, links_, processes_};
   SecondLine second_line_{config_, world_, store_, lifecycle_, local_, pages_, cards_, processes_, events_};
   NodeViews views_{config_, world_, {store_, cards_, pages_, second_line_, local_, links_, card_files_, events_}};
+  std::optional<History> history_ = history_in(world_, views_);
 };
 
 }  // namespace carve::agent

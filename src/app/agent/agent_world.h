@@ -11,6 +11,7 @@
 #include "port/cgroups.h"
 #include "port/containers.h"
 #include "port/gpu.h"
+#include "port/history_store.h"
 #include "port/known_cards_store.h"
 #include "port/node_journal.h"
 #include "port/pages.h"
@@ -35,6 +36,7 @@ struct AgentWorld {
   Containers* containers = nullptr;  // nullptr: the kubelet's cgroups cannot be read
   KnownCardsStore* known_cards = nullptr;  // nullptr: if the driver is away at the start, no card is known
   CardFiles* card_files = nullptr;  // nullptr: the cards' device files do not belong to Carve
+  HistoryStore* history = nullptr;  // nullptr: no history is recorded
 };
 
 }  // namespace carve::agent

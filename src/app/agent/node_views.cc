@@ -71,6 +71,10 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
     card.announced = i < slice.announced.size() ? slice.announced[i] : Bytes();
     card.rescues = i < slice.rescues.size() ? slice.rescues[i] : 0;
     card.delivered_percent = slice.delivered_percent(i);
+    if (!slice.samples.empty() && i < slice.samples.back().busy_ns.size()) {
+      card.busy_ns = slice.samples.back().busy_ns[i];
+      card.busy_at_ns = slice.samples.back().at.time_since_epoch().count();
+    }
     double sm = 0;
     for (const auto& s : sightings) {
       if (s.slice != slice.id || s.card != slice.slices[i].card) continue;

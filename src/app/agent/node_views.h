@@ -32,9 +32,10 @@ class NodeViews {
   [[nodiscard]] std::vector<Slice> held() const;
   [[nodiscard]] std::vector<HeldSlice> holdings() const;
   [[nodiscard]] NodeTroubles troubles() const;
+  /// The same as root sees it, with processes without their names: it reads nothing from /proc.
+  [[nodiscard]] AgentView of_last_round() const;
 
  private:
-  [[nodiscard]] AgentView of_last_round() const;  // processes without their names
 
   const AgentConfig& config_;
   const AgentWorld& world_;

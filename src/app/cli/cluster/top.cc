@@ -73,6 +73,20 @@ void add_node(const NodeView& node, std::vector<std::vector<std::string>>* rows)
 
 }  // namespace
 
+Result<std::string> ask_agent(KubeApi& api, const std::string& namespace_name, const std::string& node,
+                              const std::string& path, const KubeApi::Query& query) {
+  CARVE_TRY(const auto agents, agents_of(api, namespace_name, node));
+  Error last{Code::kNotFound, "no agent runs on node \"" + node + "\""};
+  for (const auto& [name, pods] : agents) {
+    for (const auto& pod : pods) {
+      auto text = api.get(fmt::format("{}/{}/proxy{}", pods_in(namespace_name), pod, path), query);
+      if (text) return text;
+      last = text.error();
+    }
+  }
+  return tl::unexpected(last);
+}
+
 Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& namespace_name, const std::string& node,
                                          const ReadView& read) {
   CARVE_TRY(const auto agents, agents_of(api, namespace_name, node));

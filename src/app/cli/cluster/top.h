@@ -22,6 +22,11 @@ using ReadView = std::function<Result<AgentView>(std::string_view)>;
 [[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& namespace_name,
                                                        const std::string& node, const ReadView& read);
 
+/// The answer of the agent on `node` to a GET of `path`, such as "/v1/history".
+///   errors  kNotFound: no agent on that node; those of the API server
+[[nodiscard]] Result<std::string> ask_agent(KubeApi& api, const std::string& namespace_name, const std::string& node,
+                                            const std::string& path, const KubeApi::Query& query);
+
 /// `carve top` of a cluster: the use of each card of each node, and below it the slices and processes that use it, with
 /// requested and delivered compute.
 [[nodiscard]] std::string render_cluster_top(const std::vector<NodeView>& nodes);

@@ -1,0 +1,45 @@
+#include "app/dashboard/agent_samples.h"
+
+#include <algorithm>
+
+namespace carve::dashboard {
+
+AgentSamples::AgentSamples(Ask ask, Clock& clock)
+    : ask_(std::move(ask)), clock_(clock), thread_("agent-samples", [this](const std::stop_token& stop) { run(stop); }) {}
+
+std::shared_ptr<const AgentViews> AgentSamples::latest() {
+  const MutexLock lock(mutex_);
+  read_ = clock_.now();
+  wanted_ = true;
+  read_now_.notify_one();
+  return views_;
+}
+
+void AgentSamples::run(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    read_now_.notify_one();
+  });
+  while (!stop.stop_requested()) {
+    {
+      MutexLock lock(mutex_);
+      if (clock_.now() - read_ > kUnread) wanted_ = false;
+      while (!wanted_ && !stop.stop_requested()) read_now_.wait(lock);
+    }
+    if (stop.stop_requested()) return;
+    auto asked = ask_();
+    std::size_t count = 0;
+    if (asked) {
+      auto views = std::make_shared<AgentViews>();
+      for (auto& one : *asked) (*views)[one.node] = std::move(one);
+      count = views->size();
+      const MutexLock lock(mutex_);
+      views_ = std::move(views);
+    }
+    // A round without an answer: the agents' pods cannot be listed. The old views are kept, and are asked again.
+    const auto pause = std::max<Clock::Duration>(kFewest, std::chrono::seconds(1) * count / kAsksPerSecond);
+    clock_.sleep_for(pause, stop);
+  }
+}
+
+}  // namespace carve::dashboard

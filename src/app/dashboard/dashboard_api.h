@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "app/dashboard/board_feed.h"
+#include "app/dashboard/viewer.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "port/http.h"
+
+namespace carve::dashboard {
+
+/// A file of the web page.
+struct WebFile {
+  std::string_view name;  // "index.html"
+  std::string_view type;
+  std::string_view bytes;
+};
+
+/// The files of the web page, built into the program. `policy_hash` is the hash of the page's only inline script, for
+/// the content security policy.
+struct WebFiles {
+  std::span<const WebFile> files;
+  std::string_view policy_hash;
+};
+
+/// A history, of one card or one slice of a node.
+struct HistoryRequest {
+  std::string node;
+  std::string card;   // UUID; empty: of all cards
+  std::string slice;  // the agent's name; empty: of the card
+  std::string since;  // "1h", "30d"
+};
+
+/// Where the answers come from. Empty functions: this program has no such data.
+struct Sources {
+  BoardFeed::Read board;
+  std::function<Result<std::string>(const std::string& node)> node;  // JSON
+  std::function<Result<std::string>(const std::string& namespace_name, const std::string& pod)> explain;  // JSON
+  std::function<Result<std::string>(const HistoryRequest&)> history;                                      // JSON
+  Admit admit;
+  /// The token that a one-time link is exchanged for. Empty function: there are no such links.
+  std::function<Result<std::string>(const std::string& key)> session;
+};
+
+/// The dashboard: the web page below /dashboard/, and the read API below /v1/. It changes nothing. Safe from any
+/// thread.
+class DashboardApi {
+ public:
+  DashboardApi(Sources sources, WebFiles web, const Clock& clock);
+
+  /// True: the path belongs to the dashboard.
+  [[nodiscard]] static bool serves(std::string_view path);
+  /// The answer may take long, or wait for another server.
+  [[nodiscard]] static bool waits(const HttpRequest& ask);
+  [[nodiscard]] HttpResponse answer(const HttpRequest& ask);
+
+  /// Viewers that follow the board at the same time. More are refused with 503.
+  static constexpr int kMostWatching = 200;
+
+ private:
+  struct Resource;
+  static std::span<const Resource> resources();
+  [[nodiscard]] HttpResponse web_file(std::string_view path) const;
+  [[nodiscard]] HttpResponse data(const HttpRequest& ask);
+  [[nodiscard]] HttpResponse watch(const std::string& token, std::uint64_t since, Detail detail);
+  [[nodiscard]] Result<Viewer> viewer_of(const std::string& token, const codec::Board& board) const;
+
+  const Sources sources_;
+  const WebFiles web_;
+  const Clock& clock_;
+  BoardFeed feed_;
+  std::shared_ptr<std::atomic<int>> watching_ = std::make_shared<std::atomic<int>>(0);
+};
+
+}  // namespace carve::dashboard
