@@ -1,6 +1,6 @@
 // The map of cards: SVG, one cell per card, grouped by node; on a board of sums, one cell per node.
 import { html } from "./html.js";
-import { ratio, bytes, percent } from "./format.js";
+import { bytes, percent, ratio } from "./format.js";
 
 /** What the colour of a cell can show: a share from 0 to 1, or null if it is not known. */
 export const MEASURES = {
@@ -76,8 +76,77 @@ function byNode(cards) {
   return [...groups];
 }
 
-/** `nodes` instead of `cards` on a board of sums. */
-export function CardMap({ cards, nodes, measure, width }) {
+const BOX = { width: 160, height: 62, gap: 10, most: 128 };
+
+/** The slices of a card as parts of a bar: [slice, begin, width, used width], each as a share of the bar. */
+function parts(slices, limitOf, usedOf, total) {
+  let begin = 0;
+  return slices.map((slice) => {
+    const width = Math.min(1 - begin, ratio(limitOf(slice), total) ?? 0);
+    const used = Math.min(1, ratio(usedOf(slice), total) ?? 0);
+    const part = [slice, begin, width, used];
+    begin += width;
+    return part;
+  });
+}
+
+/** A card with its slices: above what each holds of the memory, below what each is promised of the compute. */
+function CardBox({ card, slices, x, y }) {
+  const text = `${describe(card)}; ${slices.length ? slices.map((slice) => slice.name || slice.id).join(", ") : "no slice"}`;
+  const bars = [
+    [parts(slices, (one) => one.memory_bytes.limit, (one) => one.memory_bytes.used, card.memory_bytes.total), 20],
+    [parts(slices, (one) => one.cores.guaranteed, (one) => one.cores.delivered, card.cores.total), 41],
+  ];
+  const state = card.healthy ? (card.closed ? "closed" : "") : "bad";
+  return html`<a href=${`#/card/${card.uuid}`} aria-label=${text}>
+    <title>${text}</title>
+    <rect class=${`box ${state}`} x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="4" />
+    <text x=${x + 6} y=${y + 14}>${card.index}</text>
+    <text class="soft" x=${x + BOX.width - 6} y=${y + 14} text-anchor="end">
+      ${state ? (state === "bad" ? "unhealthy" : "closed") : `${bytes(card.memory_bytes.free)} free`}
+    </text>
+    ${bars.map(([bar, at]) => html`<g key=${at}>
+      <rect class="unknown" x=${x + 6} y=${y + at} width=${BOX.width - 12} height="15" rx="2" />
+      ${bar.map(([slice, begin, width, used], number) => html`<g key=${slice.id}>
+        <rect class=${`part p${number % 2}`} x=${x + 6 + begin * (BOX.width - 12)} y=${y + at}
+          width=${Math.max(1, width * (BOX.width - 12))} height="15"><title>${slice.name}</title></rect>
+        <rect class="used" x=${x + 6 + begin * (BOX.width - 12)} y=${y + at + 5} width=${Math.min(used, 1 - begin) * (BOX.width - 12)} height="5" />
+      </g>`)}
+    </g>`)}
+  </a>`;
+}
+
+/** One row of boxes per node, as far as they fit. */
+function Boxes({ cards, slicesOn, width, title }) {
+  const perRow = Math.max(1, Math.floor((width + BOX.gap) / (BOX.width + BOX.gap)));
+  const boxes = [];
+  const labels = [];
+  let y = 0;
+  for (const [name, members] of byNode(cards)) {
+    labels.push([name, y + 12]);
+    y += 18;
+    members.forEach((card, at) => boxes.push([card, (at % perRow) * (BOX.width + BOX.gap), y + Math.floor(at / perRow) * (BOX.height + BOX.gap)]));
+    y += Math.ceil(members.length / perRow) * (BOX.height + BOX.gap) + 4;
+  }
+  const drawn = Math.max(width, BOX.width + 2);
+  return html`<svg class="map" role="group" aria-label=${title} viewBox=${`-1 0 ${drawn + 2} ${Math.max(1, y)}`}>
+    ${labels.map(([name, at]) => html`<text class="node" key=${name} x="0" y=${at}>${name}</text>`)}
+    ${boxes.map(([card, x, at]) => html`<${CardBox} key=${card.uuid} card=${card} slices=${slicesOn.get(card.uuid) ?? []} x=${x} y=${at} />`)}
+  </svg>`;
+}
+
+/** What the boxes show. */
+export function BoxLegend() {
+  return html`<p class="legend" aria-hidden="true"><span>upper bar: memory, lower bar: compute</span>
+    <i class="key p0"></i><i class="key p1"></i><span>promised to a slice</span><i class="key used"></i><span>used or delivered</span>
+    <i class="key unknown"></i><span>free</span></p>`;
+}
+
+export const drawsBoxes = (cards, nodes) => !nodes && cards.length <= BOX.most;
+
+/** `nodes` instead of `cards` on a board of sums. `slicesOn`: the slices of each card, by its UUID. */
+export function CardMap({ cards, nodes, measure, width, slicesOn }) {
+  if (drawsBoxes(cards, nodes)) return html`<${Boxes} cards=${cards} slicesOn=${slicesOn} width=${width} title="Map of the cards and their slices" />`;
   const count = nodes ? nodes.length : cards.length;
   const size = count > 6000 ? 8 : count > LABELLED ? 12 : count > 100 ? 22 : 34;
   // The cells of a board of sums have no groups: a row as long as the picture is wide.

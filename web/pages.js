@@ -3,33 +3,30 @@ import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { read, readAll } from "./api.js";
 import { bytes, cards as cardsText, percent, time } from "./format.js";
-import { CardMap, Legend, MEASURES } from "./map.js";
+import { BoxLegend, CardMap, Legend, MEASURES, drawsBoxes } from "./map.js";
 import { History } from "./plot.js";
 import {
-  CARD_COLUMNS, ComputeMeter, MemoryMeter, SLICE_COLUMNS, Table, cardLink, health, nodeLink, podLink, sliceName,
+  CARD_COLUMNS, ComputeMeter, MemoryMeter, Meter, SLICE_COLUMNS, Table, cardLink, health, nodeLink, podLink,
 } from "./parts.js";
 
 const MAP_WIDTH = 1100;
 
-function Totals({ totals }) {
+function Totals({ totals, machine }) {
   if (!totals) return null;
   const facts = [
     ["nodes", totals.nodes],
     ["cards", totals.cards],
     ["unhealthy", totals.unhealthy],
     ["slices", totals.slices],
-    ["waiting pods", totals.waiting],
+    ...(machine ? [] : [["waiting pods", totals.waiting]]),
   ];
   return html`<section class="totals" aria-label="totals">
     <dl>${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd data-total=${name}>${value}</dd></div>`)}</dl>
     <div class="wide"><h2>Memory</h2><${MemoryMeter} memory=${totals.memory_bytes} /></div>
     <div class="wide">
       <h2>Compute</h2>
-      <${ComputeMeter} cores=${{ ...totals.cores, total: totals.cores.total }} />
-      <p class="small">
-        ${cardsText(totals.cores.granted)} promised and ${cardsText(totals.cores.delivered)} delivered of
-        ${" "}${cardsText(totals.cores.total)}
-      </p>
+      <${Meter} label="compute" granted=${totals.cores.granted} used=${totals.cores.delivered} total=${totals.cores.total}
+        text=${`${cardsText(totals.cores.granted)} promised, ${cardsText(totals.cores.delivered)} delivered of ${cardsText(totals.cores.total)}`} />
     </div>
   </section>`;
 }
@@ -44,21 +41,20 @@ export function ClusterPage({ board, width }) {
   const [search, setSearch] = useState("");
   const [model, setModel] = useState("");
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const holders = new Map();
-  if (words.length > 0) {
-    for (const slice of board.slices.values()) holders.set(slice.card, `${holders.get(slice.card) ?? ""} ${slice.name}`);
-  }
+  const slicesOn = new Map();
+  for (const slice of board.slicesOf(() => true)) slicesOn.set(slice.card, [...(slicesOn.get(slice.card) ?? []), slice]);
+  const holders = (card) => (slicesOn.get(card.uuid) ?? []).map((slice) => slice.name).join(" ");
   const cards = board
     .sortedCards()
     .filter((card) => (!model || card.model === model) &&
-      matches(words, `${card.node} ${card.uuid} ${card.model} ${card.reason} ${card.closed} ${holders.get(card.uuid) ?? ""}`));
+      matches(words, `${card.node} ${card.uuid} ${card.model} ${card.reason} ${card.closed} ${words.length ? holders(card) : ""}`));
   const nodes = board.byNode
     ? [...board.nodes.values()].filter((node) => matches(words, node.name) && (!model || node.models.includes(model)))
         .sort((a, b) => a.name.localeCompare(b.name))
     : null;
   return html`
     <h1>${board.scope === "machine" ? "This machine" : "Cluster"}</h1>
-    <${Totals} totals=${board.totals} />
+    <${Totals} totals=${board.totals} machine=${board.scope === "machine"} />
     <section aria-label="cards">
       <h2>Cards</h2>
       <p class="choices">
@@ -68,13 +64,13 @@ export function ClusterPage({ board, width }) {
           <option value="">all</option>
           ${board.models.map((one) => html`<option key=${one.model} selected=${one.model === model}>${one.model}</option>`)}
         </select></label>
-        <label>Colour <select onChange=${(event) => setMeasure(event.target.value)}>
+        ${drawsBoxes(cards, nodes) ? null : html`<label>Colour <select onChange=${(event) => setMeasure(event.target.value)}>
           ${Object.entries(MEASURES).map(([key, one]) => html`<option key=${key} value=${key} selected=${key === measure}>${one.label}</option>`)}
-        </select></label>
+        </select></label>`}
         <span role="status">${nodes ? `${nodes.length} nodes` : `${cards.length} cards`}</span>
       </p>
-      <${Legend} measure=${measure} />
-      <${CardMap} cards=${cards} nodes=${nodes} measure=${measure} width=${Math.min(MAP_WIDTH, Math.max(320, width))} />
+      ${drawsBoxes(cards, nodes) ? html`<${BoxLegend} />` : html`<${Legend} measure=${measure} />`}
+      <${CardMap} cards=${cards} nodes=${nodes} measure=${measure} slicesOn=${slicesOn} width=${Math.min(MAP_WIDTH, Math.max(320, width))} />
       ${nodes
         ? html`<${Table} caption="Nodes" keyOf=${(node) => node.name} rows=${nodes} columns=${[
             ["node", (node) => nodeLink(node.name), (node) => node.name],

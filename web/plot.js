@@ -23,7 +23,7 @@ function Plot({ title, times, lines, format, top }) {
       scales: { y: { range: (_, least, most) => [0, Math.max(top ?? 0, most ?? 1)] } },
       axes: [axis, { ...axis, size: 70, values: (_, values) => values.map(format) }],
       series: [{}, ...lines.map(([label, , name], at) => ({
-        label, stroke: colour(name), width: at === 0 ? 1 : 2, dash: at === 0 ? [6, 4] : undefined,
+        label, stroke: colour(name), width: 2, dash: at === 0 && lines.length > 1 ? [6, 4] : undefined,
         value: (_, value) => (value === null || value === undefined ? "?" : format(value)), spanGaps: false }))],
     };
     const plot = new window.uPlot(options, [times, ...lines.map(([, values]) => values)], place.current);
