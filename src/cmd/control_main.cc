@@ -42,6 +42,7 @@
 #include "base/thread.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
+#include "cmd/control_dashboard.h"
 #include "cmd/control_port.h"
 #include "cmd/options.h"
 #include "cmd/process_metrics.h"
@@ -91,6 +92,7 @@ struct Apis {
   std::unique_ptr<KubeApi> watches;  // lists, watches, certificates, events
   std::unique_ptr<KubeApi> lease;    // separate: a renewal never queues behind another call
   std::unique_ptr<KubeApi> bind;     // kube-scheduler waits for its answers
+  std::unique_ptr<KubeApi> dashboard;  // separate: a viewer's calls never delay a decision
 };
 
 ///   errors  kube::open()'s
@@ -105,6 +107,9 @@ Result<Apis> open_apis(const std::string& kubeconfig, Clock& clock, Log& log) {
   CARVE_TRY(apis.watches, kube::open(kubeconfig, clock, log, {}));
   CARVE_TRY(apis.lease, kube::open(kubeconfig, clock, log, lease));
   CARVE_TRY(apis.bind, kube::open(kubeconfig, clock, log, bind));
+  kube::Limits dashboard;
+  dashboard.per_second = dashboard.saved_up = 2 * dashboard::AgentSamples::kAsksPerSecond;
+  CARVE_TRY(apis.dashboard, kube::open(kubeconfig, clock, log, dashboard));
   return apis;
 }
 
@@ -280,6 +285,13 @@ class Control {
                                       .claims = &claims_}};
 
   // api
+  ControlDashboard dashboard_{{.model = model_,
+                               .claims = claims_,
+                               .requests = {dialects_, &claims_},
+                               .rules = [this] { return *policy_watcher_.rules(); },
+                               .api = *in_.apis.dashboard,
+                               .namespace_name = in_.options.namespace_name,
+                               .clock = clock_}};
   control::Routes secure_routes_{control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock_};
   control::Routes plain_routes_{
       control::plain_routes(answers(), in_.options.gpushare_http || in_.config.gpushare_http), {}, metrics_, clock_};
@@ -332,6 +344,7 @@ control::Answers Control::answers() {
     return codec::gpushare_inspect(control::view_of(model_, claims_), in_.config.gpushare_unit, node);
   };
   answers.elastic_status = [this] { return codec::elastic_status(control::view_of(model_, claims_)); };
+  answers.dashboard = [this](const HttpRequest& ask) { return dashboard_.answer(ask); };
   answers.synced = [this] { return model_.synced(); };
   answers.not_ready = [this] { return why_not_ready(); };
   return answers;

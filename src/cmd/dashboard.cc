@@ -14,6 +14,7 @@
 #include "app/cli/cluster/top.h"
 #include "app/dashboard/agent_samples.h"
 #include "app/dashboard/boards.h"
+#include "app/dashboard/cluster_events.h"
 #include "app/dashboard/dashboard_api.h"
 #include "app/dashboard/one_time_links.h"
 #include "cmd/cluster_access.h"
@@ -80,12 +81,15 @@ Sources machine_sources(const HostOptions& host) {
   return sources;
 }
 
-/// What the API server tells the user of this kubeconfig. `access` and `samples` outlive the answer.
-Sources cluster_sources(const cli::ClusterAccess& access, dashboard::AgentSamples& samples) {
+/// What the API server tells the user of this kubeconfig. The arguments outlive the answer.
+Sources cluster_sources(const cli::ClusterAccess& access, dashboard::AgentSamples& samples,
+                        dashboard::ClusterEvents& events) {
   Sources sources;
-  sources.board = [&access, &samples]() -> Result<codec::Board> {
+  sources.board = [&access, &samples, &events]() -> Result<codec::Board> {
     CARVE_TRY(const auto view, cli::ask_cluster(access, ""));
-    return dashboard::board_of_cluster(view, *samples.latest());
+    auto board = dashboard::board_of_cluster(view, *samples.latest());
+    events.add(&board);
+    return board;
   };
   sources.node = [&access](const std::string& node) {
     return cli::ask_agent(access.api, access.namespace_name, node, "/v1/node", {});
@@ -159,7 +163,8 @@ int run_dashboard(const DashboardOptions& options) {
     SystemClock clock;
     dashboard::AgentSamples samples(
         [&access] { return cli::ask_agents(access.api, access.namespace_name, "", api::view_of_json); }, clock);
-    return serve(options, cluster_sources(access, samples), stop_signals);
+    dashboard::ClusterEvents events(access.api, clock);
+    return serve(options, cluster_sources(access, samples, events), stop_signals);
   });
 }
 

@@ -233,7 +233,6 @@ Board board_of_cluster(const codec::ClusterView& view, const AgentViews& agents)
     if (node == nodes.end()) continue;
     node->second.answers = agent.view.has_value();
     node->second.error = agent.error;
-    if (agent.view) add_events(*agent.view, name, &board);
   }
   for (auto& [name, node] : nodes) board.nodes.push_back(std::move(node));
   finish(&board);

@@ -17,7 +17,7 @@ namespace carve::dashboard {
 using AgentViews = std::map<std::string, NodeView>;
 
 /// The board of a cluster: what is granted according to the ledger, with the use that the agents reported. A node
-/// without a report has cards and slices without use.
+/// without a report has cards and slices without use. It has no events: see ClusterEvents.
 [[nodiscard]] codec::Board board_of_cluster(const codec::ClusterView& view, const AgentViews& agents);
 
 }  // namespace carve::dashboard

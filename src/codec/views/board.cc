@@ -3,13 +3,23 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <unordered_map>
+
+#include "codec/json_read.h"
 
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
+
+/// "2026-11-27T12:00:00Z" as milliseconds since 1970; 0: not such a time.
+std::int64_t unix_ms_of(const std::string& rfc3339) {
+  std::tm parts = {};
+  const char* end = ::strptime(rfc3339.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return end == nullptr ? 0 : static_cast<std::int64_t>(::timegm(&parts)) * 1000;
+}
 
 double rounded(double percent) { return std::round(percent * 10) / 10; }
 
@@ -195,6 +205,20 @@ std::uint64_t fitting(Bytes card, Bytes free, std::uint64_t cores_free, std::uin
 }
 
 }  // namespace
+
+Result<BoardEvent> parse_board_event(std::string_view text) {
+  CARVE_TRY(const auto value, json_read::parse(text, "Event"));
+  BoardEvent event;
+  event.kind = json_read::text(value, "reason");
+  event.text = json_read::text(value, "message");
+  if (event.kind.empty()) return fail(Code::kInvalidArgument, "Event: it has no reason");
+  event.node = json_read::text(value, "source.host");
+  const auto kind = json_read::text(value, "involvedObject.kind");
+  event.slice = kind + "/" + json_read::text(value, "involvedObject.name");
+  if (kind != "Node") event.namespace_name = json_read::text(value, "involvedObject.namespace");
+  event.unix_ms = unix_ms_of(json_read::text(value, "lastTimestamp"));
+  return event;
+}
 
 void sum_nodes(Board* board) {
   std::unordered_map<std::string_view, BoardNode*> nodes;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "base/units.h"
 #include "codec/views/cluster_view.h"
 #include "core/model/classes.h"
@@ -95,6 +96,10 @@ struct BoardEvent {
   std::string text;
   bool operator==(const BoardEvent&) const = default;
 };
+
+/// A Kubernetes Event as an event of the board. The namespace of an event about a Node is empty.
+///   errors  kInvalidArgument: not an Event
+[[nodiscard]] Result<BoardEvent> parse_board_event(std::string_view text);
 
 struct Board {
   std::string scope;                // "machine" or "cluster"

@@ -71,7 +71,9 @@ bool chosen(const json& object, const KubeApi::Query& query) {
       const auto wanted = term.substr(term.find_first_not_of('=', equals) == std::string::npos
                                           ? term.size()
                                           : term.find_first_not_of('=', equals));
-      const auto have = key == "fieldSelector" ? text_at(object, split(name, '.'))
+      // The real server's name for the component that recorded an Event.
+      const auto field = name == "source" ? std::string("source.component") : name;
+      const auto have = key == "fieldSelector" ? text_at(object, split(field, '.'))
                                                : text_at(object, {"metadata", "labels", name});
       if ((have == wanted) == negated) return false;
     }

@@ -40,17 +40,6 @@ void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::G
   }
 }
 
-std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules) {
-  if (!pod.request_error.empty()) return pod.request_error;
-  std::vector<std::string> names;
-  for (const auto& [name, state] : cluster) names.push_back(name);
-  if (names.empty()) return "no node has cards";
-  const auto found =
-      fit(cluster, pod.owner(), pod.parts, names, policy_of(rules, pod.object.ask), pod.object.priority);
-  if (!found.nodes.empty()) return "fits on " + found.nodes.front().node + "; it waits for something else";
-  return explain(found.refused);
-}
-
 codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, const PlacementRules* rules) {
   const auto cluster = model.snapshot();
   std::vector<codec::WaitingPod> waiting;
@@ -71,6 +60,17 @@ codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, cons
 }
 
 }  // namespace
+
+std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules) {
+  if (!pod.request_error.empty()) return pod.request_error;
+  std::vector<std::string> names;
+  for (const auto& [name, state] : cluster) names.push_back(name);
+  if (names.empty()) return "no node has cards";
+  const auto found =
+      fit(cluster, pod.owner(), pod.parts, names, policy_of(rules, pod.object.ask), pod.object.priority);
+  if (!found.nodes.empty()) return "fits on " + found.nodes.front().node + "; it waits for something else";
+  return explain(found.refused);
+}
 
 void add_stated(const ClusterState& cluster, codec::GpuObject* gpu) {
   const CardState* card = card_of(cluster, *gpu);

@@ -68,12 +68,26 @@ Route get(std::string path, Caller caller, Verb verb, std::function<Answered(con
   return {"GET", std::move(path), false, caller, false, {}, verb, std::move(answer)};
 }
 
+/// Any caller: the token of the request decides what the caller may see. The answers may wait for the API server.
+void add_dashboard(std::vector<Route>& rows, const Answers& answers) {
+  const auto answer = [dashboard = answers.dashboard](const HttpRequest& ask) {
+    auto reply = dashboard(ask);
+    const auto outcome = reply.status < 400 ? Ended::kOk : reply.status < 500 ? Ended::kRefused : Ended::kFailed;
+    return Answered{std::move(reply), outcome};
+  };
+  for (const char* path : {"/", "/dashboard", "/v1"}) {
+    rows.push_back(get(path, Caller::kAny, Verb::kRead, answer));
+    rows.back().below = rows.back().path != "/";
+    rows.back().waits = true;
+  }
+}
+
 }  // namespace
 
 const Route* Routes::find(const HttpRequest& ask, bool* path_known) const {
   *path_known = false;
   for (const auto& row : rows_) {
-    const bool under = row.below && ask.path.size() > row.path.size() + 1 && ask.path.starts_with(row.path) &&
+    const bool under = row.below && ask.path.size() > row.path.size() && ask.path.starts_with(row.path) &&
                        ask.path[row.path.size()] == '/';
     if (ask.path != row.path && !under) continue;
     *path_known = true;
@@ -144,6 +158,7 @@ std::vector<Route> secure_routes(const Answers& answers) {
   rows.push_back(get("/v1/cluster", Caller::kCertified, Verb::kRead,
                      [cluster = answers.cluster](const HttpRequest&) { return json(cluster()); }));
   rows.back().waits = true;  // it does not block, but takes long with thousands of nodes
+  if (answers.dashboard) add_dashboard(rows, answers);
   return rows;
 }
 

@@ -86,12 +86,13 @@ struct Answers {
   std::function<std::string()> metrics;    // Prometheus text
   std::function<std::string(std::string_view node)> gpushare_inspect;
   std::function<std::string()> elastic_status;
+  std::function<HttpResponse(const HttpRequest&)> dashboard;  // the web page and its read API; checks the caller's token
   std::function<bool()> synced;  // the model is complete; before that every node would appear to have no card
   /// Why this replica cannot serve yet; empty: it can serve.
   std::function<std::string()> not_ready;
 };
 
-/// The TLS port: the scheduler's calls, the API server's webhooks, the read API.
+/// The TLS port: the scheduler's calls, the API server's webhooks, the read API, the dashboard.
 [[nodiscard]] std::vector<Route> secure_routes(const Answers& answers);
 /// The plain port: health, metrics, and with `gpushare` the routes of gpushare, gpu-admission and Elastic GPU by which
 /// a caller reads: filter, inspect and status. These routes change nothing.
