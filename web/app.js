@@ -140,6 +140,10 @@ function App({ board, linkError }) {
   `;
 }
 
+// Another one-time link that is opened in this tab changes the address only.
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#key=")) location.reload();
+});
 const board = new Board(() => {});
 let linkError = "";
 try {

@@ -92,24 +92,26 @@ function parts(slices, limitOf, usedOf, total) {
 
 /** A card with its slices: above what each holds of the memory, below what each is promised of the compute. */
 function CardBox({ card, slices, x, y }) {
-  const text = `${describe(card)}; ${slices.length ? slices.map((slice) => slice.name || slice.id).join(", ") : "no slice"}`;
+  const state = card.healthy ? (card.closed ? "closed" : "") : "bad";
+  const corner = state ? (state === "bad" ? "unhealthy" : "closed") : `${bytes(card.memory_bytes.free)} free`;
+  // The name begins with the visible text, so that a person who speaks to the browser can say what is seen.
+  const text = `${card.index} ${corner}: ${describe(card)}; ${slices.length ? slices.map((slice) => slice.name || slice.id).join(", ") : "no slice"}`;
   const bars = [
     [parts(slices, (one) => one.memory_bytes.limit, (one) => one.memory_bytes.used, card.memory_bytes.total), 20],
     [parts(slices, (one) => one.cores.guaranteed, (one) => one.cores.delivered, card.cores.total), 41],
   ];
-  const state = card.healthy ? (card.closed ? "closed" : "") : "bad";
-  return html`<a href=${`#/card/${card.uuid}`} aria-label=${text}>
+  return html`<a href=${`#/card/${card.uuid}`}>
     <title>${text}</title>
     <rect class=${`box ${state}`} x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="4" />
     <text x=${x + 6} y=${y + 14}>${card.index}</text>
     <text class="soft" x=${x + BOX.width - 6} y=${y + 14} text-anchor="end">
-      ${state ? (state === "bad" ? "unhealthy" : "closed") : `${bytes(card.memory_bytes.free)} free`}
+      ${corner}
     </text>
     ${bars.map(([bar, at]) => html`<g key=${at}>
       <rect class="unknown" x=${x + 6} y=${y + at} width=${BOX.width - 12} height="15" rx="2" />
       ${bar.map(([slice, begin, width, used], number) => html`<g key=${slice.id}>
         <rect class=${`part p${number % 2}`} x=${x + 6 + begin * (BOX.width - 12)} y=${y + at}
-          width=${Math.max(1, width * (BOX.width - 12))} height="15"><title>${slice.name}</title></rect>
+          width=${Math.max(1, width * (BOX.width - 12))} height="15" />
         <rect class="used" x=${x + 6 + begin * (BOX.width - 12)} y=${y + at + 5} width=${Math.min(used, 1 - begin) * (BOX.width - 12)} height="5" />
       </g>`)}
     </g>`)}
@@ -184,7 +186,7 @@ export function CardMap({ cards, nodes, measure, width, slicesOn }) {
     ${cells.map(({ x, y, member }) => {
       const text = nodes ? `${member.name}: ${member.cards} cards` : describe(member);
       const to = nodes ? `#/node/${encodeURIComponent(member.name)}` : `#/card/${member.uuid}`;
-      return html`<a key=${member.uuid ?? member.name} href=${to} aria-label=${text}>
+      return html`<a key=${member.uuid ?? member.name} href=${to}>
         <rect class=${shade(member, measure)} x=${x} y=${y} width=${size} height=${size} rx="3"><title>${text}</title></rect>
       </a>`;
     })}

@@ -33,6 +33,12 @@ fetch_web() {
     echo "the packages of the web page could not be fetched: the dashboard will have no page"
 }
 
+# fetch_audit: the same for the accessibility audit of the page, which only the tests need.
+fetch_audit() {
+  "$CARVE_ROOT/scripts/lib/web_packages.py" "$CARVE_ROOT/tests/dashboard/packages.tsv" "$CARVE_CACHE/web/audit" ||
+    echo "the accessibility audit could not be fetched: its test will be skipped"
+}
+
 # build PRESET [TARGET…]: configures and builds in build/PRESET.
 build() {
   local preset=$1; shift
