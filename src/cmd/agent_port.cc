@@ -31,31 +31,48 @@ std::string metrics_of(const AgentView& view, const std::string& node, std::uint
   return node::node_metrics(view, node) + process.text();
 }
 
-HttpResponse history(AgentApi& agent, const std::string& text) {
-  const auto parameters = codec::parse_web_query(text, codec::kHistoryParameters);
-  const auto query = parameters ? codec::parse_history_query(*parameters)
-                                : Result<HistoryQuery>(tl::unexpected(parameters.error()));
+HttpResponse history(const Port& port, const HttpRequest& ask) {
+  const auto parameters = codec::parse_web_query(ask.query, codec::kHistoryParameters);
+  const auto query =
+      parameters ? codec::parse_history_query(*parameters) : Result<HistoryQuery>(tl::unexpected(parameters.error()));
   if (!query) return plain(400, query.error().what);
-  const auto found = agent.history({}, *query);
+  const auto found = port.agent.history({}, *query);
   return found ? HttpResponse{200, "application/json", codec::to_json(*found)} : plain(503, found.error().what);
 }
 
+/// What is made from the agent's view.
+struct ViewRow {
+  std::string_view path;
+  HttpResponse (*answer)(const Port& port, AgentView view);
+};
+constexpr ViewRow kViews[] = {
+    {"/metrics",
+     [](const Port& port, AgentView view) {
+       return HttpResponse{200, std::string(codec::kMetricsType), metrics_of(view, port.node, port.crashes)};
+     }},
+    {"/v1/node",
+     [](const Port&, AgentView view) {
+       return HttpResponse{200, "application/json", api::public_json(std::move(view))};
+     }},
+    {"/usage",
+     [](const Port&, AgentView view) { return HttpResponse{200, "application/json", api::gpu_manager_usage(view)}; }},
+};
+
 HttpResponse answer(const Port& port, const HttpRequest& ask) {
-  const bool metrics = ask.path == "/metrics";
-  const auto rows = node::compat_metrics();
-  const auto compat = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.path == ask.path; });
-  const bool other =
-      ask.path == "/v1/node" || ask.path == "/v1/history" || ask.path == "/healthz" || ask.path == "/usage" || compat != rows.end();
-  if (!metrics && !other) return plain(404, "there is nothing at this path");
+  const auto at_path = [&](const auto& row) { return row.path == ask.path; };
+  const auto* const view_row = std::find_if(std::begin(kViews), std::end(kViews), at_path);
+  const auto compat_rows = node::compat_metrics();
+  const auto compat = std::find_if(compat_rows.begin(), compat_rows.end(), at_path);
+  const bool of_view = view_row != std::end(kViews) || compat != compat_rows.end();
+  if (!of_view && ask.path != "/healthz" && ask.path != "/v1/history")
+    return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not support this method");
   if (ask.path == "/healthz") return plain(200, "ok");
-  if (ask.path == "/v1/history") return history(port.agent, ask.query);
+  if (ask.path == "/v1/history") return history(port, ask);
   auto view = port.agent.view({});
   if (!view) return plain(503, view.error().what);
-  if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, port.node, port.crashes)};
-  if (compat != rows.end()) return {200, std::string(codec::kMetricsType), compat->text(*view, port.node)};
-  if (ask.path == "/usage") return {200, "application/json", api::gpu_manager_usage(*view)};
-  return {200, "application/json", api::public_json(std::move(*view))};
+  if (view_row != std::end(kViews)) return view_row->answer(port, std::move(*view));
+  return {200, std::string(codec::kMetricsType), compat->text(*view, port.node)};
 }
 
 }  // namespace

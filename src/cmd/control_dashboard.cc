@@ -35,8 +35,8 @@ dashboard::Sources ControlDashboard::sources() {
   sources.board = [this]() -> Result<codec::Board> {
     if (!world_.model.synced())
       return fail(Code::kUnavailable, "control does not know the cluster yet: the first lists are incomplete");
-    auto board = dashboard::board_of_cluster(reasons_.view(world_.model, world_.claims, world_.rules()),
-                                             *samples_.latest());
+    auto board =
+        dashboard::board_of_cluster(reasons_.view(world_.model, world_.claims, world_.rules()), *samples_.latest());
     events_.add(&board);
     return board;
   };

@@ -42,16 +42,6 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
-/// Everybody on the network could try keys at another address, and read what a browser gets.
-Result<void> check_loopback(const std::string& listen) {
-  const auto colon = listen.rfind(':');
-  const auto host = listen.substr(0, colon);
-  if (colon != std::string::npos && (host == "127.0.0.1" || host == "[::1]")) return {};
-  return fail(Code::kInvalidArgument, "--listen: \"" + listen.substr(0, 64) +
-                                          "\"; legal are 127.0.0.1:PORT and [::1]:PORT; to look from another machine, "
-                                          "forward the port: ssh -L");
-}
-
 Result<HistoryQuery> query_of(const HistoryRequest& request) {
   HistoryQuery query;
   query.card = request.card;
@@ -137,8 +127,8 @@ int serve(const DashboardOptions& options, Sources sources, const sigset_t& stop
   server.limits.threads = 1;
   server.limits.waiting_threads = 4;
   server.waits = [](const HttpRequest& ask) { return dashboard::DashboardApi::waits(ask); };
-  const auto opened =
-      http::Server::open(server, [&page](const HttpRequest& ask) { return page.answer(ask); }, log);
+  const auto opened = http::Server::open(
+      server, [&page](const HttpRequest& ask) { return page.answer(ask); }, log);
   if (!opened) return report(opened.error());
   port = (*opened)->port();
   show(first);
@@ -155,8 +145,18 @@ int serve(const DashboardOptions& options, Sources sources, const sigset_t& stop
 
 }  // namespace
 
+// At another address, any host of the network could try keys, and read what the browser gets.
+Result<void> check_loopback(const std::string& flag, const std::string& listen) {
+  const auto colon = listen.rfind(':');
+  const auto host = listen.substr(0, colon);
+  if (colon != std::string::npos && (host == "127.0.0.1" || host == "[::1]")) return {};
+  return fail(Code::kInvalidArgument, flag + ": \"" + listen.substr(0, 64) +
+                                          "\"; legal are 127.0.0.1:PORT and [::1]:PORT; to look from another machine, "
+                                          "forward the port: ssh -L");
+}
+
 int run_dashboard(const DashboardOptions& options) {
-  if (auto legal = check_loopback(options.listen); !legal) return report(legal.error());
+  if (auto legal = check_loopback("--listen", options.listen); !legal) return report(legal.error());
   const sigset_t stop_signals = block_stop_signals();
   if (!options.of.of_cluster()) return serve(options, machine_sources(options.host), stop_signals);
   return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {

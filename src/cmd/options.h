@@ -154,6 +154,9 @@ int doctor_cluster(const ClusterOptions& options);
 int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
 int run_dashboard(const DashboardOptions& options);
+/// Whether a dashboard may listen there. An error begins with `flag`.
+///   errors  kInvalidArgument: not a loopback address
+[[nodiscard]] Result<void> check_loopback(const std::string& flag, const std::string& listen);
 int top(const ViewOptions& options);
 int doctor(const ViewOptions& options);
 int probe(const ProbeOptions& options);

@@ -129,7 +129,8 @@ std::vector<std::string> living_slices(const HostOptions& host) {
 /// Removes sockets, locks and empty folders. The logs stay.
 void clean(const HostOptions& host, std::vector<Service>& services) {
   for (auto& service : services) service.forget();
-  for (const char* name : {"/agent.sock", "/mask", "/up.lock", "/dashboard.link"}) ::unlink((host.runtime_dir + name).c_str());
+  for (const char* name : {"/agent.sock", "/mask", "/up.lock", "/dashboard.link"})
+    ::unlink((host.runtime_dir + name).c_str());
   ::rmdir(host.slices_dir().c_str());
   ::rmdir(host.whole_dir().c_str());
   const std::string arbiter = host.runtime_dir + "/arbiter";
@@ -229,6 +230,9 @@ tl::unexpected<Error> needs_root(const char* what) {
 }  // namespace
 
 int run_up(const UpOptions& options) {
+  if (!options.dashboard.empty()) {
+    if (auto legal = check_loopback("--dashboard", options.dashboard); !legal) return report(legal.error());
+  }
   if (options.check_config) {
     std::printf("carve: the configuration is valid\n");
     return kExitOk;

@@ -12,8 +12,8 @@ namespace carve::codec {
 
 using WebQuery = std::map<std::string, std::string, std::less<>>;
 
-/// A part of a URL without its percent-encoding, appended to `into`. False: an escape is invalid or stands for a control
-/// character.
+/// A part of a URL without its percent-encoding, appended to `into`. False: an escape is invalid or stands for a
+/// control character.
 [[nodiscard]] bool url_decoded(std::string_view text, std::string* into);
 
 /// The parameters of a URL's query.

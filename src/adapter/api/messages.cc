@@ -19,9 +19,9 @@ constexpr std::array<std::pair<Op, std::string_view>, 5> kOps = {{{Op::kAllocate
                                                                   {Op::kRelease, "release"},
                                                                   {Op::kView, "view"},
                                                                   {Op::kHistory, "history"}}};
-constexpr std::array<std::pair<HistoryQuery::By, std::string_view>, 3> kBy = {{{HistoryQuery::By::kCards, "cards"},
-                                                                               {HistoryQuery::By::kSlices, "slices"},
-                                                                               {HistoryQuery::By::kNamespaces, "namespaces"}}};
+using By = HistoryQuery::By;
+constexpr std::array<std::pair<By, std::string_view>, 3> kBy = {
+    {{By::kCards, "cards"}, {By::kSlices, "slices"}, {By::kNamespaces, "namespaces"}}};
 
 Result<json::value> parse(std::string_view bytes) {
   boost::system::error_code error;

@@ -21,7 +21,9 @@ Result<std::vector<std::string>> HistoryFolder::list() {
   return names;
 }
 
-Result<std::string> HistoryFolder::read(const std::string& name) { return read_text(folder_ + "/" + name, kLargestFile); }
+Result<std::string> HistoryFolder::read(const std::string& name) {
+  return read_text(folder_ + "/" + name, kLargestFile);
+}
 
 Result<void> HistoryFolder::append(const std::string& name, const std::string& bytes) {
   CARVE_TRY_VOID(make_folders(folder_, 0700));

@@ -51,7 +51,7 @@ struct Streams::Callbacks {
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
     if (key == ":method") stream->http.method = text;
     if (key == "x-carve-token" && stream->http.token.empty()) stream->http.token = text;
-    if (key == "authorization" && text.size() > 7 && text.substr(0, 7) == "Bearer ") stream->http.token = text.substr(7);
+    if (key == "authorization" && text.starts_with("Bearer ")) stream->http.token = text.substr(7);
     if (key != ":path") return 0;
     const auto mark = text.find('?');
     stream->http.path = text.substr(0, mark);

@@ -62,7 +62,7 @@ class History {
   Tier fine_{"fine-", std::chrono::hours(1), kHistoryFineKept, kFineFrame};
   Tier coarse_{"coarse-", std::chrono::hours(24), kHistoryCoarseKept, kCoarseFrame};
   HistoryRollup rollup_;
-  std::int64_t rolled_ = 0;                                     // the number of the current coarse interval
+  std::int64_t rolled_ = 0;  // the number of the current coarse interval
   /// The GPU time of a slice on a card, and when it was read.
   struct Busy {
     std::uint64_t busy_ns = 0;

@@ -136,7 +136,8 @@ TEST_F(HistoryTest, StaysWithinItsBytes) {
 TEST_F(HistoryTest, ContinuesAfterARestartAndATornRecord) {
   record_until(600, 25);
   store_.files.begin()->second.append("torn");
-  History next(store_, [this] { return view_; }, log_);
+  History next(
+      store_, [this] { return view_; }, log_);
   next.record(at(now_ += 10));
   HistoryQuery query;
   const auto found = next.ask(query, at(now_));

@@ -4,8 +4,9 @@
 
 namespace carve::dashboard {
 
-AgentSamples::AgentSamples(Ask ask, Clock& clock)
-    : ask_(std::move(ask)), clock_(clock), thread_("agent-samples", [this](const std::stop_token& stop) { run(stop); }) {}
+AgentSamples::AgentSamples(Ask ask, Clock& clock) : ask_(std::move(ask)), clock_(clock) {
+  thread_ = Thread("agent-samples", [this](const std::stop_token& stop) { run(stop); });
+}
 
 std::shared_ptr<const AgentViews> AgentSamples::latest() {
   const MutexLock lock(mutex_);

@@ -13,7 +13,7 @@
 
 namespace carve::dashboard {
 
-/// The use that the agents of a cluster report. They are asked only while somebody reads, at most kAsksPerSecond of
+/// The use that the agents of a cluster report. They are asked only while a caller reads, at most kAsksPerSecond of
 /// them: a round takes 2 s for 100 nodes and four minutes for 12,500. Safe from any thread.
 class AgentSamples {
  public:
@@ -25,8 +25,8 @@ class AgentSamples {
   [[nodiscard]] std::shared_ptr<const AgentViews> latest() EXCLUDES(mutex_);
 
   static constexpr std::size_t kAsksPerSecond = 50;
-  static constexpr std::chrono::seconds kFewest{1};     // between two rounds, at least
-  static constexpr std::chrono::seconds kUnread{30};    // after this time without a reader, no agent is asked
+  static constexpr std::chrono::seconds kFewest{1};   // between two rounds, at least
+  static constexpr std::chrono::seconds kUnread{30};  // after this time without a reader, no agent is asked
 
  private:
   void run(const std::stop_token& stop) EXCLUDES(mutex_);

@@ -25,7 +25,7 @@ struct RevisedBoard {
     enum class Table : std::uint8_t { kNodes, kCards, kSlices } table = Table::kCards;
     std::string key;
   };
-  std::deque<Gone> gone;           // items that no longer exist, oldest first
+  std::deque<Gone> gone;            // items that no longer exist, oldest first
   std::uint64_t complete_from = 0;  // `gone` contains everything after this revision
 };
 
@@ -40,7 +40,7 @@ enum class Detail : std::uint8_t { kCards, kNodes };
 ///   in   before: null for the first board; first: its revision
 [[nodiscard]] RevisedBoard revised(const RevisedBoard* before, codec::Board next, std::uint64_t first);
 
-/// The current board, shared by all readers. Nothing is read while nobody asks. Safe from any thread.
+/// The current board, shared by all readers. Nothing is read without a caller. Safe from any thread.
 class BoardFeed {
  public:
   using Read = std::function<Result<codec::Board>()>;

@@ -30,11 +30,16 @@ HttpResponse plain(int status, std::string text) {
 
 int status_of(Code code) {
   switch (code) {
-    case Code::kInvalidArgument: return 400;
-    case Code::kUnauthenticated: return 401;
-    case Code::kPermissionDenied: return 403;
-    case Code::kNotFound: return 404;
-    case Code::kUnimplemented: return 404;
+    case Code::kInvalidArgument:
+      return 400;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
+    case Code::kNotFound:
+      return 404;
+    case Code::kUnimplemented:
+      return 404;
     default:
       return 503;
   }
@@ -179,19 +184,23 @@ std::span<const DashboardApi::Resource> DashboardApi::resources() {
                 {"namespace", "only the events of this namespace"},
                 {"kind", "only the events of this kind"}})},
         [](const Call& call) { return page(call.seen.events, call.query, call.now.revision, codec::events_json); });
-    add({"/v1/nodes/{node}", "All that the node's agent reports: cards, slices, processes", "application/json",
+    add({"/v1/nodes/{node}",
+         "All that the node's agent reports: cards, slices, processes",
+         "application/json",
          {{"node", "the node's name", true}}},
         [](const Call& call) -> Result<std::string> {
           if (!call.sources.node) return not_here("agents");
           if (!call.viewer.everything)
-            return fail(Code::kPermissionDenied, "the agent's report requires the permission to list pods in all "
-                                                 "namespaces and gpus.elasticgpu.io");
+            return fail(Code::kPermissionDenied,
+                        "the agent's report requires the permission to list pods in all "
+                        "namespaces and gpus.elasticgpu.io");
           const bool known = std::any_of(call.seen.nodes.begin(), call.seen.nodes.end(),
                                          [&](const BoardNode& node) { return node.name == call.words[0]; });
           if (!known) return fail(Code::kNotFound, "no card is known on a node of this name");
           return call.sources.node(call.words[0]);
         });
-    add({"/v1/pods/{namespace}/{pod}", "What the pod requests and holds, and why it is where it is, or waits",
+    add({"/v1/pods/{namespace}/{pod}",
+         "What the pod requests and holds, and why it is where it is, or waits",
          "application/json",
          {{"namespace", "the pod's namespace", true}, {"pod", "the pod's name", true}}},
         [](const Call& call) -> Result<std::string> {
@@ -200,7 +209,9 @@ std::span<const DashboardApi::Resource> DashboardApi::resources() {
             return fail(Code::kPermissionDenied, "this requires the permission to list pods in that namespace");
           return call.sources.explain(call.words[0], call.words[1]);
         });
-    add({"/v1/history", "Promised and delivered use of a card or a slice over time", "application/json",
+    add({"/v1/history",
+         "Promised and delivered use of a card or a slice over time",
+         "application/json",
          {{"node", "the node"},
           {"card", "the card's UUID"},
           {"slice", "the `agent_id` of a slice"},
@@ -215,8 +226,9 @@ std::span<const DashboardApi::Resource> DashboardApi::resources() {
                              return slice.agent_id == ask.slice && slice.node == ask.node;
                            });
           if (!call.viewer.everything && !own)
-            return fail(Code::kPermissionDenied, "this requires the permission to list pods in all namespaces and "
-                                                 "gpus.elasticgpu.io, or the slice of a namespace that you may see");
+            return fail(Code::kPermissionDenied,
+                        "this requires the permission to list pods in all namespaces and "
+                        "gpus.elasticgpu.io, or the slice of a namespace that you may see");
           return call.sources.history(ask);
         });
     return rows;

@@ -40,7 +40,7 @@ struct HistoryRequest {
 /// Where the answers come from. Empty functions: this program has no such data.
 struct Sources {
   BoardFeed::Read board;
-  std::function<Result<std::string>(const std::string& node)> node;  // JSON
+  std::function<Result<std::string>(const std::string& node)> node;                                       // JSON
   std::function<Result<std::string>(const std::string& namespace_name, const std::string& pod)> explain;  // JSON
   std::function<Result<std::string>(const HistoryRequest&)> history;                                      // JSON
   Admit admit;

@@ -117,10 +117,10 @@ TEST_F(DashboardApiTest, RefusesWrongParametersByName) {
   EXPECT_EQ(get("/v1/history").status, 400);
 }
 
-// Without a valid token nothing is told, not even whether a path or a node exists, or what is wrong.
+// Without a valid token the answer says nothing, not even whether a path or a node exists, or what is wrong.
 TEST_F(DashboardApiTest, RefusesCallersWithoutAToken) {
-  for (const char* path : {"/v1/cards", "/v1/summary", "/v1/watch", "/v1/nodes/n1", "/v1/pods/red/x", "/v1/history?node=n1",
-                           "/v1/unknown", "/v1/cards?nod=1"}) {
+  for (const char* path : {"/v1/cards", "/v1/summary", "/v1/watch", "/v1/nodes/n1", "/v1/pods/red/x",
+                           "/v1/history?node=n1", "/v1/unknown", "/v1/cards?nod=1"}) {
     EXPECT_EQ(get(path, "").status, 401) << path;
     EXPECT_EQ(get(path, "guess").status, 401) << path;
   }
@@ -132,7 +132,8 @@ TEST_F(DashboardApiTest, RefusesCallersWithoutAToken) {
 }
 
 TEST_F(DashboardApiTest, ANamespacesViewerSeesOnlyItsOwn) {
-  for (const char* path : {"/v1/summary", "/v1/cards", "/v1/slices", "/v1/nodes", "/v1/waiting", "/v1/events", "/v1/watch"})
+  for (const char* path :
+       {"/v1/summary", "/v1/cards", "/v1/slices", "/v1/nodes", "/v1/waiting", "/v1/events", "/v1/watch"})
     EXPECT_THAT(get(path, "red").body, Not(HasSubstr("blue"))) << path;
   EXPECT_EQ(read("/v1/slices", "red").at("total").to_number<int>(), 1);
   EXPECT_EQ(read("/v1/cards", "red").at("total").to_number<int>(), 1);  // the one with its slice

@@ -40,8 +40,8 @@ Result<std::string> OneTimeLinks::exchange(const std::string& key) {
 
 Result<Viewer> OneTimeLinks::admit(const std::string& token) const {
   const MutexLock lock(mutex_);
-  const bool known = std::any_of(tokens_.begin(), tokens_.end(),
-                                 [&](const std::string& one) { return same_secret(one, token); });
+  const bool known =
+      std::any_of(tokens_.begin(), tokens_.end(), [&](const std::string& one) { return same_secret(one, token); });
   if (!known) return fail(Code::kUnauthenticated, "open the link that `carve dashboard` prints; it works once");
   Viewer viewer;
   viewer.everything = viewer.cards = true;

@@ -34,10 +34,10 @@ class TokenViewers {
   /// What is known of one token.
   struct Known {
     Clock::Time until{};
-    Error error;          // why it is not valid; only if `valid` is false
+    Error error;  // why it is not valid; only if `valid` is false
     bool valid = false;
     codec::KubeUser user;
-    bool asked = false;   // whether the two below are known
+    bool asked = false;  // whether the two below are known
     bool cards = false;
     bool all_pods = false;
     std::map<std::string, bool> pods;  // by namespace

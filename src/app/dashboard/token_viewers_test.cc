@@ -28,17 +28,16 @@ class Reviewer final : public KubeApi {
     auto& object = value.as_object();
     if (path == codec::kTokenReviews) {
       const std::string user(object.at("spec").at("token").as_string());
-      object["status"] = json::object{{"authenticated", users.count(user) != 0},
-                                      {"user", json::object{{"username", user}}}};
+      object["status"] =
+          json::object{{"authenticated", users.count(user) != 0}, {"user", json::object{{"username", user}}}};
       return json::serialize(value);
     }
     EXPECT_EQ(path, codec::kAccessReviews);
     const auto& wanted = object.at("spec").at("resourceAttributes");
     EXPECT_EQ(wanted.at("verb").as_string(), "list");
-    const auto right = std::string(object.at("spec").at("user").as_string()) + " " +
-                       std::string(wanted.at("group").as_string()) + "/" +
-                       std::string(wanted.at("resource").as_string()) + " " +
-                       std::string(wanted.at("namespace").as_string());
+    const auto right =
+        std::string(object.at("spec").at("user").as_string()) + " " + std::string(wanted.at("group").as_string()) +
+        "/" + std::string(wanted.at("resource").as_string()) + " " + std::string(wanted.at("namespace").as_string());
     object["status"] = json::object{{"allowed", rights.count(right) != 0}};
     return json::serialize(value);
   }
@@ -115,7 +114,7 @@ TEST_F(TokenViewersTest, AWrongTokenIsKeptToo) {
   EXPECT_EQ(api_.calls, calls);
 }
 
-TEST_F(TokenViewersTest, WithoutTheServerNobodyIsAdmittedAndTheNextCallMaySucceed) {
+TEST_F(TokenViewersTest, WithoutTheServerNoCallerIsAdmittedAndTheNextCallMaySucceed) {
   api_.away = true;
   EXPECT_EQ(admit("admin").error().code, Code::kUnavailable);
   EXPECT_THAT(admit("admin").error().what, HasSubstr("the server is away"));

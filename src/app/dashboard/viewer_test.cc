@@ -53,7 +53,8 @@ Board shared_board() {
   board.slices = {slice("blue", "GPU-1", Bytes::gib(60)), slice("blue", "GPU-2", Bytes::gib(60)),
                   slice("red", "GPU-1", Bytes::gib(4))};
   board.waiting = {{"blue", "blue-waits", "", ""}, {"red", "red-waits", "", ""}};
-  board.events = {{1, "node-GPU-1", "blue", "breach", "s1", "blue's"}, {2, "node-GPU-1", "red", "breach", "s2", "red's"},
+  board.events = {{1, "node-GPU-1", "blue", "breach", "s1", "blue's"},
+                  {2, "node-GPU-1", "red", "breach", "s2", "red's"},
                   {3, "node-GPU-1", "", "driver", "", "no namespace"}};
   codec::sum_nodes(&board);
   return board;
@@ -136,8 +137,7 @@ TEST(OneTimeLinks, AKeyWorksOnceAndTheNextIsShown) {
 TEST(OneTimeLinks, NoOtherTextIsAccepted) {
   int count = 0;
   std::string shown;
-  OneTimeLinks links([&] { return "secret-" + std::to_string(++count); },
-                     [&](const std::string& key) { shown = key; });
+  OneTimeLinks links([&] { return "secret-" + std::to_string(++count); }, [&](const std::string& key) { shown = key; });
   for (const auto& text : {std::string(), std::string("secret-"), shown + "x"}) {
     EXPECT_FALSE(links.exchange(text)) << text;
     EXPECT_FALSE(links.admit(text)) << text;
@@ -148,8 +148,7 @@ TEST(OneTimeLinks, NoOtherTextIsAccepted) {
 TEST(OneTimeLinks, TheOldestTokenEndsFirst) {
   int count = 0;
   std::string shown;
-  OneTimeLinks links([&] { return "secret-" + std::to_string(++count); },
-                     [&](const std::string& key) { shown = key; });
+  OneTimeLinks links([&] { return "secret-" + std::to_string(++count); }, [&](const std::string& key) { shown = key; });
   std::vector<std::string> tokens;
   for (std::size_t at = 0; at <= OneTimeLinks::kMostTokens; ++at) tokens.push_back(*links.exchange(shown));
   EXPECT_FALSE(links.admit(tokens.front()));

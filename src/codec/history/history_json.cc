@@ -89,8 +89,7 @@ Result<HistoryAnswer> parse_history_answer(std::string_view text) {
   HistoryAnswer answer;
   const auto step = number(json_read::member(value, "step_seconds"), UINT32_MAX);
   const auto* series = array_in(value, "series");
-  if (!step || series == nullptr)
-    return fail(Code::kInvalidArgument, "history: step_seconds or series is missing");
+  if (!step || series == nullptr) return fail(Code::kInvalidArgument, "history: step_seconds or series is missing");
   answer.step_seconds = static_cast<std::uint32_t>(*step);
   for (const auto& one : *series) {
     const auto* times = array_in(one, "unix_seconds");

@@ -44,7 +44,8 @@ void put(const std::string& text, std::string* out) {
 /// An optional number as one more than itself; 0: it has no value.
 template <class Value>
 void put_optional(const std::optional<Value>& value, double scale, std::string* out) {
-  put(value ? static_cast<std::uint64_t>(std::llround(std::max(0.0, static_cast<double>(*value) * scale))) + 1 : 0, out);
+  put(value ? static_cast<std::uint64_t>(std::llround(std::max(0.0, static_cast<double>(*value) * scale))) + 1 : 0,
+      out);
 }
 
 /// Reads what put() wrote; `ok` becomes false at the first value that is not there.
@@ -210,7 +211,8 @@ Result<std::chrono::seconds> parse_history_span(std::string_view field, std::str
   if (text.empty()) return std::chrono::seconds(3600);
   std::uint64_t count = 0;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const std::string_view unit = wrong == std::errc() ? std::string_view(end, static_cast<std::size_t>(text.data() + text.size() - end)) : "";
+  const std::string_view unit =
+      wrong == std::errc() ? std::string_view(end, static_cast<std::size_t>(text.data() + text.size() - end)) : "";
   std::uint64_t seconds = 0;
   if (unit == "m") seconds = 60;
   if (unit == "h") seconds = 3600;

@@ -80,7 +80,8 @@ TEST(HistorySegment, KeepsTheFramesBeforeATornOrDamagedRecord) {
 
 TEST(HistorySegment, StaysWithinItsBytesAndCountsWhatIsLeftOut) {
   HistoryFrame frame{100, {}};
-  for (int at = 0; at < 1000; ++at) frame.samples.push_back(sample("GPU-1", "pod-" + std::to_string(at), Bytes::gib(1)));
+  for (int at = 0; at < 1000; ++at)
+    frame.samples.push_back(sample("GPU-1", "pod-" + std::to_string(at), Bytes::gib(1)));
   HistoryWriter writer;
   const auto text = writer.encode(frame, 5000);
   EXPECT_LE(text.size(), 5000U);

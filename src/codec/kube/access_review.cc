@@ -51,17 +51,17 @@ Result<KubeUser> parse_token_review(std::string_view text) {
 std::string access_review(const KubeUser& user, const KubeAction& action) {
   json::object extra;
   for (const auto& [key, values] : user.extra) extra[key] = texts(values);
-  return json::serialize(json::object{
-      {"apiVersion", "authorization.k8s.io/v1"},
-      {"kind", "SubjectAccessReview"},
-      {"spec", json::object{{"user", user.name},
-                            {"uid", user.uid},
-                            {"groups", texts(user.groups)},
-                            {"extra", std::move(extra)},
-                            {"resourceAttributes", json::object{{"verb", action.verb},
-                                                                {"group", action.group},
-                                                                {"resource", action.resource},
-                                                                {"namespace", action.namespace_name}}}}}});
+  return json::serialize(
+      json::object{{"apiVersion", "authorization.k8s.io/v1"},
+                   {"kind", "SubjectAccessReview"},
+                   {"spec", json::object{{"user", user.name},
+                                         {"uid", user.uid},
+                                         {"groups", texts(user.groups)},
+                                         {"extra", std::move(extra)},
+                                         {"resourceAttributes", json::object{{"verb", action.verb},
+                                                                             {"group", action.group},
+                                                                             {"resource", action.resource},
+                                                                             {"namespace", action.namespace_name}}}}}});
 }
 
 Result<bool> parse_access_review(std::string_view text) {

@@ -36,8 +36,11 @@ TEST(TokenReview, AnUnknownTokenIsNoUser) {
 
 TEST(AccessReview, AsksWithTheWholeUser) {
   const auto text = access_review(*parse_token_review(kReviewed), {"list", "", "pods", "team"});
-  EXPECT_THAT(text, HasSubstr(R"("user":"alice","uid":"7","groups":["ml","system:authenticated"],"extra":{"scopes":["a","b"]})"));
-  EXPECT_THAT(text, HasSubstr(R"("resourceAttributes":{"verb":"list","group":"","resource":"pods","namespace":"team"})"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(R"("user":"alice","uid":"7","groups":["ml","system:authenticated"],"extra":{"scopes":["a","b"]})"));
+  EXPECT_THAT(text,
+              HasSubstr(R"("resourceAttributes":{"verb":"list","group":"","resource":"pods","namespace":"team"})"));
 }
 
 TEST(AccessReview, OnlyAnExplicitPermissionCounts) {

@@ -77,19 +77,19 @@ json::value value_of(const BoardSlice& slice) {
 }
 
 json::value value_of(const BoardNode& node) {
-  return json::object{{"name", node.name},
-                      {"answers", node.answers},
-                      {"error", node.error},
-                      {"cards", node.cards},
-                      {"unhealthy", node.unhealthy},
-                      {"slices", node.slices},
-                      {"models", json::array(node.models.begin(), node.models.end())},
-                      {"memory_bytes", json::object{{"total", node.memory.count()},
-                                                    {"granted", node.granted.count()},
-                                                    {"used", or_null(node.used)}}},
-                      {"cores", json::object{{"total", node.cores},
-                                             {"granted", node.cores_granted},
-                                             {"delivered", or_null(node.delivered_percent)}}}};
+  return json::object{
+      {"name", node.name},
+      {"answers", node.answers},
+      {"error", node.error},
+      {"cards", node.cards},
+      {"unhealthy", node.unhealthy},
+      {"slices", node.slices},
+      {"models", json::array(node.models.begin(), node.models.end())},
+      {"memory_bytes",
+       json::object{{"total", node.memory.count()}, {"granted", node.granted.count()}, {"used", or_null(node.used)}}},
+      {"cores",
+       json::object{
+           {"total", node.cores}, {"granted", node.cores_granted}, {"delivered", or_null(node.delivered_percent)}}}};
 }
 
 json::value value_of(const WaitingPod& pod) {
@@ -124,20 +124,19 @@ json::object totals_of(const Board& board) {
     unhealthy += card.healthy ? 0 : 1;
     unknown += card.used ? 0 : 1;
   }
-  return {{"nodes", board.nodes.size()},
-          {"cards", board.cards.size()},
-          {"unhealthy", unhealthy},
-          {"slices", board.slices.size()},
-          {"waiting", board.waiting.size()},
-          {"cards_with_unknown_use", unknown},
-          {"memory_bytes", json::object{{"total", memory.count()},
-                                        {"granted", granted.count()},
-                                        {"free", free.count()},
-                                        {"used", used.count()}}},
-          {"cores", json::object{{"total", cores},
-                                 {"granted", cores_granted},
-                                 {"free", cores_free},
-                                 {"delivered", rounded(delivered)}}}};
+  return {
+      {"nodes", board.nodes.size()},
+      {"cards", board.cards.size()},
+      {"unhealthy", unhealthy},
+      {"slices", board.slices.size()},
+      {"waiting", board.waiting.size()},
+      {"cards_with_unknown_use", unknown},
+      {"memory_bytes",
+       json::object{
+           {"total", memory.count()}, {"granted", granted.count()}, {"free", free.count()}, {"used", used.count()}}},
+      {"cores",
+       json::object{
+           {"total", cores}, {"granted", cores_granted}, {"free", cores_free}, {"delivered", rounded(delivered)}}}};
 }
 
 json::value value_of(const BoardModel& model) {
@@ -157,13 +156,12 @@ json::value value_of(const BoardModel& model) {
 }
 
 json::value value_of(const BoardNamespace& one) {
-  return json::object{
-      {"name", one.name},
-      {"slices", one.slices},
-      {"waiting", one.waiting},
-      {"slices_with_unknown_use", one.unknown},
-      {"memory_bytes", json::object{{"granted", one.memory.count()}, {"used", one.used.count()}}},
-      {"cores", json::object{{"granted", one.cores}, {"delivered", rounded(one.delivered_percent)}}}};
+  return json::object{{"name", one.name},
+                      {"slices", one.slices},
+                      {"waiting", one.waiting},
+                      {"slices_with_unknown_use", one.unknown},
+                      {"memory_bytes", json::object{{"granted", one.memory.count()}, {"used", one.used.count()}}},
+                      {"cores", json::object{{"granted", one.cores}, {"delivered", rounded(one.delivered_percent)}}}};
 }
 
 template <class Item>

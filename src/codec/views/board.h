@@ -28,11 +28,11 @@ struct BoardCard {
   std::string mode;
   Bytes memory;
   Bytes granted;
-  Bytes free;                   // 0 if no other owner can use the card
-  std::uint32_t cores = 100;    // hundredths of a card, as the two below
+  Bytes free;                 // 0 if no other owner can use the card
+  std::uint32_t cores = 100;  // hundredths of a card, as the two below
   std::uint32_t cores_granted = 0;
   std::uint32_t cores_free = 0;
-  std::optional<Bytes> used = {};  // as the driver reports it
+  std::optional<Bytes> used = {};                // as the driver reports it
   std::optional<double> delivered_percent = {};  // GPU time of its slices in the last second
   std::optional<std::uint32_t> utilization_percent = {};
   std::optional<std::uint32_t> temperature_c = {};
@@ -47,12 +47,12 @@ struct BoardCard {
 struct BoardSlice {
   std::string id;  // unique on the board and as long as the slice lives
   std::string node;
-  std::string card;  // UUID
+  std::string card;            // UUID
   std::string namespace_name;  // empty: not of a cluster
   std::string pod;
-  std::string container;  // or the request of a claim
-  std::string name;       // for a person: the command, "namespace/pod", the claim
-  std::string kind;       // run, device, pod, claim, …
+  std::string container;      // or the request of a claim
+  std::string name;           // for a person: the command, "namespace/pod", the claim
+  std::string kind;           // run, device, pod, claim, …
   std::string agent_id = {};  // the agent's name of it; empty: the agent does not know it yet
   Bytes memory;
   std::uint32_t cores = 0;

@@ -25,9 +25,10 @@ json::object operation(const ApiPath& path) {
                                       {"schema", json::object{{"type", "string"}}}});
   }
   const bool text = path.type != "application/json";
-  json::object answer{{"description", json_text(path.about)},
-                      {"content", json::object{{json_text(path.type),
-                                                json::object{{"schema", json::object{{"type", text ? "string" : "object"}}}}}}}};
+  json::object answer{
+      {"description", json_text(path.about)},
+      {"content", json::object{{json_text(path.type),
+                                json::object{{"schema", json::object{{"type", text ? "string" : "object"}}}}}}}};
   return {{"summary", json_text(path.about)},
           {"parameters", std::move(parameters)},
           {"responses", json::object{{"200", std::move(answer)},
@@ -48,9 +49,8 @@ std::string openapi_json(std::span<const ApiPath> paths) {
       {"info", json::object{{"title", "Carve read API"}, {"version", "v1"}}},
       {"security", json::array{json::object{{"token", json::array()}}}},
       {"paths", std::move(all)},
-      {"components",
-       json::object{{"securitySchemes",
-                     json::object{{"token", json::object{{"type", "http"}, {"scheme", "bearer"}}}}}}}});
+      {"components", json::object{{"securitySchemes",
+                                   json::object{{"token", json::object{{"type", "http"}, {"scheme", "bearer"}}}}}}}});
 }
 
 }  // namespace carve::codec

@@ -86,7 +86,7 @@ struct Answers {
   std::function<std::string()> metrics;    // Prometheus text
   std::function<std::string(std::string_view node)> gpushare_inspect;
   std::function<std::string()> elastic_status;
-  std::function<HttpResponse(const HttpRequest&)> dashboard;  // the web page and its read API; checks the caller's token
+  std::function<HttpResponse(const HttpRequest&)> dashboard;  // the web page and the read API; checks the token
   std::function<bool()> synced;  // the model is complete; before that every node would appear to have no card
   /// Why this replica cannot serve yet; empty: it can serve.
   std::function<std::string()> not_ready;

@@ -19,8 +19,8 @@ class WaitReasons {
   explicit WaitReasons(const Clock& clock) : clock_(clock) {}
 
   ///   cost    view_of(); fit() for kNodesPerCall nodes in all, at least one pod
-  [[nodiscard]] codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims,
-                                        const PlacementRules& rules) EXCLUDES(mutex_);
+  [[nodiscard]] codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, const PlacementRules& rules)
+      EXCLUDES(mutex_);
   static constexpr std::size_t kNodesPerCall = 20'000;
 
  private:
