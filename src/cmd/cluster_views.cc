@@ -8,6 +8,7 @@
 
 #include "adapter/api/messages.h"
 #include "adapter/kube/kube_client.h"
+#include "app/cli/cluster/agents.h"
 #include "app/cli/cluster/doctor.h"
 #include "app/cli/cluster/explain.h"
 #include "app/cli/cluster/gpushare.h"

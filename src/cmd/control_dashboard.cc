@@ -1,7 +1,7 @@
 #include "cmd/control_dashboard.h"
 
 #include "adapter/api/messages.h"
-#include "app/cli/cluster/top.h"
+#include "app/cli/cluster/agents.h"
 #include "app/control/api/explain.h"
 #include "app/control/state/pod_entry.h"
 #include "app/dashboard/boards.h"

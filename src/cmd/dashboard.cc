@@ -11,7 +11,7 @@
 #include "adapter/http/server.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/cluster/questions.h"
-#include "app/cli/cluster/top.h"
+#include "app/cli/cluster/agents.h"
 #include "app/dashboard/agent_samples.h"
 #include "app/dashboard/boards.h"
 #include "app/dashboard/cluster_events.h"

@@ -396,6 +396,36 @@ void view_commands(CLI::App& app, Everything& all) {
   top->footer(
       "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster\n"
       "  kubectl carve top n1 --once");
+  auto* timeline = app.add_subcommand("timeline", "show what a card, a pod or a slice was promised and got in the past");
+  host_flags(timeline, &all.timeline.host, false);
+  output_flag(timeline, &all.timeline.output, {"text", "json", "yaml", "csv"});
+  timeline->add_flag("--cluster", all.timeline.of.wanted,
+                     "ask the agents of a cluster; the default of `kubectl carve timeline`");
+  access_flags(timeline, &all.timeline.of);
+  timeline->add_option("-n,--namespace", all.timeline.of.namespace_name, "the pod's namespace")
+      ->type_name("NAME")
+      ->capture_default_str();
+  timeline->add_option("--since", all.timeline.since, "how far back: such as 15m, 24h or 30d (at most 31d)")
+      ->type_name("TIME")
+      ->capture_default_str();
+  timeline->add_option("CARD|POD|SLICE", all.timeline.of.name,
+                       "a card's UUID or its beginning, a pod, or a slice (default: all cards)");
+  timeline->footer(
+      "The agents record every 10 s for 25 hours, and every 5 minutes for 31 days.\n\nExamples:\n  carve timeline\n"
+      "  carve timeline GPU-1cefb11b --since 24h\n  kubectl carve timeline -n ml train-0 --since 7d\n"
+      "  kubectl carve timeline ml/train-0 -o csv");
+  auto* report = app.add_subcommand(
+      "report", "write an HTML file about use, waste and unhealthy cards, per namespace, of the past days");
+  host_flags(report, &all.report.host, false);
+  report->add_flag("--cluster", all.report.of.wanted,
+                   "ask the agents of a cluster; the default of `kubectl carve report`");
+  access_flags(report, &all.report.of);
+  report->add_option("--since", all.report.since, "how far back: such as 24h or 7d (at most 31d)")
+      ->type_name("TIME")
+      ->capture_default_str();
+  report->add_option("--file", all.report.file, "the HTML file to write")->type_name("FILE")->capture_default_str();
+  report->add_option("--csv", all.report.csv, "also write the sums per namespace to this file")->type_name("FILE");
+  report->footer("Examples:\n  carve report\n  kubectl carve report --since 30d --file gpus.html --csv gpus.csv");
   auto* dashboard = app.add_subcommand(
       "dashboard", "serve a web page with cards, slices, queue and history, for one person on a loopback address");
   host_flags(dashboard, &all.dashboard.host, false);

@@ -20,6 +20,8 @@ struct Everything {
   ViewOptions inspect, top, doctor, version;
   ClusterOptions cluster, explain, top_of, doctor_of;
   DashboardOptions dashboard;
+  TimelineOptions timeline;
+  ReportOptions report;
   ControlOptions control;
   ProbeOptions probe;
   KeepFilesOptions keep_files;

@@ -88,6 +88,8 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"list", &all.list.host, [&] { return slice_list(all.list); }},
       {"inspect", &all.inspect.host, [&] { return inspect_here_or_there(all); }},
       {"top", &all.top.host, [&] { return top_here_or_there(all); }},
+      {"timeline", &all.timeline.host, [&] { return timeline(all.timeline); }},
+      {"report", &all.report.host, [&] { return write_report(all.report); }},
       {"dashboard", &all.dashboard.host, [&] { return run_dashboard(all.dashboard); }},
       {"doctor", &all.doctor.host, [&] { return doctor_here_or_there(all); }},
       {"probe", &all.probe.host, [&] { return probe(all.probe); }},
@@ -174,6 +176,7 @@ int carve_main(int argc_given, char** argv_given) {
       "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
   all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = all.dashboard.of.wanted = of_kubectl;
+  all.timeline.of.wanted = all.report.of.wanted = of_kubectl;
   add_commands(app, all);
   // The words after the first -- are the command. carve does not parse flags among them.
   int ours = argc;

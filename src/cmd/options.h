@@ -96,6 +96,23 @@ struct DashboardOptions {
   std::string link_file;  // where the link is written instead of the standard output; set by `carve up`
 };
 
+/// carve timeline.
+struct TimelineOptions {
+  HostOptions host;
+  ClusterOptions of;  // a cluster, or this machine; `name`: the card, pod or slice
+  std::string since = "1h";
+  std::string output = "text";
+};
+
+/// carve report.
+struct ReportOptions {
+  HostOptions host;
+  ClusterOptions of;
+  std::string since = "7d";
+  std::string file = "carve-report.html";
+  std::string csv;  // empty: none
+};
+
 /// carve control, which places the pods of a whole cluster.
 struct ControlOptions {
   std::string kubeconfig;      // empty: as a pod of the cluster
@@ -154,6 +171,8 @@ int doctor_cluster(const ClusterOptions& options);
 int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
 int run_dashboard(const DashboardOptions& options);
+int timeline(const TimelineOptions& options);
+int write_report(const ReportOptions& options);
 /// Whether a dashboard may listen there. An error begins with `flag`.
 ///   errors  kInvalidArgument: not a loopback address
 [[nodiscard]] Result<void> check_loopback(const std::string& flag, const std::string& listen);

@@ -92,6 +92,7 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
 json::value value_of(const HistoryQuery& query) {
   json::object object{{"card", query.card},
                       {"slice", query.slice},
+                      {"name", query.name},
                       {"since_seconds", query.since.count()},
                       {"points", query.points}};
   for (const auto& [by, word] : kBy) {
@@ -105,6 +106,7 @@ Result<HistoryQuery> history_from(const json::value& value) {
   HistoryQuery query;
   query.card = f.text("card", 128);
   query.slice = f.text("slice", 128);
+  query.name = f.text("name", 1024);
   const std::string word = f.text("by", 32);
   const auto found = std::find_if(kBy.begin(), kBy.end(), [&](const auto& row) { return row.second == word; });
   if (found == kBy.end())

@@ -57,7 +57,9 @@ std::string text_in(const json::value& value, std::string_view key) {
 
 }  // namespace
 
-std::string to_json(const HistoryAnswer& answer) {
+namespace {
+
+json::object value_of(const HistoryAnswer& answer) {
   json::array times;
   for (std::size_t at = 0; at < answer.intervals; ++at)
     times.emplace_back(answer.first_unix_seconds + static_cast<std::int64_t>(at) * answer.step_seconds);
@@ -81,7 +83,24 @@ std::string to_json(const HistoryAnswer& answer) {
         {"temperature", column(values, [](const Sample& one) { return or_null(one.temperature); })},
         {"power", column(values, [](const Sample& one) { return or_null(one.power); })}});
   }
-  return json::serialize(json::object{{"step_seconds", answer.step_seconds}, {"series", std::move(series)}});
+  return {{"step_seconds", answer.step_seconds}, {"series", std::move(series)}};
+}
+
+}  // namespace
+
+std::string to_json(const HistoryAnswer& answer) { return json::serialize(value_of(answer)); }
+
+std::string to_json(const std::vector<NamedHistory>& nodes) {
+  json::array all;
+  for (const auto& one : nodes) {
+    json::object object{{"node", one.node}};
+    if (one.error.empty())
+      object["history"] = value_of(one.answer);
+    else
+      object["error"] = one.error;
+    all.push_back(std::move(object));
+  }
+  return json::serialize(json::object{{"nodes", std::move(all)}});
 }
 
 Result<HistoryAnswer> parse_history_answer(std::string_view text) {

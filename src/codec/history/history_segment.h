@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "codec/web_query.h"
@@ -41,12 +43,22 @@ inline constexpr std::string_view kHistoryMagic = "carve-history-1\n";
 /// "memory_used", "cores_granted", "cores_delivered", "temperature", "power"}]}. The arrays have one value per
 /// interval; null: not known. Memory is in bytes, cores are hundredths of a card, averaged over the interval.
 [[nodiscard]] std::string to_json(const HistoryAnswer& answer);
+/// The history of one node, or why there is none.
+struct NamedHistory {
+  std::string node;
+  HistoryAnswer answer;
+  std::string error;  // empty: there is an answer
+};
+/// {"nodes": [{"node", "history": to_json()'s object} or {"node", "error"}]}
+[[nodiscard]] std::string to_json(const std::vector<NamedHistory>& nodes);
 /// Reads to_json()'s text.
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<HistoryAnswer> parse_history_answer(std::string_view text);
 
-/// The parameters of a query: card, slice, by (cards, slices, namespaces), since, points.
-inline constexpr std::string_view kHistoryParameters[] = {"card", "slice", "by", "since", "points"};
+/// The parameters of a query: card, slice, name, by (cards, slices, namespaces), since, points.
+inline constexpr std::string_view kHistoryParameters[] = {"card", "slice", "name", "by", "since", "points"};
+/// The values of these parameters for a query.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> history_parameters(const HistoryQuery& query);
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<HistoryQuery> parse_history_query(const WebQuery& query);
 

@@ -17,8 +17,10 @@ std::optional<std::uint32_t> whole(const std::optional<double>& value) {
 }
 
 bool wanted(const HistoryQuery& query, const HistoryKey& key) {
-  if (!query.card.empty() && key.card != query.card) return false;
-  if (!query.slice.empty()) return key.slice == query.slice;
+  if (!key.card.starts_with(query.card)) return false;
+  if (!query.slice.empty() && key.slice != query.slice) return false;
+  if (!query.name.empty() && key.name != query.name && !key.name.starts_with(query.name + "/")) return false;
+  if (!query.slice.empty() || !query.name.empty()) return !key.of_card();
   return key.of_card() == (query.by == HistoryQuery::By::kCards);
 }
 

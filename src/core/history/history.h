@@ -73,8 +73,9 @@ class HistoryRollup {
 struct HistoryQuery {
   /// The lines of the answer. kNamespaces: the sums over the slices of each namespace; the name is the key's `name`.
   enum class By : std::uint8_t { kCards, kSlices, kNamespaces } by = By::kCards;
-  std::string card;   // only this card; empty: all
+  std::string card;   // only cards whose UUID begins with this; empty: all
   std::string slice;  // only this slice
+  std::string name;   // only slices with this name, or of this pod or namespace: "namespace/pod/container"
   std::chrono::seconds since{3600};
   std::uint32_t points = 600;  // the largest number of intervals in the answer
 };

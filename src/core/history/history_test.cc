@@ -95,6 +95,25 @@ TEST(HistoryAnswer, SelectsCardsOrSlices) {
   EXPECT_EQ(one.lines[0].key.slice, "b");
   query.card = "GPU-2";
   EXPECT_TRUE(answer(query, frames, 1000).lines.empty());
+  query.card = "GPU";
+  EXPECT_EQ(answer(query, frames, 1000).lines.size(), 1U);
+}
+
+TEST(HistoryAnswer, SelectsTheContainersOfAPod) {
+  const std::vector<HistoryFrame> frames = {{1000,
+                                             {of_slice("", "", 10, 50), of_slice("a", "red/p/c", 10, 1),
+                                              of_slice("b", "red/p/d", 10, 2), of_slice("c", "red/pp/c", 10, 3)}}};
+  const auto names = [&](const std::string& name) {
+    HistoryQuery query;
+    query.name = name;
+    std::string all;
+    for (const auto& line : answer(query, frames, 1000).lines) all += line.key.slice;
+    return all;
+  };
+  EXPECT_EQ(names("red/p"), "ab");
+  EXPECT_EQ(names("red/p/d"), "b");
+  EXPECT_EQ(names("red"), "abc");
+  EXPECT_EQ(names("re"), "");
 }
 
 // Two slices at the same time add up; one after the other do not.

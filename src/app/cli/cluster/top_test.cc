@@ -1,5 +1,7 @@
 #include "app/cli/cluster/top.h"
 
+#include "app/cli/cluster/agents.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,0 +1,153 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+
+#include "adapter/api/client.h"
+#include "adapter/process/text_file.h"
+#include "app/cli/cells.h"
+#include "app/cli/cluster/agents.h"
+#include "app/cli/report.h"
+#include "app/cli/timeline.h"
+#include "app/cli/views.h"
+#include "cmd/cluster_access.h"
+#include "cmd/document.h"
+#include "cmd/options.h"
+#include "codec/history/history_segment.h"
+
+// carve timeline and carve report: what the agents recorded.
+namespace carve::cmd {
+namespace {
+
+using cli::NodeHistory;
+using Histories = std::vector<NodeHistory>;
+
+/// Asks this machine's agent, or the agents of a cluster.
+using Ask = std::function<Result<Histories>(const HistoryQuery&)>;
+
+Result<Histories> ask_machine(const HostOptions& host, const HistoryQuery& query) {
+  char name[256] = "";
+  static_cast<void>(::gethostname(name, sizeof name - 1));
+  CARVE_TRY(auto found, api::Client(host.agent_socket(), api::kAgentsRestart).history({}, query));
+  return Histories{{name, std::move(found)}};
+}
+
+Result<Histories> ask_nodes(const cli::ClusterAccess& access, const std::string& node, const HistoryQuery& query) {
+  CARVE_TRY(const auto answers,
+            cli::ask_each(access.api, access.namespace_name, node, "/v1/history", codec::history_parameters(query)));
+  Histories all;
+  for (const auto& one : answers) {
+    auto found =
+        one.text ? codec::parse_history_answer(*one.text) : Result<HistoryAnswer>(tl::unexpected(one.text.error()));
+    all.push_back({one.node, std::move(found)});
+  }
+  return all;
+}
+
+std::size_t columns_of_terminal() {
+  winsize size = {};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+int print_timeline(const TimelineOptions& options, const std::string& what, const Ask& ask) {
+  const auto since = codec::parse_history_span("--since", options.since);
+  if (!since) return report(since.error());
+  Histories all;
+  for (const auto& query : cli::queries_about(what, *since)) {
+    auto found = ask(query);
+    if (!found) return report(found.error());
+    for (auto& one : *found) {
+      // Most nodes have nothing about one pod or card.
+      if (one.answer && one.answer->lines.empty()) continue;
+      all.push_back(std::move(one));
+    }
+  }
+  Result<std::string> text = options.output == "csv" ? cli::timeline_csv(all)
+                             : is_document(options.output)
+                                 ? document(cli::timeline_json(all), options.output)
+                                 : Result<std::string>(cli::render_timeline(all, columns_of_terminal()));
+  if (!text) return report(text.error());
+  std::printf("%s", text->c_str());
+  return kExitOk;
+}
+
+/// The facts that the board has about now.
+void add_now(const codec::ClusterView& view, cli::ReportFacts* facts) {
+  std::map<std::string, int> models;
+  for (const auto& gpu : view.cards) {
+    ++models[gpu.card.model];
+    if (!gpu.card.health.ok)
+      facts->unhealthy.push_back(gpu.node + " " + gpu.card.id.str() + ": " + gpu.card.health.reason);
+  }
+  for (const auto& [model, count] : models)
+    facts->models += (facts->models.empty() ? "" : ", ") + std::to_string(count) + " × " + model;
+  for (const auto& pod : view.waiting)
+    facts->waiting.push_back(pod.namespace_name + "/" + pod.name + " (" + pod.asks + "): " + pod.why);
+}
+
+int write_report(const ReportOptions& options, cli::ReportFacts facts, const Ask& ask) {
+  const auto since = codec::parse_history_span("--since", options.since);
+  if (!since) return report(since.error());
+  const SystemClock clock;
+  facts.since = *since;
+  facts.unix_seconds = std::chrono::duration_cast<std::chrono::seconds>(clock.wall_now().time_since_epoch()).count();
+  HistoryQuery query;
+  query.since = *since;
+  query.points = 300;
+  auto cards = ask(query);
+  if (!cards) return report(cards.error());
+  facts.cards = std::move(*cards);
+  query.by = HistoryQuery::By::kNamespaces;
+  auto namespaces = ask(query);
+  if (!namespaces) return report(namespaces.error());
+  facts.namespaces = std::move(*namespaces);
+  if (auto done = replace_file(options.file, cli::report_html(facts), 0644); !done) return report(done.error());
+  std::printf("written: %s\n", options.file.c_str());
+  if (options.csv.empty()) return kExitOk;
+  if (auto done = replace_file(options.csv, cli::report_csv(facts), 0644); !done) return report(done.error());
+  std::printf("written: %s\n", options.csv.c_str());
+  return kExitOk;
+}
+
+}  // namespace
+
+int timeline(const TimelineOptions& options) {
+  if (!options.of.of_cluster()) {
+    return print_timeline(options, options.of.name,
+                          [&](const HistoryQuery& query) { return ask_machine(options.host, query); });
+  }
+  return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
+    std::string what = options.of.name;
+    if (what.rfind("pod/", 0) == 0) what = what.substr(4);
+    const bool card = what.starts_with("GPU-") || what.starts_with("MIG-");
+    if (!what.empty() && !card && what.find('/') == std::string::npos) what = options.of.namespace_name + "/" + what;
+    return print_timeline(options, what, [&](const HistoryQuery& query) { return ask_nodes(access, "", query); });
+  });
+}
+
+int write_report(const ReportOptions& options) {
+  if (!options.of.of_cluster()) {
+    cli::ReportFacts facts;
+    facts.scope = "this machine";
+    const auto view = api::Client(options.host.agent_socket(), api::kAgentsRestart).view({});
+    if (!view) return report(view.error());
+    facts.models = cli::describe_cards(*view);
+    for (const auto& card : view->cards) {
+      if (!card.card.health.ok) facts.unhealthy.push_back(card.card.id.str() + ": " + card.card.health.reason);
+    }
+    return write_report(options, std::move(facts),
+                        [&](const HistoryQuery& query) { return ask_machine(options.host, query); });
+  }
+  return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
+    cli::ReportFacts facts;
+    facts.scope = "the cluster of the kubeconfig";
+    const auto view = cli::ask_cluster(access, "");
+    if (!view) return report(view.error());
+    add_now(*view, &facts);
+    return write_report(options, std::move(facts),
+                        [&](const HistoryQuery& query) { return ask_nodes(access, "", query); });
+  });
+}
+
+}  // namespace carve::cmd
