@@ -32,7 +32,7 @@ Result<std::unique_ptr<KubeApi>> api_of(const ClusterOptions& options, Clock& cl
   std::string all;
   const auto files = kubeconfigs_of(options.kubeconfig);
   for (const auto& file : files) all += (all.empty() ? "" : ":") + file;
-  auto api = kube::open_merged(files, clock, log);
+  auto api = kube::open_merged(files, clock, log, {}, options.context);
   if (!api) return fail_in(all.empty() ? "$KUBECONFIG" : "kubeconfig " + all, api.error());
   return api;
 }

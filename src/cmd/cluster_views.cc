@@ -16,6 +16,7 @@
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/top.h"
 #include "app/cli/doctor.h"
+#include "app/cli/slice_table.h"
 #include "app/control/state/policy_watcher.h"
 #include "codec/cluster/notes.h"
 #include "codec/host/findings.h"
@@ -68,9 +69,14 @@ int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
   Log log([](std::string_view) {});
   auto api = api_of(options, clock, log);
   if (!api) return report(api.error());
+  cli::SortSlices sort = cli::SortSlices::kName;
+  cli::sort_from(how.sort, &sort);
+  cli::SliceTable slices(sort, how.filter);
   return show_live(how, [&]() -> Result<std::string> {
     CARVE_TRY(const auto nodes, cli::ask_agents(**api, space_of(options), options.name, api::view_of_json));
     if (is_document(how.output)) return document(api::to_json(nodes), how.output);
+    if (how.output == "csv") return slices.csv(nodes);
+    if (!how.sort.empty() || !how.filter.empty()) return slices.render(nodes);
     return cli::render_cluster_top(nodes);
   });
 }

@@ -40,6 +40,25 @@ std::string names_of(const std::vector<CompletionNode>& nodes) {
 
 }  // namespace
 
+std::string plugin_completions(const std::vector<CompletionNode>& nodes, const std::vector<std::string>& words) {
+  const std::string last = words.empty() ? std::string() : words.back();
+  std::string path;
+  for (std::size_t at = 0; at + 1 < words.size(); ++at) {
+    const std::string longer = path.empty() ? words[at] : path + " " + words[at];
+    for (const auto& node : nodes) {
+      if (node.path == longer) path = longer;
+    }
+  }
+  std::string out;
+  for (const auto& node : nodes) {
+    if (node.path != path) continue;
+    for (const auto& word : node.words) {
+      if (word.starts_with(last)) out += word + "\n";
+    }
+  }
+  return out + ":4\n";
+}
+
 std::string completion_script(const std::string& shell, const std::vector<CompletionNode>& nodes) {
   if (shell != "bash" && shell != "zsh") return {};
   std::string script;

@@ -16,4 +16,9 @@ struct CompletionNode {
 [[nodiscard]] std::string completion_script(const std::string& shell,
                                             const std::vector<CompletionNode>& nodes);
 
+/// The answer of a program kubectl_complete-carve to kubectl: the words that may stand in place of the last one of
+/// `words`, one per line, then ":4" (no file names).
+[[nodiscard]] std::string plugin_completions(const std::vector<CompletionNode>& nodes,
+                                             const std::vector<std::string>& words);
+
 }  // namespace carve::cmd

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "app/cli/slice_table.h"
 #include "codec/manifest/manifest.h"
 
 namespace carve::cmd {
@@ -318,6 +319,8 @@ void access_flags(CLI::App* app, ClusterOptions* cluster) {
   app->add_option("--kubeconfig", cluster->kubeconfig,
                   "how to reach the API server (default: the files of $KUBECONFIG, else ~/.kube/config)")
       ->type_name("FILE");
+  app->add_option("--context", cluster->context, "context of the kubeconfig (default: the current one)")
+      ->type_name("NAME");
   app->add_option("--carve-namespace", cluster->carve, "namespace where Carve is installed (default: carve-system)")
       ->type_name("NAME")
       ->check([](const std::string& value) {
@@ -385,7 +388,18 @@ void manifest_commands(CLI::App& app, Everything& all) {
 void view_commands(CLI::App& app, Everything& all) {
   auto* top = app.add_subcommand("top", "show what each slice uses now: granted and used memory and compute");
   host_flags(top, &all.top.host, false);
-  output_flag(top, &all.top.output, {"text", "json", "yaml"});
+  output_flag(top, &all.top.output, {"text", "json", "yaml", "csv"});
+  top->add_option("--sort", all.top.sort,
+                  std::string("one line per slice with its trend, sorted by ") + cli::kSortWords + " (default: by card)")
+      ->type_name("COLUMN")
+      ->check([](const std::string& value) {
+        cli::SortSlices sort{};
+        return cli::sort_from(value, &sort)
+                   ? std::string()
+                   : "\"" + value + "\" is not a column; legal are " + std::string(cli::kSortWords);
+      });
+  top->add_option("--filter", all.top.filter, "only slices with all these words in name, node, card or state; one line each")
+      ->type_name("WORDS");
   top->add_flag("--cluster", all.top_of.wanted, "show the whole cluster; the default of `kubectl carve top`");
   access_flags(top, &all.top_of);
   top->add_option("NODE", all.top_of.name, "with --cluster: only the cards of this node");
@@ -394,7 +408,8 @@ void view_commands(CLI::App& app, Everything& all) {
       ->type_name("TIME")
       ->capture_default_str();
   top->footer(
-      "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster\n"
+      "On a terminal, arrows and page keys scroll, and q ends.\n\n"
+      "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster --sort delivered\n"
       "  kubectl carve top n1 --once");
   auto* timeline = app.add_subcommand("timeline", "show what a card, a pod or a slice was promised and got in the past");
   host_flags(timeline, &all.timeline.host, false);

@@ -150,13 +150,14 @@ int usage_error(const std::string& text) {
 }
 
 /// A link to this program may have the name of a kubectl plug-in: `kubectl carve …` is `carve … --cluster`, and
-/// `kubectl inspect gpushare …` prints what gpushare's plug-in prints.
-std::vector<std::string> words_of(int argc, char** argv, bool* of_kubectl) {
+/// `kubectl inspect gpushare …` prints what gpushare's plug-in prints. kubectl_complete-carve completes `kubectl carve`.
+std::vector<std::string> words_of(int argc, char** argv, bool* of_kubectl, bool* completes) {
   std::vector<std::string> words(argv, argv + argc);
   const std::string called = words.empty() ? "" : words.front().substr(words.front().rfind('/') + 1);
   const bool gpushare = called == "kubectl-inspect-gpushare";
   if (gpushare) words.insert(words.begin() + 1, {"inspect", "--output=gpushare"});
-  *of_kubectl = gpushare || called == "kubectl-carve";
+  *completes = called == "kubectl_complete-carve";
+  *of_kubectl = gpushare || called == "kubectl-carve" || *completes;
   return words;
 }
 
@@ -164,12 +165,13 @@ std::vector<std::string> words_of(int argc, char** argv, bool* of_kubectl) {
 
 int carve_main(int argc_given, char** argv_given) {
   bool of_kubectl = false;
-  auto words = words_of(argc_given, argv_given, &of_kubectl);
+  bool completes = false;
+  auto words = words_of(argc_given, argv_given, &of_kubectl, &completes);
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());
   char** const argv = pointers.data();
   const int argc = static_cast<int>(pointers.size());
-  CLI::App app("Carve cuts GPUs into fractions and makes the fractions real.", "carve");
+  CLI::App app("Carve cuts GPUs into fractions and makes the fractions real.", of_kubectl ? "kubectl carve" : "carve");
   app.require_subcommand(1);
   app.footer(
       "Start here:\n  carve up --simulate h200x2                       (on real cards: carve up)\n"
@@ -178,6 +180,12 @@ int carve_main(int argc_given, char** argv_given) {
   all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = all.dashboard.of.wanted = of_kubectl;
   all.timeline.of.wanted = all.report.of.wanted = of_kubectl;
   add_commands(app, all);
+  if (completes) {
+    std::vector<CompletionNode> nodes;
+    collect(&app, "", &nodes);
+    std::printf("%s", plugin_completions(nodes, {argv + 1, argv + argc}).c_str());
+    return kExitOk;
+  }
   // The words after the first -- are the command. carve does not parse flags among them.
   int ours = argc;
   for (int i = 1; i < argc; ++i) {

@@ -71,6 +71,8 @@ struct ViewOptions {
   std::string output = "text";
   bool once = false;
   std::string every = "1s";
+  std::string sort;    // top: one line per slice, sorted by this; empty: by card
+  std::string filter;  // top: only slices with these words
   bool node = false;  // doctor: also check what a Kubernetes node needs
 };
 
@@ -78,6 +80,7 @@ struct ViewOptions {
 struct ClusterOptions {
   bool wanted = false;     // the cluster, not this machine
   std::string kubeconfig;  // empty: $KUBECONFIG, else ~/.kube/config, like kubectl
+  std::string context;     // of the kubeconfig; empty: the current one
   std::string carve;       // the namespace in which Carve is installed; empty: carve-system
   std::string namespace_name = "default";
   std::string name;  // of the node (inspect: optional) or the pod (explain)
@@ -85,7 +88,7 @@ struct ClusterOptions {
   bool details = false;  // inspect -o gpushare: a line per pod
 
   /// Whether a flag selects a cluster.
-  [[nodiscard]] bool of_cluster() const { return wanted || !kubeconfig.empty() || !carve.empty(); }
+  [[nodiscard]] bool of_cluster() const { return wanted || !kubeconfig.empty() || !context.empty() || !carve.empty(); }
 };
 
 /// carve dashboard.

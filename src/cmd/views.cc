@@ -23,6 +23,7 @@
 #include "adapter/process/text_file.h"
 #include "app/cli/doctor.h"
 #include "app/cli/node/node_checks.h"
+#include "app/cli/slice_table.h"
 #include "cmd/document.h"
 #include "cmd/live.h"
 #include "cmd/options.h"
@@ -156,9 +157,14 @@ int inspect(const ViewOptions& options) {
 
 int top(const ViewOptions& options) {
   api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
+  cli::SortSlices sort = cli::SortSlices::kName;
+  cli::sort_from(options.sort, &sort);
+  cli::SliceTable slices(sort, options.filter);
   return show_live(options, [&]() -> Result<std::string> {
     CARVE_TRY(const auto view, agent.view({}));
     if (is_document(options.output)) return document(api::to_json(view), options.output);
+    if (options.output == "csv") return slices.csv({{"localhost", view, {}}});
+    if (!options.sort.empty() || !options.filter.empty()) return slices.render({{"localhost", view, {}}});
     return cli::render_top(view);
   });
 }

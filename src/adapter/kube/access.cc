@@ -66,7 +66,7 @@ std::string joined(const std::vector<std::string>& paths) {
 }
 
 /// Merges the files. Like kubectl it skips missing ones of several; at least one must exist.
-Result<codec::Kubeconfig> merged(const std::vector<std::string>& paths) {
+Result<codec::Kubeconfig> merged(const std::vector<std::string>& paths, const std::string& context) {
   std::vector<codec::KubeconfigText> texts;
   for (const auto& path : paths) {
     auto text = read_text(path, kLargestFile + 1);
@@ -75,7 +75,7 @@ Result<codec::Kubeconfig> merged(const std::vector<std::string>& paths) {
     texts.push_back({std::move(*text), path});
   }
   if (texts.empty()) return fail(Code::kNotFound, "kubeconfig: none of these files exists: " + joined(paths));
-  return codec::merge_kubeconfigs(texts);
+  return codec::merge_kubeconfigs(texts, context);
 }
 
 bool same_but_token(const Credentials& a, const Credentials& b) {
@@ -141,7 +141,7 @@ Result<Credentials> Access::read() {
 }
 
 Result<Credentials> Access::from_files() {
-  CARVE_TRY(const auto config, merged(kubeconfigs_));
+  CARVE_TRY(const auto config, merged(kubeconfigs_, context_));
   const auto where = joined(kubeconfigs_);
   Credentials found;
   auto endpoint = parse_server(config.server);

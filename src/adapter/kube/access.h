@@ -41,9 +41,10 @@ struct Credentials {
 /// Reads the credentials when they are due. Safe from any thread.
 class Access {
  public:
-  /// `kubeconfigs`: merged in this order; empty: the ServiceAccount of the pod that this process runs in.
-  Access(std::vector<std::string> kubeconfigs, const Clock& clock, const PluginRun& run = {})
-      : kubeconfigs_(std::move(kubeconfigs)), clock_(clock), plugin_(clock, run) {}
+  /// `kubeconfigs`: merged in this order; empty: the ServiceAccount of the pod that this process runs in. `context`:
+  /// of the kubeconfigs; empty: the current one.
+  Access(std::vector<std::string> kubeconfigs, const Clock& clock, const PluginRun& run = {}, std::string context = {})
+      : kubeconfigs_(std::move(kubeconfigs)), context_(std::move(context)), clock_(clock), plugin_(clock, run) {}
 
   /// The current credentials. If a file can no longer be read, the previous credentials stay in use. A credential
   /// plug-in runs inside this call, and other callers wait for it.
@@ -63,6 +64,7 @@ class Access {
   void doubt_locked() REQUIRES(mutex_);
 
   const std::vector<std::string> kubeconfigs_;
+  const std::string context_;
   const Clock& clock_;
   Mutex mutex_;
   Credentials held_ GUARDED_BY(mutex_);

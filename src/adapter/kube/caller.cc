@@ -61,8 +61,9 @@ Patience patience_for(std::chrono::milliseconds limit, const std::stop_token& st
 
 }  // namespace
 
-Caller::Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits)
-    : access_(std::move(kubeconfigs), clock, {.limit = limits.plugin, .terminal = ::isatty(STDIN_FILENO) == 1}),
+Caller::Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits, std::string context)
+    : access_(std::move(kubeconfigs), clock, {.limit = limits.plugin, .terminal = ::isatty(STDIN_FILENO) == 1},
+              std::move(context)),
       clock_(clock),
       limits_(limits) {}
 

@@ -19,7 +19,7 @@ namespace carve::kube {
 /// Sends requests; manages the connections and credentials that they need. Safe from any thread.
 class Caller {
  public:
-  Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits);
+  Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits, std::string context = {});
 
   /// Reads the credentials for the first time, so that an invalid file is reported at the start.
   [[nodiscard]] Result<void> check();

@@ -23,8 +23,8 @@ const char* content_type(KubePatch kind) {
 
 class KubeClient final : public KubeApi {
  public:
-  KubeClient(std::vector<std::string> kubeconfigs, Clock& clock, Log& log, const Limits& limits)
-      : caller_(std::move(kubeconfigs), clock, limits), log_(log) {}
+  KubeClient(std::vector<std::string> kubeconfigs, Clock& clock, Log& log, const Limits& limits, std::string context)
+      : caller_(std::move(kubeconfigs), clock, limits, std::move(context)), log_(log) {}
 
   Result<void> check() { return caller_.check(); }
 
@@ -72,8 +72,8 @@ class KubeClient final : public KubeApi {
 };
 
 Result<std::unique_ptr<KubeApi>> opened(std::vector<std::string> kubeconfigs, Clock& clock, Log& log,
-                                        const Limits& limits) {
-  auto client = std::make_unique<KubeClient>(std::move(kubeconfigs), clock, log, limits);
+                                        const Limits& limits, const std::string& context = {}) {
+  auto client = std::make_unique<KubeClient>(std::move(kubeconfigs), clock, log, limits, context);
   CARVE_TRY_VOID(client->check());
   return client;
 }
@@ -85,10 +85,10 @@ Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& cloc
 }
 
 Result<std::unique_ptr<KubeApi>> open_merged(const std::vector<std::string>& kubeconfigs, Clock& clock, Log& log,
-                                            const Limits& limits) {
+                                            const Limits& limits, const std::string& context) {
   // An empty list must not select the pod's ServiceAccount, because the caller wants files.
   if (kubeconfigs.empty()) return fail(Code::kNotFound, "kubeconfig: the list of files is empty");
-  return opened(kubeconfigs, clock, log, limits);
+  return opened(kubeconfigs, clock, log, limits, context);
 }
 
 }  // namespace carve::kube

@@ -38,9 +38,11 @@ struct Limits {
 ///   cost    about 100 KiB per open connection; at most Limits::idle idle ones, which are closed after a minute
 [[nodiscard]] Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& clock, Log& log,
                                                    const Limits& limits = {});
-/// The same with several kubeconfigs, merged like kubectl does ($KUBECONFIG). Missing files are skipped.
+/// The same with several kubeconfigs, merged like kubectl does ($KUBECONFIG). Missing files are skipped. `context`: of
+/// the kubeconfigs; empty: the current one.
 ///   errors  also kNotFound: `kubeconfigs` is empty, or none of the files exists
 [[nodiscard]] Result<std::unique_ptr<KubeApi>> open_merged(const std::vector<std::string>& kubeconfigs, Clock& clock,
-                                                          Log& log, const Limits& limits = {});
+                                                          Log& log, const Limits& limits = {},
+                                                          const std::string& context = {});
 
 }  // namespace carve::kube

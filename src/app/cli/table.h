@@ -16,4 +16,9 @@ namespace carve::cli {
 /// At most `width` characters of `text`; a shortened text ends with "…".
 [[nodiscard]] std::string clipped(const std::string& text, std::size_t width);
 
+/// The part of a text that a terminal of this size shows, beginning with line `*first` (0 is the first one), which is
+/// reduced if the text is shorter. Longer lines are cut. If the text does not fit, the last row says which lines are
+/// shown, and how to scroll.
+[[nodiscard]] std::string page_of(const std::string& text, std::size_t rows, std::size_t columns, std::size_t* first);
+
 }  // namespace carve::cli

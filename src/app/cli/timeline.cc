@@ -17,28 +17,6 @@ using Values = std::vector<std::optional<double>>;
 
 constexpr std::array<const char*, 8> kHeights = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
-/// The values as characters from 0 to `top`; a space where there is none. Neighbours are averaged to fit `columns`.
-std::string drawn(const Values& values, double top, std::size_t columns) {
-  std::string text;
-  columns = std::min(columns, values.size());
-  for (std::size_t column = 0; column < columns; ++column) {
-    double sum = 0;
-    int count = 0;
-    for (std::size_t at = column * values.size() / columns; at < (column + 1) * values.size() / columns; ++at) {
-      if (!values[at]) continue;
-      sum += *values[at];
-      ++count;
-    }
-    if (count == 0) {
-      text += ' ';
-      continue;
-    }
-    const double share = top <= 0 ? 0 : std::clamp(sum / count / top, 0.0, 1.0);
-    text += kHeights[static_cast<std::size_t>(std::lround(share * (kHeights.size() - 1)))];
-  }
-  return text;
-}
-
 struct Range {
   double least = 0;
   double mean = 0;
@@ -83,7 +61,7 @@ void add_line(const HistoryLine& line, std::size_t columns, std::string* out) {
       range_of(column(line, [](const HistorySample& one) { return std::optional(one.cores_granted); }));
   const auto delivered = column(line, [](const HistorySample& one) { return one.cores_delivered; });
   const auto compute = range_of(delivered);
-  *out += fmt::format("  compute  {}\n", drawn(delivered, std::max(100.0, compute.most), columns));
+  *out += fmt::format("  compute  {}\n", heights(delivered, std::max(100.0, compute.most), columns));
   if (compute.known) {
     *out += fmt::format("           delivered {:.1f} % on average, {:.1f} to {:.1f}; promised {:.0f} at most\n",
                         compute.mean, compute.least, compute.most, promised.most);
@@ -96,7 +74,7 @@ void add_line(const HistoryLine& line, std::size_t columns, std::string* out) {
     return one.used ? std::optional(static_cast<double>(one.used->count())) : std::nullopt;
   });
   const auto memory = range_of(used);
-  *out += fmt::format("  memory   {}\n", drawn(used, std::max(limit.most, memory.most), columns));
+  *out += fmt::format("  memory   {}\n", heights(used, std::max(limit.most, memory.most), columns));
   if (memory.known) {
     *out +=
         fmt::format("           used {} on average, {} at most; promised {} at most\n", memory_cell(bytes(memory.mean)),
@@ -109,6 +87,27 @@ void add_line(const HistoryLine& line, std::size_t columns, std::string* out) {
 std::string number(const std::optional<std::uint32_t>& value) { return value ? std::to_string(*value) : std::string(); }
 
 }  // namespace
+
+std::string heights(const std::vector<std::optional<double>>& values, double top, std::size_t columns) {
+  std::string text;
+  columns = std::min(columns, values.size());
+  for (std::size_t column = 0; column < columns; ++column) {
+    double sum = 0;
+    int count = 0;
+    for (std::size_t at = column * values.size() / columns; at < (column + 1) * values.size() / columns; ++at) {
+      if (!values[at]) continue;
+      sum += *values[at];
+      ++count;
+    }
+    if (count == 0) {
+      text += ' ';
+      continue;
+    }
+    const double share = top <= 0 ? 0 : std::clamp(sum / count / top, 0.0, 1.0);
+    text += kHeights[static_cast<std::size_t>(std::lround(share * (kHeights.size() - 1)))];
+  }
+  return text;
+}
 
 std::vector<HistoryQuery> queries_about(const std::string& what, std::chrono::seconds since) {
   HistoryQuery query;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ struct NodeHistory {
 
 /// {"nodes": [{"node", "history": …} or {"node", "error"}]}
 [[nodiscard]] std::string timeline_json(const std::vector<NodeHistory>& nodes);
+
+/// The values as characters of eight heights from 0 to `top`; a space where there is none. Neighbours are averaged to
+/// fit `columns`.
+[[nodiscard]] std::string heights(const std::vector<std::optional<double>>& values, double top, std::size_t columns);
 
 /// A field of a CSV row (RFC 4180). A text that a spreadsheet would take for a formula gets an apostrophe.
 [[nodiscard]] std::string csv_field(const std::string& text);

@@ -139,7 +139,11 @@ Result<Kubeconfig> read_context(const std::vector<File>& files, const Entry& con
   return config;
 }
 
-Result<Kubeconfig> read(const std::vector<File>& files, const std::string& all) {
+Result<Kubeconfig> read(const std::vector<File>& files, const std::string& all, const std::string& wanted) {
+  if (!wanted.empty()) {
+    CARVE_TRY(const auto context, named(files, "contexts", "context", wanted, all));
+    return read_context(files, context, all);
+  }
   for (const auto& file : files) {
     auto current = scalar(file.root, "current-context", "kubeconfig");
     if (!current) return in_file(file.path, current.error());
@@ -170,7 +174,7 @@ Result<YAML::Node> parsed_file(const KubeconfigText& file) {
 
 }  // namespace
 
-Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files) {
+Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files, const std::string& context) {
   std::vector<File> parsed;
   std::string all;
   for (const auto& file : files) {
@@ -181,7 +185,7 @@ Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files) {
     all += (all.empty() ? "" : ":") + file.path;
   }
   try {
-    return read(parsed, all);
+    return read(parsed, all, context);
   } catch (const std::exception&) {  // a list in place of a map, or similar
     return in_file(all, refused("does not have the structure of a kubeconfig").value());
   }

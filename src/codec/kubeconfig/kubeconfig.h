@@ -39,9 +39,11 @@ struct KubeconfigText {
 /// and the first file with a cluster, user or context of a name; entries are not combined. Unknown fields are skipped.
 /// Unsupported fields that change the trusted server or the identity of the client (insecure-skip-tls-verify,
 /// auth-provider, user and password, impersonation, proxy-url) are refused by name. Errors never quote a credential.
+///   in      context: the context to read instead of the current one; empty: the current one
 ///   errors  kInvalidArgument: `files` is empty, or a faulty field; the text has the file, the field and what is legal
 ///   cost    one parse of each file, of at most 1 MiB
-[[nodiscard]] Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files);
+[[nodiscard]] Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files,
+                                                   const std::string& context = {});
 /// The same for one file with an unknown path.
 [[nodiscard]] Result<Kubeconfig> parse_kubeconfig(std::string_view text);
 

@@ -20,13 +20,14 @@ std::string config_with(const std::string& cluster, const std::string& user) {
   return "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
          "contexts:\n- name: other\n  context: {cluster: no, user: no}\n"
          "- name: here\n  context: {cluster: c, user: u, namespace: x}\n"
-         "clusters:\n- name: c\n  cluster: " + cluster + "\nusers:\n- name: u\n  user: " + user + "\n";
+         "clusters:\n- name: c\n  cluster: " +
+         cluster + "\nusers:\n- name: u\n  user: " + user + "\n";
 }
 
 TEST(Kubeconfig, TheCurrentContextHasServerAndCredentials) {
-  const auto config = parse_kubeconfig(config_with(
-      "{server: \"https://10.0.0.1:6443\", certificate-authority-data: Q0E=, tls-server-name: kubernetes}",
-      "{client-certificate: c.pem, client-key-data: S0VZ}"));
+  const auto config = parse_kubeconfig(
+      config_with("{server: \"https://10.0.0.1:6443\", certificate-authority-data: Q0E=, tls-server-name: kubernetes}",
+                  "{client-certificate: c.pem, client-key-data: S0VZ}"));
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_EQ(config->server, "https://10.0.0.1:6443");
   EXPECT_EQ(config->tls_server_name, "kubernetes");
@@ -107,6 +108,18 @@ TEST(Kubeconfig, ErrorsDoNotQuoteCredentials) {
   ASSERT_FALSE(broken);
   EXPECT_EQ(broken.error().code, Code::kInvalidArgument);
   EXPECT_THAT(broken.error().what, Not(HasSubstr("s3cret")));
+}
+
+TEST(Kubeconfig, AnotherContextMayBeNamed) {
+  const std::vector<KubeconfigText> files{
+      {"current-context: a\ncontexts: [{name: a, context: {cluster: a, user: u}}, {name: b, context: {cluster: b, "
+       "user: "
+       "u}}]\nclusters: [{name: a, cluster: {server: \"https://a\"}}, {name: b, cluster: {server: \"https://b\"}}]\n"
+       "users: [{name: u, user: {token: t}}]",
+       "config"}};
+  EXPECT_EQ(merge_kubeconfigs(files)->server, "https://a");
+  EXPECT_EQ(merge_kubeconfigs(files, "b")->server, "https://b");
+  EXPECT_THAT(merge_kubeconfigs(files, "c").error().what, HasSubstr("c"));
 }
 
 TEST(Kubeconfig, TextThatIsNotAKubeconfigIsAnError) {
