@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The demonstration: eight scenes on one simulated card.
+"""The demonstration: nine scenes on one simulated card.
 
 Everything runs in a mount namespace of its own, which leaves nothing behind. Every figure of memory and time is read
 from the simulated driver's own accounting (carve-simctl), never from Carve. Exits non-zero if a promise was not kept.
@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "integration" / "node"))
@@ -49,6 +51,11 @@ class Stage:
         self.bin = str(build / "bin")
         self.sim = str(build / "sim" / "lib")
         self.machine = Machine(self.bin, "h200x1")
+
+    def link(self):
+        """The dashboard's next one-time link."""
+        until("the dashboard has a link", 10, lambda: os.path.exists("/run/carve/dashboard.link"))
+        return pathlib.Path("/run/carve/dashboard.link").read_text(encoding="utf-8").strip()
 
     def bare(self, program, *args):
         """Starts a program directly on the driver, without Carve."""
@@ -232,8 +239,53 @@ def agent_killed(stage):
     hold("the agent came back and knows both slices", f"{known} slices", known == 2)
 
 
+def dashboard(stage):
+    """Returns the address of the page, which is there as long as the demonstration runs."""
+    scene(8, "The dashboard: the machine at a glance, behind a link that works once")
+    if "built without the web page" in page(stage, "/dashboard/index.html")[1]:
+        return say("this program was built without the web page: its scene is skipped")
+    jobs, pids = stage.pair(("--memory 4Gi --cores 30 --wait=10s", 6), ("--memory 8Gi --cores 70", 6))
+    address, key = stage.link().split("/dashboard/#key=")
+    token = json.loads(page(stage, f"/v1/session?key={key}")[1])["token"]
+    time.sleep(2)
+    shown = [(card["slices"], card["memory_bytes"]["used"]) for card in json.loads(page(stage, "/v1/cards", token)[1])["items"]]
+    account = [(len(pids), card["used_bytes"]) for card in stage.truth("cards")["cards"]]
+    hold("the dashboard shows the driver's figures", f"{shown[0][0]} slices, {shown[0][1] / GIB:.2f} GiB in use",
+         shown == account)
+    hold("it shows nothing without the link", f"status {page(stage, '/v1/slices')[0]}", page(stage, "/v1/slices")[0] == 401)
+    for job in jobs:
+        finish(job)
+
+
+def page(stage, path, token=""):
+    """(status, text) of the dashboard's answer."""
+    request = urllib.request.Request(stage.link().split("/dashboard/")[0] + path, headers={"X-Carve-Token": token})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def stay(stage):
+    """Prints the dashboard's address. On a terminal it waits, with two jobs to look at; otherwise the demonstration ends."""
+    print(f"\ndashboard: {stage.link()}")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("(it ends with this demonstration; on a terminal the demonstration waits here)")
+        return
+    jobs, _ = stage.pair(("--memory 4Gi --cores 30", 3600), ("--memory 8Gi --cores 70", 3600))
+    print("Two jobs run. The link works once. End with Ctrl-C.", flush=True)
+    try:
+        for job in jobs:
+            job.wait()
+    except KeyboardInterrupt:
+        pass
+    for job in jobs:
+        job.kill()
+
+
 def closing():
-    print("\n\033[1m8. What held\033[0m   [all figures: the SIMULATED driver's own accounting]")
+    print("\n\033[1m9. What held\033[0m   [all figures: the SIMULATED driver's own accounting]")
     width = max(len(what) for _, what, _ in CLOSING)
     for word, what, figure in CLOSING:
         print(f"   {word:<6}  {what:<{width}}  {figure}")
@@ -248,18 +300,20 @@ def main():
     enter_private_namespace()
     stage = Stage(build)
     try:
-        print(f"\n{stage.machine.up().strip()}")
+        print(f"\n{stage.machine.up('--dashboard', '127.0.0.1:0').strip()}")
         for part in (without_carve, with_carve, memory_limit, refusal):
             part(stage)
         seen_from_inside(stage, tools)
-        for part in (killed, agent_killed):
+        for part in (killed, agent_killed, dashboard):
             part(stage)
+        code = closing()
+        stay(stage)
     except BaseException:
         print(stage.machine.logs(), file=sys.stderr)
         raise
     finally:
         stage.machine.close()
-    return closing()
+    return code
 
 
 if __name__ == "__main__":

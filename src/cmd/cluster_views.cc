@@ -61,7 +61,11 @@ int inspect_cluster(const ClusterOptions& options) {
   }
   return answer(
       options, [&](const cli::ClusterAccess& access) { return cli::ask_cluster(access, options.name); },
-      [&](const codec::ClusterView& view) { return cli::render_cluster(view, options.output == "wide"); });
+      [&](const codec::ClusterView& view) {
+        if (options.output == "csv") return cli::cluster_csv(view);
+        if (options.output == "name") return cli::cluster_names(view);
+        return cli::render_cluster(view, options.output == "wide");
+      });
 }
 
 int top_cluster(const ClusterOptions& options, const ViewOptions& how) {

@@ -310,7 +310,7 @@ void client_commands(CLI::App& app, Everything& all) {
   remove->footer("Example:\n  carve slice delete dev-1a2b3c-1");
   auto* list = slice->add_subcommand("list", "list all slices of this machine");
   host_flags(list, &all.list.host, false);
-  output_flag(list, &all.list.output, {"text", "json"});
+  output_flag(list, &all.list.output, {"text", "json", "yaml", "csv", "name"});
   list->footer("Example:\n  carve slice list");
 }
 
@@ -333,7 +333,7 @@ void access_flags(CLI::App* app, ClusterOptions* cluster) {
 void cluster_commands(CLI::App& app, Everything& all) {
   auto* inspect = app.add_subcommand("inspect", "show cards, slices and free capacity of this machine or a cluster");
   host_flags(inspect, &all.inspect.host, false);
-  output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide", "gpushare"});
+  output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide", "csv", "name", "gpushare"});
   inspect->add_flag("--cluster", all.cluster.wanted, "show the whole cluster; the default of `kubectl carve inspect`");
   inspect->add_flag("-d,--details", all.cluster.details, "with -o gpushare: one line per pod");
   access_flags(inspect, &all.cluster);

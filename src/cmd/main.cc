@@ -47,7 +47,7 @@ int inspect_here_or_there(Everything& all) {
   if (all.cluster.of_cluster()) return inspect_cluster(all.cluster);
   if (!all.cluster.name.empty())
     return report({Code::kInvalidArgument, "inspect: NODE needs --cluster"}, kExitUsage);
-  if (all.cluster.output == "wide" || all.cluster.output == "gpushare") {
+  if (all.cluster.output != "text" && all.cluster.output != "json" && all.cluster.output != "yaml") {
     return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " needs --cluster"}, kExitUsage);
   }
   all.inspect.output = all.cluster.output;

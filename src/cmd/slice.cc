@@ -4,7 +4,9 @@
 #include "adapter/api/messages.h"
 #include "adapter/cdi/cdi_files.h"
 #include "adapter/process/text_file.h"
+#include "app/cli/slice_table.h"
 #include "app/cli/views.h"
+#include "cmd/document.h"
 #include "cmd/options.h"
 #include "codec/host/injection.h"
 
@@ -80,9 +82,17 @@ int slice_list(const SliceOptions& options) {
   api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   const auto view = agent.view({});
   if (!view) return report(view.error());
-  std::printf("%s%s",
-              options.output == "json" ? api::to_json(*view).c_str() : cli::render_slices(*view).c_str(),
-              options.output == "json" ? "\n" : "");
+  if (is_document(options.output)) {
+    const auto text = document(api::to_json(*view), options.output);
+    if (!text) return report(text.error());
+    std::printf("%s", text->c_str());
+  } else if (options.output == "name") {
+    for (const auto& slice : view->slices) std::printf("%s\n", slice.id.c_str());
+  } else if (options.output == "csv") {
+    std::printf("%s", cli::SliceTable(cli::SortSlices::kName, "").csv({{"localhost", *view, {}}}).c_str());
+  } else {
+    std::printf("%s", cli::render_slices(*view).c_str());
+  }
   return kExitOk;
 }
 

@@ -78,20 +78,21 @@ bool sort_from(const std::string& word, SortSlices* sort) {
 
 std::string SliceTable::render(const std::vector<NodeView>& nodes) {
   std::map<std::string, std::deque<double>> trends;
+  // What a person looks for first is within 80 columns.
   std::vector<std::vector<std::string>> rows = {
-      {"SLICE", "NODE", "CARD", "MEMORY USED / LIMIT", "REQUESTED", "DELIVERED", "TREND", "STATE"}};
+      {"DELIVERED", "TREND", "MEMORY USED / LIMIT", "SLICE", "REQUESTED", "STATE", "NODE", "CARD"}};
   for (const auto& line : lines_of(nodes, sort_, filter_)) {
     auto trend = std::move(trends_[line.key()]);
     trend.push_back(line.held->delivered_percent);
     if (trend.size() > kTrend) trend.pop_front();
-    rows.push_back({clipped(line.name(), 32), line.node, short_uuid(line.held->card),
-                    used_cell(line.held->used, line.held->limit), wanted_cell(*line.slice, *line.held),
-                    fmt::format("{:.1f} %", line.held->delivered_percent),
-                    heights({trend.begin(), trend.end()}, 100, kTrend), line.slice->state});
+    rows.push_back({fmt::format("{:.1f} %", line.held->delivered_percent),
+                    heights({trend.begin(), trend.end()}, 100, kTrend), used_cell(line.held->used, line.held->limit),
+                    clipped(line.name(), 32), wanted_cell(*line.slice, *line.held), line.slice->state, line.node,
+                    short_uuid(line.held->card)});
     trends[line.key()] = std::move(trend);
   }
   trends_ = std::move(trends);  // without the slices that have ended
-  std::string out = aligned(rows, {3, 5}, "");
+  std::string out = aligned(rows, {0, 2}, "");
   for (const auto& node : nodes) {
     if (!node.view) out += fmt::format("{}: {}\n", node.node, node.error);
   }

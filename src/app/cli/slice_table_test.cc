@@ -34,13 +34,13 @@ std::size_t at(const std::string& text, const std::string& word) { return text.f
 TEST(SliceTable, SortsOverAllNodes) {
   const std::vector<NodeView> nodes = {node("n1", {{"a", 10}, {"c", 90}}), node("n2", {{"b", 50}})};
   auto text = SliceTable(SortSlices::kDelivered, "").render(nodes);
-  EXPECT_LT(at(text, "\nc "), at(text, "\nb "));
-  EXPECT_LT(at(text, "\nb "), at(text, "\na "));
+  EXPECT_LT(at(text, " c "), at(text, " b "));
+  EXPECT_LT(at(text, " b "), at(text, " a "));
   text = SliceTable(SortSlices::kName, "").render(nodes);
-  EXPECT_LT(at(text, "\na "), at(text, "\nb "));
-  EXPECT_LT(at(text, "\nb "), at(text, "\nc "));
+  EXPECT_LT(at(text, " a "), at(text, " b "));
+  EXPECT_LT(at(text, " b "), at(text, " c "));
   text = SliceTable(SortSlices::kNode, "").render(nodes);
-  EXPECT_LT(at(text, "\nc "), at(text, "\nb "));
+  EXPECT_LT(at(text, " c "), at(text, " b "));
 }
 
 TEST(SliceTable, FiltersByAllWords) {
@@ -53,8 +53,8 @@ TEST(SliceTable, FiltersByAllWords) {
 
 TEST(SliceTable, TheTrendGrowsWithEachCall) {
   SliceTable table(SortSlices::kName, "");
-  EXPECT_THAT(table.render({node("n1", {{"a", 0}})}), ContainsRegex("0.0 %  ▁ +running"));
-  EXPECT_THAT(table.render({node("n1", {{"a", 100}})}), ContainsRegex("100.0 %  ▁█ +running"));
+  EXPECT_THAT(table.render({node("n1", {{"a", 0}})}), ContainsRegex("0.0 %  ▁ "));
+  EXPECT_THAT(table.render({node("n1", {{"a", 100}})}), ContainsRegex("100.0 %  ▁█ "));
   for (int more = 0; more < 50; ++more) static_cast<void>(table.render({node("n1", {{"a", 100}})}));
   const auto text = table.render({node("n1", {{"a", 100}})});
   std::size_t full = 0;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "app/cli/table.h"
+#include "app/cli/timeline.h"
 
 namespace carve::cli {
 namespace {
@@ -89,6 +90,28 @@ std::string render_cluster(const codec::ClusterView& view, bool wide) {
                        pod.why.empty() ? "" : ": ", pod.why);
   }
   if (!view.unread.empty()) out += "note: " + view.unread + "\n";
+  return out;
+}
+
+std::string cluster_csv(const codec::ClusterView& view) {
+  std::string out = "node,card,model,state,held_by,part,memory_bytes,cores,whole,share,priority,dialect,ending\n";
+  for (const auto& gpu : view.cards) {
+    const std::string card = fmt::format("{},{},{},{}", csv_field(gpu.node), csv_field(gpu.card.id.str()),
+                                         csv_field(gpu.card.model), csv_field(state_of(gpu)));
+    if (gpu.holders.empty()) out += card + ",,,,,,,,,\n";
+    for (const auto& holder : gpu.holders) {
+      const Slice& slice = holder.slice;
+      out += fmt::format("{},{},{},{},{},{},{},{},{},{}\n", card, csv_field(codec::name_of(holder)),
+                         csv_field(slice.part), slice.memory.count(), slice.compute.hundredths(), slice.whole,
+                         to_string(slice.share), to_string(slice.priority), csv_field(slice.dialect), holder.ending);
+    }
+  }
+  return out;
+}
+
+std::string cluster_names(const codec::ClusterView& view) {
+  std::string out;
+  for (const auto& gpu : view.cards) out += "gpu.elasticgpu.io/" + gpu.name + "\n";
   return out;
 }
 
