@@ -14,7 +14,7 @@ namespace carve::cli {
 enum class SortSlices : std::uint8_t { kName, kUsed, kLimit, kDelivered, kNode };
 inline constexpr const char* kSortWords = "name, used, limit, delivered, node";
 
-/// One of kSortWords; false: it is none of them.
+/// One of kSortWords; false: it is another word.
 bool sort_from(const std::string& word, SortSlices* sort);
 
 /// One line per slice and card of all nodes, sorted and filtered, with the trend of the delivered compute since the

@@ -52,6 +52,8 @@ constexpr SliceRow kSliceRows[] = {
      [](const SliceCardView& s) { return s.compute.hundredths() / 100.0; }},
     {"carve_slice_compute_delivered_ratio", "GPU time that the slice got in the last second.", Kind::kGauge,
      [](const SliceCardView& s) { return s.delivered_percent / 100.0; }},
+    {"carve_slice_compute_seconds_total", "GPU time that the slice got, since its pages were created.", Kind::kCounter,
+     [](const SliceCardView& s) { return static_cast<double>(s.busy_ns) / 1e9; }},
     {"carve_slice_rescues_total",
      "Leases out of turn that the slice got because its work in flight did not end while it waited to launch more.",
      Kind::kCounter, [](const SliceCardView& s) { return static_cast<double>(s.rescues); }},
