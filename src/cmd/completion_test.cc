@@ -10,7 +10,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::vector<CompletionNode> kNodes = {
-    {"slice create", {"--memory"}}, {"slice", {"create", "list"}}, {"top", {"--once", "--sort"}}, {"", {"slice", "top"}}};
+    {"slice create", {"--memory"}},
+    {"slice", {"create", "list"}},
+    {"top", {"--once", "--sort"}},
+    {"", {"slice", "top"}}};
 
 TEST(PluginCompletions, OffersTheWordsOfTheCommandSoFar) {
   EXPECT_EQ(plugin_completions(kNodes, {""}), "slice\ntop\n:4\n");

@@ -390,7 +390,8 @@ void view_commands(CLI::App& app, Everything& all) {
   host_flags(top, &all.top.host, false);
   output_flag(top, &all.top.output, {"text", "json", "yaml", "csv"});
   top->add_option("--sort", all.top.sort,
-                  std::string("one line per slice with its trend, sorted by ") + cli::kSortWords + " (default: by card)")
+                  std::string("one line per slice with its trend, sorted by ") + cli::kSortWords +
+                      " (default: by card)")
       ->type_name("COLUMN")
       ->check([](const std::string& value) {
         cli::SortSlices sort{};
@@ -398,7 +399,8 @@ void view_commands(CLI::App& app, Everything& all) {
                    ? std::string()
                    : "\"" + value + "\" is not a column; legal are " + std::string(cli::kSortWords);
       });
-  top->add_option("--filter", all.top.filter, "only slices with all these words in name, node, card or state; one line each")
+  top->add_option("--filter", all.top.filter,
+                  "only slices with all these words in name, node, card or state; one line each")
       ->type_name("WORDS");
   top->add_flag("--cluster", all.top_of.wanted, "show the whole cluster; the default of `kubectl carve top`");
   access_flags(top, &all.top_of);
@@ -411,7 +413,8 @@ void view_commands(CLI::App& app, Everything& all) {
       "On a terminal, arrows and page keys scroll, and q ends.\n\n"
       "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster --sort delivered\n"
       "  kubectl carve top n1 --once");
-  auto* timeline = app.add_subcommand("timeline", "show what a card, a pod or a slice was promised and got in the past");
+  auto* timeline =
+      app.add_subcommand("timeline", "show what a card, a pod or a slice was promised and got in the past");
   host_flags(timeline, &all.timeline.host, false);
   output_flag(timeline, &all.timeline.output, {"text", "json", "yaml", "csv"});
   timeline->add_flag("--cluster", all.timeline.of.wanted,

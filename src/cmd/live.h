@@ -8,8 +8,8 @@
 namespace carve::cmd {
 
 /// Prints `picture` every `options.every`. On a terminal each text or error replaces the previous one, arrows and page
-/// keys scroll, and q ends. Otherwise the texts follow each other until an error. With `options.once` it prints one text. Without it, SIGINT and SIGTERM end
-/// the process immediately with code 0, even while `picture` runs.
+/// keys scroll, and q ends. Otherwise the texts follow each other until an error. With `options.once` it prints one
+/// text. Without it, SIGINT and SIGTERM end the process immediately with code 0, even while `picture` runs.
 ///   picture  the text, or the error
 ///   returns  an exit code
 int show_live(const ViewOptions& options, const std::function<Result<std::string>()>& picture);

@@ -150,7 +150,8 @@ int usage_error(const std::string& text) {
 }
 
 /// A link to this program may have the name of a kubectl plug-in: `kubectl carve …` is `carve … --cluster`, and
-/// `kubectl inspect gpushare …` prints what gpushare's plug-in prints. kubectl_complete-carve completes `kubectl carve`.
+/// `kubectl inspect gpushare …` prints what gpushare's plug-in prints. kubectl_complete-carve completes `kubectl
+/// carve`.
 std::vector<std::string> words_of(int argc, char** argv, bool* of_kubectl, bool* completes) {
   std::vector<std::string> words(argv, argv + argc);
   const std::string called = words.empty() ? "" : words.front().substr(words.front().rfind('/') + 1);

@@ -25,7 +25,7 @@ struct HttpResponse {
   std::string type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> fields = {};  // more header fields
-  /// If set, the response does not end with `body`: `more` is called twice a second, on a thread for requests that
+  /// If set, the response does not end with `body`: `more` is called four times a second, on a thread for requests that
   /// wait, and its text is sent; nullopt ends the response. HTTP/1.1 only. A client that has gone is noticed when text
   /// is sent, so `more` must return some every few seconds.
   std::function<std::optional<std::string>()> more = {};

@@ -34,7 +34,7 @@ constexpr std::size_t kPiece = 8192;
 constexpr std::size_t kRecord = 16384;  // bytes: the maximum of one TLS record
 constexpr std::size_t kMostDrained = 1UL << 20;
 constexpr std::chrono::seconds kDrainTime{1};
-constexpr std::chrono::milliseconds kMoreEvery{500};  // between two calls of HttpResponse::more
+constexpr std::chrono::milliseconds kMoreEvery{250};  // between two calls of HttpResponse::more
 
 HttpResponse plain(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text) + "\n"};

@@ -51,7 +51,7 @@ class BoardFeed {
   /// quarter of the time. One caller reads; the others get the previous board meanwhile.
   ///   errors  those of `read`
   [[nodiscard]] Result<Shared> now() EXCLUDES(mutex_);
-  static constexpr std::chrono::milliseconds kFresh{400};
+  static constexpr std::chrono::milliseconds kFresh{200};
 
  private:
   const Read read_;

@@ -190,7 +190,7 @@ class Dashboard(control.ControlTest):
             count = ("new Set([...document.querySelectorAll('tbody a[href^=\"#/pod/\"]')].map((link) => link.innerText)"
                      f".filter((name) => name.startsWith('{prefix}'))).size")
             for at in range(PODS):
-                self.create(self.fraction(f"{prefix}-{at}"))
+                self.create(control.asking(f"{prefix}-{at}", {"elasticgpu.io/gpu-memory": 512, "elasticgpu.io/gpu-core": 5}))
             wait_for("all are bound", 120, lambda: sum(
                 bool(pod["spec"].get("nodeName")) for pod in self.kube.list("Pod")
                 if pod["metadata"]["name"].startswith(prefix)) == PODS)
@@ -252,6 +252,32 @@ class Dashboard(control.ControlTest):
                 self.assertNotIn(other, tab.script("return document.documentElement.outerHTML"), page)
             self.assertIn(mine, tab.script("location.hash = '#/slices'; return new Promise((done) => setTimeout(() => "
                                            "done(document.body.innerText), 1000))"))
+
+    def command(self, *words):
+        return subprocess.run([self.ring.build / "bin" / "carve", words[0], "--kubeconfig", self.ring.kubeconfig,
+                               *map(str, words[1:])], text=True, capture_output=True, check=True).stdout
+
+    def test_the_past_of_a_pod_outlives_it(self):
+        name, = self.running(1)
+        card = self.cards_of(name)["main"][0][0]
+
+        def recorded(at_least):
+            nodes = json.loads(self.command("timeline", f"default/{name}", "--since", "15m", "-o", "json"))["nodes"]
+            series = [one for node in nodes for one in node["history"]["series"]]
+            values = [size for one in series for size in one["memory_granted"] if size]
+            return (series[0], values) if len(values) >= at_least else None
+        series, values = wait_for("two intervals of the pod", 60, lambda: recorded(2), every=1)
+        self.assertEqual((series["card"], series["name"], set(values)), (card, f"default/{name}/main", {MEMORY * GIB}))
+        self.assertEqual({cores for cores in series["cores_granted"] if cores}, {CORES})
+        self.kube.delete("Pod", name, grace=1)
+        wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)
+        self.assertTrue(recorded(2))
+        self.assertIn(f"default/{name}/main", self.command("timeline", card))
+        html, csv = self.folder / "report.html", self.folder / "report.csv"
+        self.command("report", "--since", "24h", "--file", html, "--csv", csv)
+        self.assertIn("(SIMULATED)", html.read_text())
+        row, = [line.split(",") for line in csv.read_text().splitlines() if line.startswith("default,")]
+        self.assertGreater(float(row[3]), 0)        # GiB-hours held
 
     def test_when_control_is_killed_the_page_says_so_and_comes_back(self):
         with browser.Browser() as tab:
