@@ -6,8 +6,8 @@
 // calls of each path, each after a change of the board, so nothing is reused from the call before; and the resident
 // memory.
 // --check: fails if a 99th percentile is above the budget (100 ms at 1,000 nodes, 1 s above).
-// --serve: serves the page without authentication until SIGTERM; 50 slices change with each read of the board, up to four
-// times a second. For tests/dashboard/scale.py.
+// --serve: serves the page without authentication until SIGTERM; 50 slices change with each read of the board, up to
+// four times a second. For tests/dashboard/scale.py.
 #include <fmt/format.h>
 #include <unistd.h>
 
