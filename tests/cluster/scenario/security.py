@@ -349,6 +349,8 @@ FILES = [
     (r"/run/carve/whole/s-[0-9a-f]+-\d+", "d", "555"),    # empty: the mark of a whole card's container
     (r"/var/lib/carve", "d", "755"),
     (r"/var/lib/carve/cards\.json", "f", "600"),
+    (r"/var/lib/carve/history", "d", "700"),
+    (r"/var/lib/carve/history/(fine|coarse)-\d{12}", "f", "600"),
     (r"/var/lib/carve/journal\.d", "d", "700"),
     (r"/var/lib/carve/journal\.d/(lock|journal)", "f", "600"),
     (r"/var/lib/carve/lib(/[0-9a-f]{16}(/links-[\d.]+)?)?", "d", "755"),     # mapped by every container's processes
@@ -375,6 +377,7 @@ class NodeFiles(Fractions):
         self.running("whole", "whole.gpu.elasticgpu.io")
 
     def test_modes_and_owners_of_carves_files_on_a_node(self):
+        wait_for("the agent has recorded", 30, lambda: self.ring.node(1).run(["find", "/var/lib/carve", "-name", "fine-*"]).stdout)
         listed = self.ring.node(1).run(["find", *PLACES, "-printf", "%p %y %m %u:%g\\n"]).stdout.split("\n")
         matched = set()
         for line in filter(None, listed):
