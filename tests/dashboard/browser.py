@@ -17,11 +17,13 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "-
          "--disable-features=Translate,OptimizationHints,MediaRouter"]
 
 
-def missing():
-    """The Debian package that is missing, or None."""
-    for program, package in (("chromedriver", "chromium-driver"), ("chromium", "chromium")):
-        if shutil.which(program) is None:
-            return package
+def missing(program):
+    """Why the page of this program cannot be tested here; None: it can."""
+    for tool, package in (("chromedriver", "chromium-driver"), ("chromium", "chromium")):
+        if shutil.which(tool) is None:
+            return f"Debian's package {package} is not installed"
+    if b'type="importmap"' not in pathlib.Path(program).read_bytes():
+        return "the program was built without the web page: its npm packages were not fetched"
     return None
 
 

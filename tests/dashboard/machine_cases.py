@@ -232,8 +232,8 @@ def test_every_page_is_accessible_readable_and_small():
 
 
 def main():
-    if browser.missing():
-        print(f"skipped: Debian's package {browser.missing()} is not installed")
+    if reason := browser.missing(option("--bin") + "/carve"):
+        print(f"skipped: {reason}")
         return 77
     name = sys.argv[-1]
     if "accessible" in name and not os.path.exists(option("--audit") or ""):

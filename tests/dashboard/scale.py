@@ -19,8 +19,8 @@ def option(name, otherwise=None):
 
 
 def main():
-    if browser.missing():
-        print(f"skipped: Debian's package {browser.missing()} is not installed")
+    if reason := browser.missing(option("--bin") + "/board_bench"):
+        print(f"skipped: {reason}")
         return 77
     nodes, cards = int(option("--nodes", "12500")), int(option("--cards", "8"))
     server = subprocess.Popen([option("--bin") + "/board_bench", "--nodes", str(nodes), "--cards", str(cards), "--pods",

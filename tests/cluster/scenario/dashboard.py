@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE.parent / "dashboard"))
 import browser  # noqa: E402
 import control  # noqa: E402
 from ring.carve import NAMESPACE  # noqa: E402
+from ring.cluster import Ring  # noqa: E402
 from ring.testing import SOAK, main, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -301,7 +302,7 @@ class Flow(Dashboard):
 
 
 if __name__ == "__main__":
-    if browser.missing():
-        print(f"skipped: Debian's package {browser.missing()} is not installed")
+    if reason := browser.missing(Ring.load().build / "bin" / "carve"):
+        print(f"skipped: {reason}")
         sys.exit(77)
     main()
