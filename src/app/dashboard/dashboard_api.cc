@@ -145,6 +145,13 @@ std::vector<std::string> parts_of(std::string_view path) {
   return parts;
 }
 
+/// Whether the text can be the name of a Kubernetes object: it becomes a part of a path of the API server.
+bool is_object_name(const std::string& text) {
+  constexpr std::string_view kLegal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+  return !text.empty() && text.size() <= 253 && text.front() != '.' &&
+         text.find_first_not_of(kLegal) == std::string::npos;
+}
+
 tl::unexpected<Error> not_here(const char* what) {
   return fail(Code::kUnimplemented, std::string("this program has no ") + what);
 }
@@ -305,6 +312,10 @@ HttpResponse DashboardApi::data(const HttpRequest& ask) {
     const auto detail = text_in(*query, "detail");
     if (!detail.empty() && detail != "cards" && detail != "nodes")
       return plain(400, "detail: \"" + detail.substr(0, 32) + "\" is not a detail; legal are cards and nodes");
+    if (detail != "nodes" && (*now)->board.cards.size() > kMostCardsWatched) {
+      return plain(400,
+                   "detail: the board has more than " + std::to_string(kMostCardsWatched) + " cards; legal is nodes");
+    }
     return watch(ask.token, *since, detail == "nodes" ? Detail::kNodes : Detail::kCards);
   }
   const auto parts = parts_of(rest);
@@ -316,7 +327,7 @@ HttpResponse DashboardApi::data(const HttpRequest& ask) {
       const bool variable = one.parts[at].front() == '{';
       same = variable || one.parts[at] == parts[at];
       words.resize(words.size() + (variable ? 1 : 0));
-      if (variable) same = codec::url_decoded(parts[at], &words.back()) && words.back().find('/') == std::string::npos;
+      if (variable) same = codec::url_decoded(parts[at], &words.back()) && is_object_name(words.back());
     }
     if (!same) continue;
     const auto query = query_of(ask.query, one.api.parameters);
@@ -326,6 +337,19 @@ HttpResponse DashboardApi::data(const HttpRequest& ask) {
     return json(one.answer({*viewer, **now, seen, *query, words, sources_}));
   }
   return plain(404, "the read API has no such path; /v1/openapi.json lists them");
+}
+
+std::string DashboardApi::change_text(const RevisedBoard& now, std::uint64_t since, Detail detail) {
+  const auto at = static_cast<std::size_t>(detail == Detail::kNodes);
+  {
+    const MutexLock lock(mutex_);
+    const Kept& kept = kept_[at];
+    if (kept.text != nullptr && kept.since == since && kept.revision == now.revision) return *kept.text;
+  }
+  auto text = std::make_shared<const std::string>(codec::change_json(now.board, change_since(now, since, detail)));
+  const MutexLock lock(mutex_);
+  kept_[at] = {since, now.revision, text};
+  return *text;
 }
 
 HttpResponse DashboardApi::watch(const std::string& token, std::uint64_t since, Detail detail) {
@@ -360,9 +384,9 @@ HttpResponse DashboardApi::watch(const std::string& token, std::uint64_t since, 
       const auto viewer = viewer_of(token, (*now)->board);
       if (!viewer) return std::nullopt;
       if (viewer->everything && (*now)->revision != following->revision) {
-        const auto change = change_since(**now, following->revision, detail);
+        const auto text = change_text(**now, following->revision, detail);
         following->revision = (*now)->revision;
-        return event("change", codec::change_json((*now)->board, change));
+        return event("change", text);
       }
       if (!viewer->everything) {
         const RevisedBoard seen = revised(nullptr, seen_by(*viewer, (*now)->board), 1);

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,6 +13,7 @@
 #include "app/dashboard/board_feed.h"
 #include "app/dashboard/viewer.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "port/http.h"
 
@@ -61,7 +65,10 @@ class DashboardApi {
   [[nodiscard]] HttpResponse answer(const HttpRequest& ask);
 
   /// Viewers that follow the board at the same time. More are refused with 503.
-  static constexpr int kMostWatching = 200;
+  static constexpr int kMostWatching = 100;
+  /// The largest board that can be followed card by card: its first text is 2.5 MB for each viewer. Larger ones are
+  /// followed by the sums of the nodes (`detail=nodes`).
+  static constexpr std::size_t kMostCardsWatched = 5000;
 
  private:
   struct Resource;
@@ -69,6 +76,9 @@ class DashboardApi {
   [[nodiscard]] HttpResponse web_file(std::string_view path) const;
   [[nodiscard]] HttpResponse data(const HttpRequest& ask);
   [[nodiscard]] HttpResponse watch(const std::string& token, std::uint64_t since, Detail detail);
+  /// The text of a change for a viewer who sees everything. Most viewers are at the same revision, so the last texts
+  /// are kept: many viewers cost little more than one.
+  [[nodiscard]] std::string change_text(const RevisedBoard& now, std::uint64_t since, Detail detail) EXCLUDES(mutex_);
   [[nodiscard]] Result<Viewer> viewer_of(const std::string& token, const codec::Board& board) const;
 
   const Sources sources_;
@@ -76,6 +86,14 @@ class DashboardApi {
   const Clock& clock_;
   BoardFeed feed_;
   std::shared_ptr<std::atomic<int>> watching_ = std::make_shared<std::atomic<int>>(0);
+  /// The text of the last change, by detail.
+  struct Kept {
+    std::uint64_t since = 0;
+    std::uint64_t revision = 0;
+    std::shared_ptr<const std::string> text;
+  };
+  Mutex mutex_;
+  std::array<Kept, 2> kept_ GUARDED_BY(mutex_);
 };
 
 }  // namespace carve::dashboard

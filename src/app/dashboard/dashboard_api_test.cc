@@ -153,7 +153,42 @@ TEST_F(DashboardApiTest, AnswersAboutOneNodeAndOnePod) {
   EXPECT_THAT(get("/v1/nodes/n1").body, HasSubstr("\"agent\":\"n1\""));
   EXPECT_EQ(get("/v1/nodes/n3").status, 404);
   EXPECT_EQ(get("/v1/nodes/n1%2f..%2fn2").status, 404);
-  EXPECT_THAT(get("/v1/pods/a%20b/c").body, HasSubstr("\"pod\":\"a b/c\""));
+  EXPECT_THAT(get("/v1/pods/a%2db/c.0").body, HasSubstr("\"pod\":\"a-b/c.0\""));
+}
+
+// A name becomes a part of a path of the API server.
+TEST_F(DashboardApiTest, RefusesWhatIsNoName) {
+  for (const char* name : {"..", "%2e%2e", "a%2fb", "a%3fb", "a%23b", "a%25b", "a%20b", "", ".a", "a%5cb"}) {
+    EXPECT_EQ(get(std::string("/v1/pods/red/") + name).status, 404) << name;
+    EXPECT_EQ(get(std::string("/v1/pods/") + name + "/x").status, 404) << name;
+  }
+  EXPECT_EQ(get("/v1/pods/red/" + std::string(254, 'a')).status, 404);
+}
+
+TEST_F(DashboardApiTest, ALargeBoardIsFollowedByItsNodes) {
+  board_.cards.resize(DashboardApi::kMostCardsWatched + 1, board_.cards.back());
+  for (std::size_t at = 0; at < board_.cards.size(); ++at) board_.cards[at].uuid = "GPU-" + std::to_string(at);
+  EXPECT_EQ(get("/v1/watch").status, 400);
+  EXPECT_THAT(get("/v1/watch?detail=cards").body, HasSubstr("more than 5000 cards; legal is nodes"));
+  EXPECT_THAT(get("/v1/watch?detail=nodes").body, StartsWith("event: change"));
+}
+
+TEST_F(DashboardApiTest, ViewersAtTheSameRevisionGetTheSameText) {
+  auto one = get("/v1/watch");
+  auto other = get("/v1/watch");
+  EXPECT_EQ(one.body, other.body);
+  board_.cards[1].granted = Bytes::gib(1);
+  clock_.advance(BoardFeed::kFresh);
+  const auto text = one.more();
+  EXPECT_THAT(*text, HasSubstr("GPU-1"));
+  EXPECT_EQ(other.more(), text);
+  auto late = get("/v1/watch");
+  EXPECT_THAT(late.body, HasSubstr("\"complete\":true"));
+  board_.cards[2].granted = Bytes::gib(1);
+  clock_.advance(BoardFeed::kFresh);
+  EXPECT_EQ(late.more(), one.more());
+  auto behind = get("/v1/watch?detail=nodes");
+  EXPECT_THAT(behind.body, Not(HasSubstr("GPU-")));
 }
 
 TEST_F(DashboardApiTest, ChangesNothing) {
