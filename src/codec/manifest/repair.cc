@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "codec/admission/answer.h"
 #include "codec/dialects/pod_checks.h"
 #include "codec/json_read.h"
 #include "codec/manifest/manifest_object.h"
