@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -81,6 +82,11 @@ int after_output(int code) {
   const auto written = flush_output();
   if (written || code != kExitOk) return code;
   return report(written.error(), kExitFailed);
+}
+
+std::string host_name() {
+  char name[256] = "";
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 std::string own_path() { return real_path("/proc/self/exe"); }

@@ -37,11 +37,6 @@ std::string secret() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-std::string host_name() {
-  char name[256] = "";
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 Result<HistoryQuery> query_of(const HistoryRequest& request) {
   HistoryQuery query;
   query.card = request.card;

@@ -161,6 +161,9 @@ extern const char* const kCommit;
 ///   errors  kUnavailable: no cgroup2 mount
 [[nodiscard]] Result<std::string> cgroup_folder(const HostOptions& host);
 
+/// The name of this machine; "localhost" if it has none.
+[[nodiscard]] std::string host_name();
+
 /// This executable's path, and its folder.
 [[nodiscard]] std::string own_path();
 [[nodiscard]] std::string own_folder();

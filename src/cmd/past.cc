@@ -27,10 +27,8 @@ using Histories = std::vector<NodeHistory>;
 using Ask = std::function<Result<Histories>(const HistoryQuery&)>;
 
 Result<Histories> ask_machine(const HostOptions& host, const HistoryQuery& query) {
-  char name[256] = "";
-  static_cast<void>(::gethostname(name, sizeof name - 1));
   CARVE_TRY(auto found, api::Client(host.agent_socket(), api::kAgentsRestart).history({}, query));
-  return Histories{{name, std::move(found)}};
+  return Histories{{host_name(), std::move(found)}};
 }
 
 Result<Histories> ask_nodes(const cli::ClusterAccess& access, const std::string& node, const HistoryQuery& query) {

@@ -63,6 +63,11 @@ struct Grant {
   std::string device;              // CDI name if one was published, else empty
 };
 
+/// The amount; nullopt if the driver does not report it (Bytes::max()).
+[[nodiscard]] inline std::optional<Bytes> if_reported(Bytes bytes) {
+  return bytes == Bytes::max() ? std::nullopt : std::optional(bytes);
+}
+
 /// One process that uses a card or is a member of a slice.
 struct ProcessView {
   std::int32_t pid = 0;

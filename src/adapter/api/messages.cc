@@ -1,6 +1,5 @@
 #include "adapter/api/messages.h"
 
-#include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <utility>
@@ -19,9 +18,6 @@ constexpr std::array<std::pair<Op, std::string_view>, 5> kOps = {{{Op::kAllocate
                                                                   {Op::kRelease, "release"},
                                                                   {Op::kView, "view"},
                                                                   {Op::kHistory, "history"}}};
-using By = HistoryQuery::By;
-constexpr std::array<std::pair<By, std::string_view>, 3> kBy = {
-    {{By::kCards, "cards"}, {By::kSlices, "slices"}, {By::kNamespaces, "namespaces"}}};
 
 Result<json::value> parse(std::string_view bytes) {
   boost::system::error_code error;
@@ -90,15 +86,12 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
 }
 
 json::value value_of(const HistoryQuery& query) {
-  json::object object{{"card", query.card},
+  return json::object{{"card", query.card},
                       {"slice", query.slice},
                       {"name", query.name},
+                      {"by", std::string(to_string(query.by))},
                       {"since_seconds", query.since.count()},
                       {"points", query.points}};
-  for (const auto& [by, word] : kBy) {
-    if (by == query.by) object["by"] = std::string(word);
-  }
-  return object;
 }
 
 Result<HistoryQuery> history_from(const json::value& value) {
@@ -107,12 +100,9 @@ Result<HistoryQuery> history_from(const json::value& value) {
   query.card = f.text("card", 128);
   query.slice = f.text("slice", 128);
   query.name = f.text("name", 1024);
-  const std::string word = f.text("by", 32);
-  const auto found = std::find_if(kBy.begin(), kBy.end(), [&](const auto& row) { return row.second == word; });
-  if (found == kBy.end())
-    f.wrong("by", "not one of cards, slices, namespaces");
-  else
-    query.by = found->first;
+  const auto by = history_by_from(f.text("by", 32));
+  if (!by) f.wrong("by", "not one of " + std::string(kHistoryByWords));
+  query.by = by.value_or(query.by);
   query.since = std::chrono::seconds(static_cast<std::int64_t>(
       f.number("since_seconds", 1, static_cast<std::uint64_t>(std::chrono::seconds(kHistoryLongest).count()))));
   query.points = static_cast<std::uint32_t>(f.number("points", 1, kHistoryMostPoints));
@@ -238,9 +228,7 @@ std::string encode_reply(const Result<AgentView>& result) {
 }
 
 std::string encode_reply(const Result<HistoryAnswer>& result) {
-  if (!result) return reply_error(result.error());
-  const auto value = parse(codec::to_json(*result));
-  return value ? good(*value) : reply_error(value.error());
+  return result ? "{\"ok\":true,\"value\":" + codec::to_json(*result) + "}" : reply_error(result.error());
 }
 
 Result<void> decode_void_reply(std::string_view bytes) {

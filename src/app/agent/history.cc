@@ -5,20 +5,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "app/agent/slice_table.h"
+
 namespace carve::agent {
 namespace {
 
 std::int64_t seconds_of(Clock::WallTime time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
-}
-
-std::optional<Bytes> known(Bytes bytes) { return bytes == Bytes::max() ? std::nullopt : std::optional(bytes); }
-
-/// The name that is kept of a slice: a container's, or the program of a command line without its path and arguments.
-std::string kept_name(const SliceView& slice) {
-  if (slice.kind != "run") return slice.name;
-  const std::string word = slice.name.substr(0, slice.name.find(' '));
-  return word.substr(word.rfind('/') + 1);
 }
 
 /// The time in a file's name; nullopt: not one of these files.
@@ -41,10 +34,10 @@ HistoryFrame History::frame_of(const AgentView& view, std::int64_t now) {
   for (const auto& slice : view.slices) {
     for (const auto& held : slice.cards) {
       HistorySample one;
-      one.key = {held.card, slice.id, kept_name(slice)};
+      one.key = {held.card, slice.id, slice.kind == "run" ? program_in(slice.name) : slice.name};
       one.seconds = interval;
       one.granted = held.limit;
-      one.used = known(held.used);
+      one.used = if_reported(held.used);
       one.cores_granted = held.compute.hundredths();
       one.cores_delivered = held.delivered_percent;
       const auto key = std::pair(slice.id, held.card);
@@ -66,7 +59,7 @@ HistoryFrame History::frame_of(const AgentView& view, std::int64_t now) {
     one.key.card = card.card.id.str();
     one.seconds = interval;
     one.granted = card.set_aside;
-    one.used = known(card.used);
+    one.used = if_reported(card.used);
     one.cores_granted = card.guaranteed.hundredths();
     one.cores_delivered = on_card[one.key.card];
     one.temperature = card.temperature_c;

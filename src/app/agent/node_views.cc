@@ -14,13 +14,6 @@ ProcessView process_view(std::int32_t pid) {
   return view;
 }
 
-/// The program's name in a command line, which every user of the machine can see anyway: "/opt/x/python job.py --token
-/// s" → "python".
-std::string program_in(const std::string& command_line) {
-  const std::string word = command_line.substr(0, command_line.find(' '));
-  return word.substr(word.rfind('/') + 1);
-}
-
 void name_processes(const Processes& processes, std::vector<ProcessView>* views) {
   for (auto& view : *views) view.command = plain_name(processes.command(view.pid));
 }

@@ -36,7 +36,6 @@ class NodeViews {
   [[nodiscard]] AgentView of_last_round() const;
 
  private:
-
   const AgentConfig& config_;
   const AgentWorld& world_;
   const Parts parts_;

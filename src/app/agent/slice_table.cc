@@ -91,6 +91,11 @@ std::string offender_of(const LiveSlice& slice) {
   return slash == std::string::npos ? slice.holder.uid : "namespace " + slice.name.substr(0, slash);
 }
 
+std::string program_in(const std::string& command_line) {
+  const std::string word = command_line.substr(0, command_line.find(' '));
+  return word.substr(word.rfind('/') + 1);
+}
+
 std::string plain_name(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -85,6 +85,10 @@ struct LiveSlice {
 /// The slice with this ID and the fields of its note. Its record has the other fields.
 [[nodiscard]] LiveSlice slice_of(const std::string& id, const SliceNote& note);
 
+/// The program's name in a command line, which every user of the machine can see anyway:
+/// "/opt/x/python job.py --token s" → "python".
+[[nodiscard]] std::string program_in(const std::string& command_line);
+
 /// Reduces the text to printable ASCII of at most 100 characters, which is safe in a note and on a terminal.
 [[nodiscard]] std::string plain_name(const std::string& text);
 

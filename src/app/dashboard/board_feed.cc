@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "app/dashboard/viewer.h"
+
 namespace carve::dashboard {
 namespace {
 
@@ -74,6 +76,7 @@ RevisedBoard revised(const RevisedBoard* before, codec::Board next, std::uint64_
   const bool rest = before == nullptr || !same_rest(old.board, next);
   now.rest_revision = rest ? revision : old.rest_revision;
   now.revision = changed || rest ? revision : old.revision;
+  now.namespaces = namespaces_on(next);
   now.board = std::move(next);
   return now;
 }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace carve::dashboard {
 struct RevisedBoard {
   codec::Board board;
   std::uint64_t revision = 0;
+  std::set<std::string> namespaces;  // that occur on it: each call asks for the caller's permissions in them
   std::uint64_t rest_revision = 0;  // at which waiting pods, events or the notice last changed
 
   struct Gone {

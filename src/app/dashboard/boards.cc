@@ -15,11 +15,9 @@ using codec::BoardEvent;
 using codec::BoardNode;
 using codec::BoardSlice;
 
-std::optional<Bytes> known(Bytes bytes) { return bytes == Bytes::max() ? std::nullopt : std::optional(bytes); }
-
 /// Adds what the agent reports of the card.
 void add_use(const AgentView& view, const CardView& seen, BoardCard* card) {
-  card->used = known(seen.used);
+  card->used = if_reported(seen.used);
   card->utilization_percent = seen.utilization_percent;
   card->temperature_c = seen.temperature_c;
   card->power_w = seen.power_mw / 1000;
@@ -36,7 +34,7 @@ void add_use(const AgentView& view, const CardView& seen, BoardCard* card) {
 void add_use(const SliceView& seen, const SliceCardView& held, BoardSlice* slice) {
   slice->agent_id = seen.id;
   slice->state = seen.state;
-  slice->used = known(held.used);
+  slice->used = if_reported(held.used);
   slice->delivered_percent = held.delivered_percent;
   slice->processes = static_cast<std::uint32_t>(seen.processes.size());
 }
@@ -108,25 +106,29 @@ const SliceView* reported(const AgentView& view, const Slice& held, const SliceC
   return count == 1 ? found : nullptr;
 }
 
+/// The card and what is granted of it, without its place.
+BoardCard card_of(const Card& card, const CardUse& use) {
+  BoardCard one;
+  one.uuid = card.id.str();
+  one.model = card.model;
+  one.healthy = card.health.ok;
+  one.reason = card.health.reason;
+  one.closed = card.closed;
+  one.mode = to_string(card.mode);
+  one.memory = card.memory;
+  one.granted = use.memory;
+  one.free = codec::free_memory(card, use);
+  one.cores = card.compute.hundredths();
+  one.cores_granted = use.compute.hundredths();
+  one.cores_free = codec::free_cores(card, use);
+  return one;
+}
+
 BoardCard card_of(const codec::GpuObject& gpu) {
-  const CardUse use = codec::use_of(gpu);
-  const bool none_left = use.exclusive || !gpu.card.health.ok;
-  BoardCard card;
-  card.uuid = gpu.card.id.str();
+  BoardCard card = card_of(gpu.card, codec::use_of(gpu));
   card.node = gpu.node;
   card.index = gpu.index;
-  card.model = gpu.card.model;
   card.driver = gpu.driver_version;
-  card.healthy = gpu.card.health.ok;
-  card.reason = gpu.card.health.reason;
-  card.closed = gpu.card.closed;
-  card.mode = to_string(gpu.card.mode);
-  card.memory = gpu.card.memory;
-  card.granted = use.memory;
-  card.free = none_left ? Bytes() : gpu.card.memory - use.memory;
-  card.cores = gpu.card.compute.hundredths();
-  card.cores_granted = use.compute.hundredths();
-  card.cores_free = none_left ? 0 : (gpu.card.compute - use.compute).hundredths();
   card.slices = static_cast<std::uint32_t>(gpu.holders.size());
   return card;
 }
@@ -167,23 +169,11 @@ Board board_of_machine(const AgentView& view, const std::string& node) {
   board.nodes.push_back({node, true, {}});
   for (std::size_t at = 0; at < view.cards.size(); ++at) {
     const CardView& seen = view.cards[at];
-    const bool none_left = seen.exclusive || !seen.card.health.ok;
-    BoardCard card;
-    card.uuid = seen.card.id.str();
+    BoardCard card = card_of(seen.card, {seen.set_aside, seen.guaranteed, seen.exclusive});
     card.node = node;
     card.index = static_cast<int>(at);
-    card.model = seen.card.model;
     card.driver = view.driver_version;
-    card.healthy = seen.card.health.ok;
-    card.reason = seen.card.health.ok ? seen.remark : seen.card.health.reason;
-    card.closed = seen.card.closed;
-    card.mode = to_string(seen.card.mode);
-    card.memory = seen.card.memory;
-    card.granted = seen.set_aside;
-    card.free = none_left ? Bytes() : seen.card.memory - seen.set_aside;
-    card.cores = seen.card.compute.hundredths();
-    card.cores_granted = seen.guaranteed.hundredths();
-    card.cores_free = none_left ? 0 : (seen.card.compute - seen.guaranteed).hundredths();
+    if (card.healthy) card.reason = seen.remark;
     for (const auto& slice : view.slices) {
       for (const auto& held : slice.cards) card.slices += held.card == card.uuid ? 1 : 0;
     }

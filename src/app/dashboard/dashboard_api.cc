@@ -278,10 +278,6 @@ HttpResponse DashboardApi::web_file(std::string_view path) const {
                         : "the page has no such file");
 }
 
-Result<Viewer> DashboardApi::viewer_of(const std::string& token, const Board& board) const {
-  return sources_.admit(token, namespaces_on(board));
-}
-
 HttpResponse DashboardApi::data(const HttpRequest& ask) {
   const std::string_view rest = std::string_view(ask.path).substr(kApi.size());
   if (rest == "openapi.json") {
@@ -300,8 +296,7 @@ HttpResponse DashboardApi::data(const HttpRequest& ask) {
   }
   const auto now = feed_.now();
   // Without a valid token, an error of the board says nothing either.
-  static const Board kNothing;
-  const auto viewer = viewer_of(ask.token, now ? (*now)->board : kNothing);
+  const auto viewer = sources_.admit(ask.token, now ? (*now)->namespaces : std::set<std::string>());
   if (!viewer) return refusal(viewer.error());
   if (!now) return refusal(now.error());
   if (rest == "watch") {
@@ -365,6 +360,7 @@ HttpResponse DashboardApi::watch(const std::string& token, std::uint64_t since, 
     Following& operator=(const Following&) = delete;
     std::shared_ptr<std::atomic<int>> watching;
     std::uint64_t revision = 0;
+    Viewer viewer;         // of the last text, for a viewer who does not see everything
     std::size_t hash = 0;  // of the last text, for a viewer who does not see everything
     bool failed = false;
     Clock::Time sent{};
@@ -381,14 +377,19 @@ HttpResponse DashboardApi::watch(const std::string& token, std::uint64_t since, 
       if (!std::exchange(following->failed, true)) return event("trouble", now.error().what);
     } else {
       following->failed = false;
-      const auto viewer = viewer_of(token, (*now)->board);
+      const auto viewer = sources_.admit(token, (*now)->namespaces);
       if (!viewer) return std::nullopt;
       if (viewer->everything && (*now)->revision != following->revision) {
         const auto text = change_text(**now, following->revision, detail);
         following->revision = (*now)->revision;
         return event("change", text);
       }
-      if (!viewer->everything) {
+      // The same board, seen with the same rights, gives the same text.
+      const bool again =
+          following->hash != 0 && (*now)->revision == following->revision && *viewer == following->viewer;
+      if (!viewer->everything && !again) {
+        following->revision = (*now)->revision;
+        following->viewer = *viewer;
         const RevisedBoard seen = revised(nullptr, seen_by(*viewer, (*now)->board), 1);
         const auto text = codec::change_json(seen.board, change_since(seen, 0, detail));
         const auto hash = std::hash<std::string>()(text);

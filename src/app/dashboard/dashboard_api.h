@@ -79,7 +79,6 @@ class DashboardApi {
   /// The text of a change for a viewer who sees everything. Most viewers are at the same revision, so the last texts
   /// are kept: many viewers cost little more than one.
   [[nodiscard]] std::string change_text(const RevisedBoard& now, std::uint64_t since, Detail detail) EXCLUDES(mutex_);
-  [[nodiscard]] Result<Viewer> viewer_of(const std::string& token, const codec::Board& board) const;
 
   const Sources sources_;
   const WebFiles web_;

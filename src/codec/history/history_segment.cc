@@ -190,25 +190,16 @@ Result<void> decode_history(std::string_view bytes, const std::function<void(con
   return {};
 }
 
-namespace {
-
-constexpr std::pair<HistoryQuery::By, std::string_view> kBy[] = {{HistoryQuery::By::kCards, "cards"},
-                                                                 {HistoryQuery::By::kSlices, "slices"},
-                                                                 {HistoryQuery::By::kNamespaces, "namespaces"}};
-
-}  // namespace
-
 Result<HistoryQuery> parse_history_query(const WebQuery& query) {
   HistoryQuery asked;
   asked.card = text_in(query, "card");
   asked.slice = text_in(query, "slice");
   asked.name = text_in(query, "name");
   const auto by = text_in(query, "by");
-  const auto* const row =
-      std::find_if(std::begin(kBy), std::end(kBy), [&](const auto& one) { return one.second == by; });
-  if (row == std::end(kBy) && !by.empty())
+  const auto known = history_by_from(by);
+  if (!known && !by.empty())
     return fail(Code::kInvalidArgument, "by: \"" + by.substr(0, 32) + "\"; legal are cards, slices and namespaces");
-  if (row != std::end(kBy)) asked.by = row->first;
+  asked.by = known.value_or(asked.by);
   CARVE_TRY(asked.since, parse_history_span("since", text_in(query, "since")));
   CARVE_TRY(const auto points, number_in(query, "points", asked.points, 1, kHistoryMostPoints));
   asked.points = static_cast<std::uint32_t>(points);
@@ -216,14 +207,10 @@ Result<HistoryQuery> parse_history_query(const WebQuery& query) {
 }
 
 std::vector<std::pair<std::string, std::string>> history_parameters(const HistoryQuery& query) {
-  std::string by;
-  for (const auto& [value, word] : kBy) {
-    if (value == query.by) by = word;
-  }
   return {{"card", query.card},
           {"slice", query.slice},
           {"name", query.name},
-          {"by", by},
+          {"by", std::string(to_string(query.by))},
           {"since", std::to_string(std::max<std::int64_t>(1, query.since.count() / 60)) + "m"},
           {"points", std::to_string(query.points)}};
 }

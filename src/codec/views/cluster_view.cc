@@ -34,15 +34,7 @@ json::object value_of(const GpuHolder& holder) {
 }
 
 /// True: no other owner can use the card, because it is held exclusively or unhealthy.
-bool none_left(const GpuObject& gpu, const CardUse& use) { return use.exclusive || !gpu.card.health.ok; }
-
-Bytes free_memory(const GpuObject& gpu, const CardUse& use) {
-  return none_left(gpu, use) ? Bytes() : gpu.card.memory - use.memory;
-}
-
-std::uint32_t free_cores(const GpuObject& gpu, const CardUse& use) {
-  return none_left(gpu, use) ? 0 : (gpu.card.compute - use.compute).hundredths();
-}
+bool none_left(const Card& card, const CardUse& use) { return use.exclusive || !card.health.ok; }
 
 json::object value_of(const GpuObject& gpu) {
   const CardUse use = use_of(gpu);
@@ -58,8 +50,8 @@ json::object value_of(const GpuObject& gpu) {
           {"mode", json_read::json_text(to_string(gpu.card.mode))},
           {"numa_node", gpu.card.numa_node},
           {"driver_version", gpu.driver_version},
-          {"memory_bytes", amounts(gpu.card.memory.count(), use.memory.count(), free_memory(gpu, use).count())},
-          {"cores", amounts(gpu.card.compute.hundredths(), use.compute.hundredths(), free_cores(gpu, use))},
+          {"memory_bytes", amounts(gpu.card.memory.count(), use.memory.count(), free_memory(gpu.card, use).count())},
+          {"cores", amounts(gpu.card.compute.hundredths(), use.compute.hundredths(), free_cores(gpu.card, use))},
           {"holders", std::move(holders)}};
 }
 
@@ -95,6 +87,14 @@ CardUse use_of(const GpuObject& gpu) {
   return use;
 }
 
+Bytes free_memory(const Card& card, const CardUse& use) {
+  return none_left(card, use) ? Bytes() : card.memory - use.memory;
+}
+
+std::uint32_t free_cores(const Card& card, const CardUse& use) {
+  return none_left(card, use) ? 0 : (card.compute - use.compute).hundredths();
+}
+
 std::string name_of(const GpuHolder& holder) {
   if (!holder.pods.empty()) {
     std::string all;
@@ -121,10 +121,10 @@ std::string to_json(const ClusterView& view) {
     const CardUse use = use_of(gpu);
     memory += gpu.card.memory;
     granted += use.memory;
-    free += free_memory(gpu, use);
+    free += free_memory(gpu.card, use);
     cores += gpu.card.compute.hundredths();
     cores_granted += use.compute.hundredths();
-    cores_free += free_cores(gpu, use);
+    cores_free += free_cores(gpu.card, use);
   }
   json::array waiting;
   for (const auto& pod : view.waiting)

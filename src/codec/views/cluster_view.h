@@ -30,6 +30,10 @@ struct ClusterView {
 /// its run parts.
 [[nodiscard]] CardUse use_of(const GpuObject& gpu);
 
+/// What another owner could get of the card: nothing if it is held exclusively or unhealthy. Cores in 1/100 of a card.
+[[nodiscard]] Bytes free_memory(const Card& card, const CardUse& use);
+[[nodiscard]] std::uint32_t free_cores(const Card& card, const CardUse& use);
+
 /// The readable name of a holder: "namespace/pod", or the claim, or the owner's UID.
 [[nodiscard]] std::string name_of(const GpuHolder& holder);
 

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace carve {
 namespace {
+
+constexpr std::pair<HistoryQuery::By, std::string_view> kBy[] = {{HistoryQuery::By::kCards, "cards"},
+                                                                 {HistoryQuery::By::kSlices, "slices"},
+                                                                 {HistoryQuery::By::kNamespaces, "namespaces"}};
 
 std::optional<double> mean(double sum, double seconds) {
   return seconds > 0 ? std::optional(sum / seconds) : std::nullopt;
@@ -54,6 +59,20 @@ HistoryFrame by_namespace(const HistoryFrame& frame, const HistoryQuery& query) 
 }
 
 }  // namespace
+
+std::string_view to_string(HistoryQuery::By by) {
+  for (const auto& [value, word] : kBy) {
+    if (value == by) return word;
+  }
+  return {};
+}
+
+std::optional<HistoryQuery::By> history_by_from(std::string_view word) {
+  for (const auto& [value, name] : kBy) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
 
 std::string namespace_in(const std::string& name) {
   const auto first = name.find('/');

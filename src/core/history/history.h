@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -79,6 +80,11 @@ struct HistoryQuery {
   std::chrono::seconds since{3600};
   std::uint32_t points = 600;  // the largest number of intervals in the answer
 };
+
+/// The words of HistoryQuery::By, for messages and queries.
+inline constexpr const char* kHistoryByWords = "cards, slices, namespaces";
+[[nodiscard]] std::string_view to_string(HistoryQuery::By by);
+[[nodiscard]] std::optional<HistoryQuery::By> history_by_from(std::string_view word);
 
 /// The longest time that a query can ask for, and the largest number of points.
 inline constexpr std::chrono::hours kHistoryLongest{31 * 24};
