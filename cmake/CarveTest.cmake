@@ -20,6 +20,8 @@ option(CARVE_PURE "Build abi, lease, base, core and codec only, with their tests
 if(CARVE_PURE)
   add_executable(pure_tests $<TARGET_OBJECTS:carve_pch_test>)
   target_link_libraries(pure_tests PRIVATE carve_options GTest::gtest GTest::gmock GTest::gtest_main)
+  # The libraries alone. Here each source is compiled by itself, so scripts/test finds an include that a unity build hides.
+  add_custom_target(pure_libraries)
 endif()
 
 # The command prefix of a test that measures real time (label alone): scripts/test runs several of them concurrently,
@@ -27,21 +29,24 @@ endif()
 # test uses. Where the priority may not be raised, `nice` prints a message and continues.
 set(first_at_the_processor nice -n -20)
 
-# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 180] [ALONE] [THREADS test|soak])
+# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 180] [ALONE] [OWN_PROGRAM]
+#            [THREADS test|soak])
 # ALONE: the test measures real time, so it gets the label `alone` and first_at_the_processor.
+# OWN_PROGRAM: the sources define a macro that changes inline functions of a header. In one program with other sources the
+# linker would keep either copy of these functions, so scripts/check builds and runs this test beside pure_tests.
 # THREADS: the test has concurrent threads, so scripts/test, or scripts/soak, also runs it under ThreadSanitizer.
 # Every gtest case is one ctest test, so that the closing line counts the tests that really ran. With CARVE_WHOLE_PROGRAMS
 # (the sanitize preset) a program of unit tests is one ctest test: a sanitizer's start costs more than most cases.
 option(CARVE_WHOLE_PROGRAMS "Run all unit tests of one program in one process" OFF)
 function(carve_test name)
-  cmake_parse_arguments(ARG "ALONE" "LABEL;TIMEOUT;THREADS" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE;OWN_PROGRAM" "LABEL;TIMEOUT;THREADS" "SOURCES;USES" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 180)  # against hanging; a loaded machine is several times slower
   endif()
-  if(CARVE_PURE)
+  if(CARVE_PURE AND NOT ARG_OWN_PROGRAM)
     add_library(${name} OBJECT ${ARG_SOURCES})
     target_link_libraries(pure_tests PRIVATE ${name})
   else()
@@ -53,6 +58,9 @@ function(carve_test name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_precompile_headers(${name} REUSE_FROM carve_pch_test)
   if(CARVE_PURE)
+    if(ARG_OWN_PROGRAM)
+      add_dependencies(pure_tests ${name})
+    endif()
     return()
   endif()
   set(sanitized OFF)
