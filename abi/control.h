@@ -23,7 +23,7 @@ enum class ControlOp : std::uint16_t {
   // Returns the contents of the pages of one slice: the first slice with an id greater than the request's id, which may
   // be empty. `more`: further slices exist. A reply without cards: no such slice exists. Each reply contains one slice,
   // so that no list is too long for a socket. `remains`: only files of an earlier arbiter are left of the slice; their
-  // contents no longer count.
+  // contents no longer count. `list_counters`: the reply is a ControlList instead of a ControlReply.
   kList = 3,
   kSetOverhead = 4,  // card_index, overhead_bytes
   // Used after a restart of the arbiter: like kPut, and carries the descriptors from kPut's reply. From now on the
@@ -50,7 +50,10 @@ struct ControlRequest {
   char id[kMaxSliceId + 1];
   std::uint16_t card_count;
   std::uint16_t in_private_folder;  // kPut, kAdopt; 1: the folder is <slices>/<id>/<id>, and the outer one is root's
-  std::uint32_t card_index;
+  union {                        // `op` selects the member
+    std::uint32_t card_index;     // kSetOverhead
+    std::uint32_t list_counters;  // kList; not 0: the agent reads ControlList. An earlier arbiter ignores it
+  };
   std::uint64_t overhead_bytes;
   ControlCard cards[kMaxCardsPerSlice];
 };
@@ -92,6 +95,28 @@ struct ControlReply {
 };
 static_assert(sizeof(ControlLate) * kMaxCardsPerSlice <= 168, "fits into the space of the text");
 static_assert(sizeof(ControlReply) == 256 + kMaxCardsPerSlice * sizeof(ControlCardState) + kAccountEntries * 4);
+
+/// The upper ends of the waits that ControlCounters::waits counts, in ns; the last count is of longer ones.
+inline constexpr std::uint64_t kWaitEndsNs[] = {100'000,     1'000'000,     10'000'000,
+                                                100'000'000, 1'000'000'000, 10'000'000'000};
+inline constexpr std::size_t kWaitCounts = sizeof kWaitEndsNs / sizeof kWaitEndsNs[0] + 1;
+
+/// What was counted of one card of a slice since its pages were created or the arbiter started. All of it only grows.
+struct ControlCounters {
+  std::uint64_t waits[kWaitCounts];  // times in which a launch waited for a lease and that have ended, by their length
+  std::uint64_t waited_ns;           // their sum
+  std::uint64_t capped_ns;           // of a `fixed` slice: the part in which it had used up its rate
+  // As the slice's processes count them (AccountPage): a tenant can write any number.
+  std::uint64_t gated_launches;
+  std::uint64_t refused_requests;
+  std::uint64_t refused_bytes;
+};
+
+/// The reply to kList with `list_counters`.
+struct ControlList {
+  ControlReply reply;
+  ControlCounters counters[kMaxCardsPerSlice];  // in the order of `cards`
+};
 
 /// Checks that every text ends within its field and that every number is within its range, and copies the request to
 /// `out`. Returns nullptr, or a text that names the first field that is wrong.

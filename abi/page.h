@@ -146,7 +146,12 @@ struct AccountPage {
   Cell<std::uint32_t> doorbell;        // client → arbiter futex word: incremented, with a wake, on a want or busy edge
   Cell<std::uint32_t> high_entry;       // a copy of the grant page's word; only older arbiters read it
   Cell<std::uint32_t> stock_wanted;    // not 0: a process asks the arbiter for stock entries
-  std::uint8_t padding[4096 - 76];
+  std::uint32_t reserved2;
+  // What the slice's processes counted, for metrics only. They grow; libraries of earlier releases leave them at 0.
+  Cell<std::uint64_t> gated_launches;    // launches that waited for a lease
+  Cell<std::uint64_t> refused_requests;  // requests for memory that the slice's limit refused
+  Cell<std::uint64_t> refused_bytes;     // the bytes of these requests
+  std::uint8_t padding[4096 - 104];
   AccountEntry entries[kAccountEntries];
 };
 static_assert(sizeof(AccountPage) == kAccountPageBytes);

@@ -157,6 +157,15 @@ abi::ControlLate CardLoop::lease_time(int slice) {
   return {granted == 0 ? 1 : granted, static_cast<std::uint32_t>(time.drained_ns() / 1'000'000)};
 }
 
+void CardLoop::describe(int slice, abi::ControlCounters* out) {
+  const MutexLock lock(mutex_);
+  const Place& place = places_[static_cast<std::size_t>(slice)];
+  place.wait_times.describe(out);
+  out->gated_launches = place.account->gated_launches.load_relaxed();
+  out->refused_requests = place.account->refused_requests.load_relaxed();
+  out->refused_bytes = place.account->refused_bytes.load_relaxed();
+}
+
 std::uint64_t CardLoop::busy_ns(int slice) {
   const MutexLock lock(mutex_);
   const Place& place = places_[static_cast<std::size_t>(slice)];
@@ -208,7 +217,10 @@ std::uint64_t CardLoop::step() {
   machine_.step(now, seen_.data());
   trace_.stepped(now, machine_, seen_.data());
   for (std::size_t i = 0; i < end; ++i) {
-    if (places_[i].grant) publish(static_cast<int>(i), now);
+    const int slice = static_cast<int>(i);
+    if (!places_[i].grant) continue;
+    publish(slice, now);
+    places_[i].wait_times.look(now, machine_.grant(slice), seen_[i].want, machine_.exhausted(slice));
   }
   last_ = now;
   if (!any) return lease::kNever;

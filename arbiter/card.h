@@ -9,6 +9,7 @@
 #include "abi/page.h"
 #include "arbiter/lease_time.h"
 #include "arbiter/trace.h"
+#include "arbiter/wait_times.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/thread.h"
@@ -47,6 +48,8 @@ class CardLoop {
   /// Since the slice was added, in ms: the time in which it held the card's lease, and the excused time for which its
   /// work ran on after a lease.
   [[nodiscard]] abi::ControlLate lease_time(int slice);
+  /// Writes what was counted of the slice on this card.
+  void describe(int slice, abi::ControlCounters* out);
   /// GPU time that the slice's processes report, ended processes included.
   [[nodiscard]] std::uint64_t busy_ns(int slice);
 
@@ -61,6 +64,7 @@ class CardLoop {
     std::uint32_t epoch_base = 0;
     std::uint32_t published = 0;        // the decision that is in the page now
     LeaseTime lease_time = {};
+    WaitTimes wait_times = {};
   };
   CardLoop(std::string uuid, Trace trace)
       : uuid_(std::move(uuid)), places_(lease::kMaxSlices), trace_(std::move(trace)) {}

@@ -197,7 +197,7 @@ bool Server::serve_control(int socket) {
       answer(socket, reply, {});
       break;
     case abi::ControlOp::kList:
-      list(socket, request.id);
+      list(socket, request.id, request.list_counters != 0);
       break;
     case abi::ControlOp::kSetOverhead: {
       const auto found = slices_.find(request.id);
@@ -263,8 +263,9 @@ void Server::drop(const std::string& id) {
   std::erase_if(guests_, [](const Guest& guest) { return !guest.socket; });
 }
 
-void Server::list(int socket, const std::string& after) {
-  abi::ControlReply reply = {};
+void Server::list(int socket, const std::string& after, bool counters) {
+  abi::ControlList list = {};
+  abi::ControlReply& reply = list.reply;
   const auto found = slices_.upper_bound(after);
   const auto left = remains_.upper_bound(after);
   if (left != remains_.end() && (found == slices_.end() || *left < found->first)) {
@@ -272,10 +273,12 @@ void Server::list(int socket, const std::string& after) {
     reply.remains = reply.card_count = 1;
     reply.more = found != slices_.end() || std::next(left) != remains_.end() ? 1 : 0;
   } else if (found != slices_.end()) {
-    found->second->describe(&reply);
+    found->second->describe(&list);
     reply.more = std::next(found) != slices_.end() || left != remains_.end() ? 1 : 0;
   }
-  answer(socket, reply, {});
+  reply.magic = abi::kControlMagic;
+  reply.abi = abi::kControlAbi;
+  send_packet(socket, &list, counters ? sizeof list : sizeof reply, {});
 }
 
 void Server::accept_guest(Slice& slice) {

@@ -41,7 +41,7 @@ class Server {
   void answer(int socket, abi::ControlReply& reply, const Result<void>& result, const std::vector<int>& fds = {});
   Result<std::vector<int>> put(const abi::ControlRequest& request, std::vector<Fd> fds);
   void drop(const std::string& id);
-  void list(int socket, const std::string& after);
+  void list(int socket, const std::string& after, bool counters);
   void accept_guest(Slice& slice);
   void greet(Guest& guest);
   bool welcome_in(const std::string& slice, pid_t pid);

@@ -360,7 +360,8 @@ Result<std::vector<Fd>> Slice::tenant_descriptors(abi::LibraryKind kind) const {
   return fds;
 }
 
-void Slice::describe(abi::ControlReply* out) {
+void Slice::describe(abi::ControlList* list) {
+  abi::ControlReply* const out = &list->reply;
   std::memcpy(out->id, id_.c_str(), id_.size() + 1);
   out->card_count = static_cast<std::uint32_t>(cards_.size());
   for (std::size_t i = 0; i < cards_.size(); ++i) {
@@ -380,6 +381,7 @@ void Slice::describe(abi::ControlReply* out) {
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
     state.rescues = cards_[i].loop->rescues(cards_[i].number);
     out->late[i] = cards_[i].loop->lease_time(cards_[i].number);
+    cards_[i].loop->describe(cards_[i].number, &list->counters[i]);
   }
   for (const auto& [entry, member] : members_) {
     if (!member.dead) out->pids[out->pid_count++] = member.pid;

@@ -68,7 +68,7 @@ class Slice {
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
 
-  void describe(abi::ControlReply* out);
+  void describe(abi::ControlList* list);
   /// Forbids every further launch and allocation, and removes files and socket.
   void revoke();
 

@@ -87,6 +87,8 @@ class Arbiter {
   [[nodiscard]] std::uint64_t charged_ns(int slice) const { return slices_[slice].charged; }
   /// Number of leases out of turn since the slice was added. It gets one when its work seems to wait for a launch.
   [[nodiscard]] std::uint64_t rescues(int slice) const { return slices_[slice].rescues; }
+  /// True: a `fixed` slice has used up its rate, and gets no lease until a batch of tokens has accumulated.
+  [[nodiscard]] bool exhausted(int slice) const { return slices_[slice].exhausted; }
 
  private:
   struct Slice {

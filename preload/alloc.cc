@@ -24,7 +24,7 @@ CUresult allocate(std::uint64_t bytes, Take take) {
   }
   Charge charge{};
   if (!charge_request(*card, bytes, charge)) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, bytes);
   }
   CUdeviceptr address = 0;
   const std::uint64_t context = current_context();

@@ -70,7 +70,7 @@ CUresult create(std::uint64_t bytes, Make make, Ask ask, Destroy destroy) {
     return context != nullptr ? CUDA_ERROR_SYSTEM_NOT_READY : make(handle);
   }
   if (!charge(*card, bytes)) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, bytes);
   }
   const CUresult result = make(handle);
   if (result != CUDA_SUCCESS) {
@@ -92,7 +92,7 @@ CUresult create(std::uint64_t bytes, Make make, Ask ask, Destroy destroy) {
                    {handle, taken, reinterpret_cast<std::uint64_t>(context), index_of(*card), Kind::kArray, 0, 1})) {
     destroy(handle);
     give_back(*card, fits ? taken : bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return fits ? CUDA_ERROR_OUT_OF_MEMORY : refused_request(*card, taken);
   }
   return result;
 }
@@ -165,7 +165,8 @@ CUresult open_shared(CUdeviceptr* address, Open open) {
   CUcontext context = nullptr;
   driver.cuCtxGetCurrent(&context);
   const Found found = found_at(*address);
-  if (found.card != nullptr && charge(*found.card, found.size)) {
+  const bool charged = found.card != nullptr && charge(*found.card, found.size);
+  if (charged) {
     switch (memory.objects.insert_new(
         {*address, found.size, reinterpret_cast<std::uint64_t>(context), index_of(*found.card), Kind::kImport, 0, 1})) {
       case Table<4>::Added::kDone:
@@ -182,7 +183,7 @@ CUresult open_shared(CUdeviceptr* address, Open open) {
     }
   }
   CARVE_DRIVER(cuIpcCloseMemHandle)(*address);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  return charged || found.card == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : refused_request(*found.card, found.size);
 }
 
 }  // namespace
@@ -265,7 +266,7 @@ CARVE_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool 
     give_back(*found.card, found.size);
   }
   CARVE_DRIVER(cuMemFree_v2)(*address);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  return charged || found.card == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : refused_request(*found.card, found.size);
 }
 
 CARVE_EXPORT CUresult cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* what) {

@@ -45,7 +45,7 @@ CUresult create(CUcontext* context, CUdevice device, Make make) {
   const Hold hold(memory.context_lock);
   std::uint64_t bytes = 0;
   if (!charge_context(*card, bytes)) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, bytes);
   }
   const CUresult result = make();
   if (result == CUDA_SUCCESS && memory.objects.insert({reinterpret_cast<std::uint64_t>(*context), bytes, 0,
@@ -150,7 +150,7 @@ CARVE_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devi
   std::uint64_t& primary = memory.primary_context[index_of(*card)];
   const bool first = primary == 0;
   if (first && !charge_context(*card, memory.primary_bytes[index_of(*card)])) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, memory.primary_bytes[index_of(*card)]);
   }
   const CUresult result = CARVE_DRIVER(cuDevicePrimaryCtxRetain)(context, device);
   if (result == CUDA_SUCCESS) {
@@ -248,7 +248,7 @@ CARVE_EXPORT CUresult cuGreenCtxCreate(void** green, void* resources, CUdevice d
   std::uint64_t& primary = memory.primary_context[index_of(*card)];
   const bool first = primary == 0;
   if (first && !charge_context(*card, memory.primary_bytes[index_of(*card)])) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, memory.primary_bytes[index_of(*card)]);
   }
   const CUresult result = make();
   CUcontext context = nullptr;

@@ -115,7 +115,7 @@ CUresult charge_all(const Demand& demand) {
         charged.bytes[rest] = 0;
       }
       leave_all(charged);
-      return revoked(card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+      return refused_request(card, demand.bytes[i]);
     }
   }
   return CUDA_SUCCESS;

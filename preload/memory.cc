@@ -142,6 +142,15 @@ bool charge(Card& card, std::uint64_t bytes) {
   return announce(card, bytes);
 }
 
+CUresult refused_request(const Card& card, std::uint64_t bytes) {
+  if (revoked(card)) {
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  card.account->refused_requests.fetch_add(1);
+  card.account->refused_bytes.fetch_add(bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void give_back(Card& card, std::uint64_t bytes) {
   if (bytes != 0) {
     withdraw(card, bytes);

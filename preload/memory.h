@@ -64,6 +64,8 @@ inline std::uint16_t index_of(const Card& card) { return static_cast<std::uint16
 /// Announces `bytes` if they fit. Returns false when they do not fit; then no charge has changed. Before it refuses, it
 /// lets the driver release unused pool memory. Cost: one atomic add and one load per process of the slice.
 bool charge(Card& card, std::uint64_t bytes);
+/// The result of a request that charge() refused. Counts it for the slice's metrics.
+CUresult refused_request(const Card& card, std::uint64_t bytes);
 void give_back(Card& card, std::uint64_t bytes);
 
 /// Where a request was charged.

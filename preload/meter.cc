@@ -99,6 +99,7 @@ CUresult begin_work_slowly(CardMeter* card, LaneHolder* holder, std::uint64_t ke
   while (passage.verdict == lease::Verdict::kWaitGrant || passage.verdict == lease::Verdict::kWaitCompletion) {
     if (passage.verdict == lease::Verdict::kWaitGrant && !waits) {
       waits = true;
+      pages.account->gated_launches.fetch_add(1);
       if (gate.starts_waiting()) {
         ring_arbiter(pages);
       }

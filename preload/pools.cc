@@ -291,7 +291,7 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
       }
     }
     if (waited && !made.overgrown) {
-      return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+      return refused_request(*card, charged);
     }
     // Memory that was freed in this stream is free when the stream has reached that free. No lock is held here: the
     // stream may wait for a host function that waits for another thread, and that thread may begin a capture.
@@ -300,7 +300,7 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
       const Hold hold(made.full->lock);
       trim(*made.full);
       leave_pool(*made.full, charged);
-      return CUDA_ERROR_OUT_OF_MEMORY;
+      return refused_request(*card, charged);
     }
   }
 }

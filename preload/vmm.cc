@@ -123,7 +123,7 @@ CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::siz
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   if (!charge(*card, size)) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, size);
   }
   const CUresult result = CARVE_DRIVER(cuMemCreate)(handle, size, properties, flags);
   if (result == CUDA_SUCCESS && memory.objects.insert({*handle, size, 0, index_of(*card), Kind::kHandle, 0, 1})) {
@@ -276,7 +276,7 @@ CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandl
   }
   if (card != nullptr && !charge(*card, bytes)) {
     CARVE_DRIVER(cuMemRelease)(*handle);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return refused_request(*card, bytes);
   }
   if (!memory.objects.insert(
           {*handle, bytes, kImported, card == nullptr ? kInHost : index_of(*card), Kind::kHandle, 0, 1})) {

@@ -295,6 +295,65 @@ export function RoomPage({ board }) {
   `;
 }
 
+const USAGE_SPANS = ["1h", "24h", "7d", "30d"];
+
+/** What the namespaces used over `span`, read again each minute. */
+function useUsage(span) {
+  const [answer, setAnswer] = useState({});
+  useEffect(() => {
+    let open = true;
+    const load = () =>
+      read("usage", { since: span }).then(
+        (usage) => open && setAnswer({ usage }),
+        (error) => open && setAnswer({ error: error.message }),
+      );
+    load();
+    const timer = setInterval(load, 60_000);
+    return () => {
+      open = false;
+      clearInterval(timer);
+    };
+  }, [span]);
+  return answer;
+}
+
+const hours = (value) => value.toFixed(value < 10 ? 2 : 0);
+
+/** What each namespace used over time, and its quotas. */
+function Usage({ machine }) {
+  const [span, setSpan] = useState("24h");
+  const { usage, error } = useUsage(span);
+  const quotas = (usage?.namespaces ?? []).flatMap((one) => one.quotas.map((quota) => ({ ...quota, namespace: one.name })));
+  return html`
+    <section aria-label="usage">
+      <h2>Over time</h2>
+      <p class="choices" role="group" aria-label="span">${USAGE_SPANS.map(
+        (one) => html`<button type="button" key=${one} aria-pressed=${span === one} onClick=${() => setSpan(one)}>${one}</button>`,
+      )}</p>
+      ${error ? html`<p class="empty">Not known: ${error}.</p>` : null}
+      ${usage?.silent_nodes ? html`<p>${usage.silent_nodes} of ${usage.nodes} agents did not answer: the sums are too low.</p>` : null}
+      ${usage ? html`<${Table} caption="A card-hour is a whole card for an hour" rows=${usage.namespaces} keyOf=${(one) => one.name} empty="No slice in this time." columns=${[
+        ["namespace", (one) => one.name || (machine ? "(this machine)" : "(no namespace)"), (one) => one.name],
+        ["card-hours promised", (one) => hours(one.card_hours.promised), (one) => one.card_hours.promised],
+        ["card-hours delivered", (one) => hours(one.card_hours.delivered), (one) => one.card_hours.delivered],
+        ["GiB-hours held", (one) => hours(one.gib_hours.held), (one) => one.gib_hours.held],
+        ["GiB-hours used", (one) => hours(one.gib_hours.used), (one) => one.gib_hours.used],
+      ]} />` : null}
+    </section>
+    ${machine ? null : html`<section aria-label="quotas">
+      <h2>Quotas</h2>
+      ${usage?.quotas_error ? html`<p class="empty">Not known: ${usage.quotas_error}.</p>` : null}
+      ${usage ? html`<${Table} caption="ResourceQuotas that limit cards" rows=${quotas} keyOf=${(one) => `${one.namespace}/${one.quota}/${one.resource}`} empty="No ResourceQuota limits cards." columns=${[
+        ["namespace", (one) => one.namespace, (one) => one.namespace],
+        ["quota", (one) => one.quota, (one) => one.quota],
+        ["resource", (one) => one.resource, (one) => one.resource],
+        ["used", (one) => one.used],
+        ["allowed", (one) => one.hard],
+      ]} />` : null}
+    </section>`}
+  `;
+}
+
 export function NamespacesPage({ board }) {
   return html`
     <h1>Namespaces</h1>
@@ -309,6 +368,7 @@ export function NamespacesPage({ board }) {
       ["compute delivered", (one) => cardsText(one.cores.delivered), (one) => one.cores.delivered],
       ["use not known", (one) => one.slices_with_unknown_use, (one) => one.slices_with_unknown_use],
     ]} />
+    <${Usage} machine=${board.scope === "machine"} />
   `;
 }
 

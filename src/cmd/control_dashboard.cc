@@ -5,9 +5,9 @@
 #include "app/control/api/explain.h"
 #include "app/control/state/pod_entry.h"
 #include "app/dashboard/boards.h"
+#include "cmd/dashboard_sources.h"
 #include "cmd/web_files.h"
 #include "codec/cluster/notes.h"
-#include "codec/history/history_segment.h"
 
 namespace carve::cmd {
 
@@ -18,6 +18,7 @@ ControlDashboard::ControlDashboard(World world)
       events_(world_.api, world_.clock),
       samples_([this] { return cli::ask_agents(world_.api, world_.namespace_name, "", api::view_of_json); },
                world_.clock),
+      usage_(ask_all_histories(world_.api, world_.namespace_name), ask_quotas(world_.api), world_.clock),
       page_(sources(), web_files(), world_.clock) {}
 
 Result<std::string> ControlDashboard::explain(const std::string& namespace_name, const std::string& pod) const {
@@ -40,16 +41,9 @@ dashboard::Sources ControlDashboard::sources() {
     events_.add(&board);
     return board;
   };
-  sources.node = [this](const std::string& node) {
-    return cli::ask_agent(world_.api, world_.namespace_name, node, "/v1/node", {});
-  };
+  add_agent_sources(world_.api, world_.namespace_name, usage_, &sources);
   sources.explain = [this](const std::string& namespace_name, const std::string& pod) {
     return explain(namespace_name, pod);
-  };
-  sources.history = [this](const dashboard::HistoryRequest& ask) -> Result<std::string> {
-    CARVE_TRY_VOID(codec::parse_history_span("since", ask.since));
-    return cli::ask_agent(world_.api, world_.namespace_name, ask.node, "/v1/history",
-                          {{"card", ask.card}, {"slice", ask.slice}, {"since", ask.since}});
   };
   sources.admit = [this](const std::string& token, const std::set<std::string>& namespaces) {
     return viewers_.admit(token, namespaces);

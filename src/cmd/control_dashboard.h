@@ -10,6 +10,7 @@
 #include "app/dashboard/cluster_events.h"
 #include "app/dashboard/dashboard_api.h"
 #include "app/dashboard/token_viewers.h"
+#include "app/dashboard/usage_reader.h"
 #include "base/clock.h"
 #include "codec/dialects/dialect.h"
 #include "core/policy/rules.h"
@@ -43,6 +44,7 @@ class ControlDashboard {
   dashboard::TokenViewers viewers_;
   dashboard::ClusterEvents events_;
   dashboard::AgentSamples samples_;
+  dashboard::UsageReader usage_;
   dashboard::DashboardApi page_;
 };
 

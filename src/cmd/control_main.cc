@@ -389,7 +389,9 @@ std::string Control::metrics_text() {
   text.sample(leader_.terms());
   metrics_.write(&text);
   control::write_cluster_stats(model_.stats(), &text);
-  control::write_cards(*model_.snapshot(), &text);
+  const auto cluster = model_.snapshot();
+  control::write_cards(*cluster, &text);
+  control::write_free_room(*cluster, &text);
   control::write_settings(in_.settings.good(), &text);
   control::write_placement(policy_watcher_.stats(), &text);
   control::write_bindings(binder_.stats(), &text);

@@ -17,7 +17,9 @@
 #include "app/dashboard/cluster_events.h"
 #include "app/dashboard/dashboard_api.h"
 #include "app/dashboard/one_time_links.h"
+#include "app/dashboard/usage_reader.h"
 #include "cmd/cluster_access.h"
+#include "cmd/dashboard_sources.h"
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 #include "cmd/web_files.h"
@@ -45,8 +47,8 @@ Result<HistoryQuery> query_of(const HistoryRequest& request) {
   return query;
 }
 
-/// What the agent of this machine tells this user.
-Sources machine_sources(const HostOptions& host) {
+/// What the agent of this machine tells this user. `clock` outlives the sources.
+Sources machine_sources(const HostOptions& host, const Clock& clock) {
   const auto agent = std::make_shared<api::Client>(host.agent_socket());
   const std::string node = host_name();
   Sources sources;
@@ -63,30 +65,33 @@ Sources machine_sources(const HostOptions& host) {
     CARVE_TRY(const auto found, agent->history({}, query));
     return codec::to_json(found);
   };
+  const auto usage = std::make_shared<dashboard::UsageReader>(
+      [agent](const HistoryQuery& query) -> Result<dashboard::UsageReader::Histories> {
+        CARVE_TRY(auto found, agent->history({}, query));
+        return dashboard::UsageReader::Histories{{std::move(found)}, 0};
+      },
+      dashboard::UsageReader::Quotas(), clock);
+  sources.usage = [usage](const std::string& since) -> Result<dashboard::UsageReader::Shared> {
+    CARVE_TRY(const auto span, codec::parse_history_span("since", since));
+    return usage->of(span);
+  };
   return sources;
 }
 
 /// What the API server tells the user of this kubeconfig. The arguments outlive the answer.
 Sources cluster_sources(const cli::ClusterAccess& access, dashboard::AgentSamples& samples,
-                        dashboard::ClusterEvents& events) {
+                        dashboard::ClusterEvents& events, dashboard::UsageReader& usage) {
   Sources sources;
+  add_agent_sources(access.api, access.namespace_name, usage, &sources);
   sources.board = [&access, &samples, &events]() -> Result<codec::Board> {
     CARVE_TRY(const auto view, cli::ask_cluster(access, ""));
     auto board = dashboard::board_of_cluster(view, *samples.latest());
     events.add(&board);
     return board;
   };
-  sources.node = [&access](const std::string& node) {
-    return cli::ask_agent(access.api, access.namespace_name, node, "/v1/node", {});
-  };
   sources.explain = [&access](const std::string& namespace_name, const std::string& pod) -> Result<std::string> {
     CARVE_TRY(const auto said, cli::ask_pod(access, namespace_name, pod));
     return codec::to_json(said);
-  };
-  sources.history = [&access](const HistoryRequest& request) -> Result<std::string> {
-    CARVE_TRY_VOID(query_of(request));
-    return cli::ask_agent(access.api, access.namespace_name, request.node, "/v1/history",
-                          {{"card", request.card}, {"slice", request.slice}, {"since", request.since}});
   };
   return sources;
 }
@@ -153,13 +158,14 @@ Result<void> check_loopback(const std::string& flag, const std::string& listen) 
 int run_dashboard(const DashboardOptions& options) {
   if (auto legal = check_loopback("--listen", options.listen); !legal) return report(legal.error());
   const sigset_t stop_signals = block_stop_signals();
-  if (!options.of.of_cluster()) return serve(options, machine_sources(options.host), stop_signals);
+  SystemClock clock;
+  if (!options.of.of_cluster()) return serve(options, machine_sources(options.host, clock), stop_signals);
   return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
-    SystemClock clock;
     dashboard::AgentSamples samples(
         [&access] { return cli::ask_agents(access.api, access.namespace_name, "", api::view_of_json); }, clock);
     dashboard::ClusterEvents events(access.api, clock);
-    return serve(options, cluster_sources(access, samples, events), stop_signals);
+    dashboard::UsageReader usage(ask_all_histories(access.api, access.namespace_name), ask_quotas(access.api), clock);
+    return serve(options, cluster_sources(access, samples, events, usage), stop_signals);
   });
 }
 

@@ -31,16 +31,10 @@ Result<Histories> ask_machine(const HostOptions& host, const HistoryQuery& query
   return Histories{{host_name(), std::move(found)}};
 }
 
-Result<Histories> ask_nodes(const cli::ClusterAccess& access, const std::string& node, const HistoryQuery& query) {
-  CARVE_TRY(const auto answers,
-            cli::ask_each(access.api, access.namespace_name, node, "/v1/history", codec::history_parameters(query)));
-  Histories all;
-  for (const auto& one : answers) {
-    auto found =
-        one.text ? codec::parse_history_answer(*one.text) : Result<HistoryAnswer>(tl::unexpected(one.text.error()));
-    all.push_back({one.node, std::move(found)});
-  }
-  return all;
+Ask histories_of(const cli::ClusterAccess& access) {
+  return [&access](const HistoryQuery& query) {
+    return cli::ask_histories(access.api, access.namespace_name, "", query);
+  };
 }
 
 std::size_t columns_of_terminal() {
@@ -120,7 +114,7 @@ int timeline(const TimelineOptions& options) {
     if (what.rfind("pod/", 0) == 0) what = what.substr(4);
     const bool card = what.starts_with("GPU-") || what.starts_with("MIG-");
     if (!what.empty() && !card && what.find('/') == std::string::npos) what = options.of.namespace_name + "/" + what;
-    return print_timeline(options, what, [&](const HistoryQuery& query) { return ask_nodes(access, "", query); });
+    return print_timeline(options, what, histories_of(access));
   });
 }
 
@@ -144,7 +138,7 @@ int write_report(const ReportOptions& options) {
     if (!view) return report(view.error());
     add_now(*view, &facts);
     return write_report(options, std::move(facts),
-                        [&](const HistoryQuery& query) { return ask_nodes(access, "", query); });
+                        histories_of(access));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "core/history/history.h"
 #include "core/model/request.h"
 #include "port/gpu.h"
+#include "port/slice_counters.h"
 
 namespace carve {
 
@@ -88,6 +90,7 @@ struct SliceCardView {
   std::uint32_t rescues = 0;     // leases out of turn, since the arbiter started or the slice was created
   std::uint64_t busy_ns = 0;     // GPU time so far, from the pages; begins again when the pages are created again
   std::int64_t busy_at_ns = 0;   // the time since boot at which it was read; not sent to clients
+  std::optional<SliceCounters> counters = std::nullopt;  // nullopt: not reported
 };
 
 struct SliceView {
@@ -117,6 +120,8 @@ struct CardView {
   std::uint32_t temperature_c = 0;
   std::uint32_t power_mw = 0;
   std::string remark;  // XIDs so far, and whether the driver reports XIDs for the card
+  std::map<std::uint32_t, std::uint64_t> xids;  // how often the driver reported each code since the agent started
+  std::uint32_t last_xid = 0;                   // 0: none yet
   std::vector<ProcessView> foreign;  // on the card, but in no slice: shown, never touched
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "core/model/slice.h"
+#include "port/slice_counters.h"
 
 namespace carve {
 
@@ -39,6 +40,7 @@ struct PageCard {
   /// Time for which its work ran on after the end of a lease, as far as an honest long kernel explains it; unit as
   /// granted_ms.
   std::uint32_t drained_ms = 0;
+  std::optional<SliceCounters> counters = std::nullopt;  // nullopt: an arbiter of an earlier release
 };
 
 struct PageSlice {

@@ -56,6 +56,8 @@ TEST_F(SliceTest, EveryPathEndsAtTheLimitAndReachesIt) {
     EXPECT_LE(truth_of_process(pid).explicit_high, kRoom) << path.name;
     // The static server does not free the account entries of dead processes: only the context stays announced.
     EXPECT_EQ(announced() % kContext, 0U) << path.name;
+    EXPECT_EQ(slice_->account(0).refused_requests.load_acquire(), 22U) << path.name;
+    EXPECT_GE(slice_->account(0).refused_bytes.load_acquire(), 108 * kMiB) << path.name;
     slice_.reset();
     start_slice(kContext + kRoom);
   }

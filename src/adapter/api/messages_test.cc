@@ -123,11 +123,14 @@ TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   card.card.id = CardId("GPU-1");
   card.card.memory = Bytes::gib(141);
   card.foreign.push_back({12, "python", "GPU-1", Bytes::gib(1), 50, false});
+  card.xids = {{31, 2}, {79, 1}};
+  card.last_xid = 31;
   view.cards.push_back(card);
   SliceView slice;
   slice.id = "run-1";
   slice.share = ShareClass::kFixed;
   slice.cards.push_back({"GPU-1", Bytes::gib(4), Bytes(), Bytes(), CoreShare(30), 29.5, 7});
+  slice.cards[0].counters = SliceCounters{{1, 2, 3, 4, 5, 6, 7}, 8, 9, 10, 11, 12};
   slice.processes.push_back({13, "train", "GPU-1", Bytes::max(), 29, true});
   view.slices.push_back(slice);
   view.events.push_back({1'700'000'000'000, "breach-memory", "run-1", "killed"});
@@ -137,6 +140,10 @@ TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   EXPECT_EQ(encode_reply(Result<AgentView>(*back)), bytes);
   EXPECT_EQ(back->slices[0].processes[0].memory, Bytes::max());
   EXPECT_EQ(back->slices[0].cards[0].rescues, 7U);
+  ASSERT_TRUE(back->slices[0].cards[0].counters);
+  EXPECT_EQ(back->slices[0].cards[0].counters->waits[6], 7U);
+  EXPECT_EQ(back->slices[0].cards[0].counters->refused_bytes, 12U);
+  EXPECT_EQ(back->cards[0].xids, view.cards[0].xids);
   EXPECT_EQ(back->state_folder + back->device_folder, "/srv/carve/srv/cdi");
   EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
 }

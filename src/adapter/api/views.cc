@@ -24,17 +24,28 @@ json::array values_of(const std::vector<ProcessView>& processes) {
   return list;
 }
 
+json::value value_of(const SliceCounters& c) {
+  return json::object{{"waits", json::array(c.waits.begin(), c.waits.end())},
+                      {"waited_ns", c.waited_ns},
+                      {"capped_ns", c.capped_ns},
+                      {"gated_launches", c.gated_launches},
+                      {"refused_requests", c.refused_requests},
+                      {"refused_bytes", c.refused_bytes}};
+}
+
 json::value value_of(const SliceView& s) {
   json::array cards;
   for (const auto& c : s.cards) {
-    cards.push_back(json::object{{"card", c.card},
-                                 {"limit_bytes", c.limit.count()},
-                                 {"used_bytes", c.used.count()},
-                                 {"announced_bytes", c.announced.count()},
-                                 {"compute", c.compute.hundredths()},
-                                 {"delivered_percent", c.delivered_percent},
-                                 {"busy_ns", c.busy_ns},
-                                 {"rescues", c.rescues}});
+    json::object card{{"card", c.card},
+                      {"limit_bytes", c.limit.count()},
+                      {"used_bytes", c.used.count()},
+                      {"announced_bytes", c.announced.count()},
+                      {"compute", c.compute.hundredths()},
+                      {"delivered_percent", c.delivered_percent},
+                      {"busy_ns", c.busy_ns},
+                      {"rescues", c.rescues}};
+    if (c.counters) card["counters"] = value_of(*c.counters);
+    cards.push_back(std::move(card));
   }
   return json::object{{"id", s.id},
                       {"kind", s.kind},
@@ -50,6 +61,8 @@ json::value value_of(const SliceView& s) {
 }
 
 json::value value_of(const CardView& c) {
+  json::array xids;
+  for (const auto& [xid, count] : c.xids) xids.push_back(json::object{{"code", xid}, {"count", count}});
   return json::object{{"uuid", c.card.id.str()},
                       {"vendor", c.card.vendor},
                       {"model", c.card.model},
@@ -57,6 +70,8 @@ json::value value_of(const CardView& c) {
                       {"healthy", c.card.health.ok},
                       {"health_reason", c.card.health.reason},
                       {"remark", c.remark},
+                      {"xids", std::move(xids)},
+                      {"last_xid", c.last_xid},
                       {"numa_node", c.card.numa_node},
                       {"minor", c.card.minor},
                       {"pci_bus_id", c.pci_bus_id},
@@ -92,6 +107,24 @@ Result<std::vector<ProcessView>> processes_from(const json::array& list) {
   return processes;
 }
 
+Result<SliceCounters> counters_from(const json::value& value) {
+  Fields f(value, "counters");
+  SliceCounters counters;
+  const auto& waits = f.array("waits", counters.waits.size());
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    boost::system::error_code error;
+    counters.waits[i] = waits[i].to_number<std::uint64_t>(error);
+    if (error) f.wrong("waits", "not a non-negative integer");
+  }
+  counters.waited_ns = f.number("waited_ns");
+  counters.capped_ns = f.number("capped_ns");
+  counters.gated_launches = f.number("gated_launches");
+  counters.refused_requests = f.number("refused_requests");
+  counters.refused_bytes = f.number("refused_bytes");
+  CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));
+  return counters;
+}
+
 Result<SliceView> slice_from(const json::value& value) {
   Fields f(value, "slice");
   SliceView s;
@@ -116,6 +149,9 @@ Result<SliceView> slice_from(const json::value& value) {
     // An agent of an earlier version does not send them.
     if (c.has("busy_ns")) view.busy_ns = c.number("busy_ns", 0, UINT64_MAX);
     if (c.has("rescues")) view.rescues = static_cast<std::uint32_t>(c.number("rescues", 0, UINT32_MAX));
+    if (c.has("counters")) {
+      CARVE_TRY(view.counters, counters_from(c.object("counters")));
+    }
     CARVE_TRY_VOID(c.finish(Fields::Unknown::kIgnored));
     s.cards.push_back(std::move(view));
   }
@@ -134,6 +170,14 @@ Result<CardView> card_from(const json::value& value) {
   c.card.health.ok = f.flag("healthy");
   c.card.health.reason = f.text("health_reason");
   c.remark = f.text("remark");
+  if (f.has("xids")) {  // an agent of an earlier version does not send them
+    for (const auto& one : f.array("xids", kMany)) {
+      Fields x(one, "xid");
+      c.xids[static_cast<std::uint32_t>(x.number("code", 0, UINT32_MAX))] = x.number("count");
+      CARVE_TRY_VOID(x.finish(Fields::Unknown::kIgnored));
+    }
+    c.last_xid = static_cast<std::uint32_t>(f.number("last_xid", 0, UINT32_MAX));
+  }
   c.card.numa_node = static_cast<int>(f.integer("numa_node"));
   c.card.minor = static_cast<int>(f.integer("minor"));
   c.pci_bus_id = f.text("pci_bus_id");

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "base/unix_address.h"
@@ -71,6 +73,18 @@ Result<abi::ControlRequest> request_for(const PageOrder& order) {
   return request;
 }
 
+SliceCounters counters_of(const abi::ControlCounters& from) {
+  static_assert(std::size(kLeaseWaitEnds) == std::size(abi::kWaitEndsNs));
+  SliceCounters to;
+  std::copy(std::begin(from.waits), std::end(from.waits), to.waits.begin());
+  to.waited_ns = from.waited_ns;
+  to.capped_ns = from.capped_ns;
+  to.gated_launches = from.gated_launches;
+  to.refused_requests = from.refused_requests;
+  to.refused_bytes = from.refused_bytes;
+  return to;
+}
+
 }  // namespace
 
 Result<void> ArbiterClient::put(const PageOrder& order) {
@@ -105,7 +119,10 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
   std::vector<PageSlice> slices;
   std::string after;
   for (;;) {
-    CARVE_TRY(auto reply, ask_connected(request_for(abi::ControlOp::kList, after), nullptr));
+    abi::ControlRequest request = request_for(abi::ControlOp::kList, after);
+    request.list_counters = 1;
+    CARVE_TRY(auto answer, ask_connected(request, nullptr));
+    abi::ControlReply& reply = answer.list.reply;
     reply.id[sizeof reply.id - 1] = 0;
     if (reply.card_count > abi::kMaxCardsPerSlice || reply.pid_count > abi::kAccountEntries) {
       return fail(Code::kDataLoss, "arbiter: a list that cannot be");
@@ -121,7 +138,8 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
       slice.cards.push_back(
           {CardId(card.uuid), Bytes(card.announced_bytes), card.busy_ns, card.charged_ns, card.contexts,
            card.rescues, reply.late[i].granted_ms == 0 ? std::nullopt : std::optional(reply.late[i].granted_ms),
-           reply.late[i].drained_ms});
+           reply.late[i].drained_ms,
+           answer.counted ? std::optional(counters_of(answer.list.counters[i])) : std::nullopt});
     }
     for (std::uint32_t i = 0; i < reply.pid_count; ++i) slice.processes.push_back({reply.pids[i]});
     slices.push_back(std::move(slice));
@@ -138,8 +156,8 @@ Result<void> ArbiterClient::set_overhead(const std::string& id, std::uint32_t ca
   return {};
 }
 
-Result<abi::ControlReply> ArbiterClient::ask_connected(const abi::ControlRequest& request,
-                                                       std::vector<Fd>* received) {
+Result<ArbiterClient::Answer> ArbiterClient::ask_connected(const abi::ControlRequest& request,
+                                                           std::vector<Fd>* received) {
   // A restart of the arbiter breaks the connection: reconnect, hand over the kept slices, and retry once.
   for (int attempt = 0;; ++attempt) {
     CARVE_TRY_VOID(connect_if_needed());
@@ -174,8 +192,8 @@ Result<void> ArbiterClient::adopt_all() {
   return {};
 }
 
-Result<abi::ControlReply> ArbiterClient::ask(const abi::ControlRequest& request, const std::vector<Fd>& fds,
-                                             std::vector<Fd>* received) {
+Result<ArbiterClient::Answer> ArbiterClient::ask(const abi::ControlRequest& request, const std::vector<Fd>& fds,
+                                                 std::vector<Fd>* received) {
   iovec data{const_cast<abi::ControlRequest*>(&request), sizeof request};
   alignas(cmsghdr) char control[CMSG_SPACE((abi::kMaxCardsPerSlice + 1) * sizeof(int))] = {};
   msghdr message = {};
@@ -202,9 +220,10 @@ Result<abi::ControlReply> ArbiterClient::ask(const abi::ControlRequest& request,
   return receive(received);
 }
 
-Result<abi::ControlReply> ArbiterClient::receive(std::vector<Fd>* received) {
-  abi::ControlReply reply = {};
-  iovec data{&reply, sizeof reply};
+Result<ArbiterClient::Answer> ArbiterClient::receive(std::vector<Fd>* received) {
+  Answer answer = {};
+  abi::ControlReply& reply = answer.list.reply;
+  iovec data{&answer.list, sizeof answer.list};
   alignas(cmsghdr) char control[CMSG_SPACE((abi::kMaxCardsPerSlice + 1) * sizeof(int))];
   msghdr message = {};
   message.msg_iov = &data;
@@ -222,7 +241,8 @@ Result<abi::ControlReply> ArbiterClient::receive(std::vector<Fd>* received) {
       fds.emplace_back(fd);
     }
   }
-  if (got != sizeof reply || reply.magic != abi::kControlMagic) {
+  answer.counted = got == sizeof answer.list;
+  if ((got != sizeof reply && !answer.counted) || reply.magic != abi::kControlMagic) {
     socket_.reset();
     if (got < 0 && why == EAGAIN) {
       return fail(Code::kDeadlineExceeded, "arbiter: no answer within 2 s, is it stopped?");
@@ -235,7 +255,7 @@ Result<abi::ControlReply> ArbiterClient::receive(std::vector<Fd>* received) {
     return fail(static_cast<Code>(reply.code), std::string("arbiter: ") + reply.text);
   }
   if (received) *received = std::move(fds);
-  return reply;
+  return answer;
 }
 
 }  // namespace carve

@@ -28,13 +28,16 @@ class ArbiterClient final : public Pages {
     abi::ControlRequest order;
     std::vector<Fd> fds;  // account pages in card order, then the listening socket
   };
+  struct Answer {
+    abi::ControlList list;  // `counters` are empty unless `counted`
+    bool counted = false;   // the arbiter sent them: one of this release or later, and only to kList
+  };
   Result<void> connect_if_needed() REQUIRES(mutex_);
   Result<void> adopt_all() REQUIRES(mutex_);
-  Result<abi::ControlReply> ask(const abi::ControlRequest& request, const std::vector<Fd>& fds,
-                                std::vector<Fd>* received) REQUIRES(mutex_);
-  Result<abi::ControlReply> receive(std::vector<Fd>* received) REQUIRES(mutex_);
-  Result<abi::ControlReply> ask_connected(const abi::ControlRequest& request, std::vector<Fd>* received)
+  Result<Answer> ask(const abi::ControlRequest& request, const std::vector<Fd>& fds, std::vector<Fd>* received)
       REQUIRES(mutex_);
+  Result<Answer> receive(std::vector<Fd>* received) REQUIRES(mutex_);
+  Result<Answer> ask_connected(const abi::ControlRequest& request, std::vector<Fd>* received) REQUIRES(mutex_);
 
   const std::string path_;
   Mutex mutex_;  // held during a call, so that there is one at a time; each has a deadline of 2 s

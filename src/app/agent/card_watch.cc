@@ -128,14 +128,15 @@ std::optional<HeldXid> CardWatch::held(const CardId& card) const {
   return found != cards_.end() ? found->second.held() : std::nullopt;
 }
 
-std::string CardWatch::remark(const CardId& card) const {
+CardXids CardWatch::xids(const CardId& card) const {
   const auto found = cards_.find(card);
   if (found == cards_.end()) return {};
-  std::string text;
-  for (const auto& [xid, count] : found->second.counts())
+  CardXids xids{found->second.counts(), found->second.last_xid(), ""};
+  std::string& text = xids.remark;
+  for (const auto& [xid, count] : xids.counts)
     text += fmt::format("{}{} ({})", text.empty() ? "XIDs so far: " : ", ", xid, count);
   if (unwatched_.count(card) != 0) text += std::string(text.empty() ? "" : "; ") + "the driver reports no XIDs of it";
-  return text;
+  return xids;
 }
 
 }  // namespace carve::agent

@@ -20,6 +20,13 @@ struct CardNews {
   std::optional<ProgramError> program = {};  // set if a program caused the error, not the card
 };
 
+/// The XIDs of one card since the agent started.
+struct CardXids {
+  std::map<std::uint32_t, std::uint64_t> counts;  // by code
+  std::uint32_t last = 0;                         // 0: none
+  std::string remark;  // "XIDs so far: 31 (2), 63 (1)"; empty: none, and the card's events are watched
+};
+
 /// The health of all cards. Takes what the driver lists, answers and reports; returns verdicts and news. Not
 /// thread-safe. Time is a parameter.
 class CardWatch {
@@ -44,8 +51,7 @@ class CardWatch {
   [[nodiscard]] bool any_unlisted() const { return !unlisted_.empty(); }
   /// The XID after which the card needs a reset; nullopt: none.
   [[nodiscard]] std::optional<HeldXid> held(const CardId& card) const;
-  /// "XIDs so far: 31 (2), 63 (1)". Empty if there were no XIDs and the card's events are watched.
-  [[nodiscard]] std::string remark(const CardId& card) const;
+  [[nodiscard]] CardXids xids(const CardId& card) const;
 
  private:
   void tell_xid(const GpuEvent& event, const XidRow& row, Clock::Time now);

@@ -229,10 +229,10 @@ bool NodeCards::driver_known() const {
   return driver_known_;
 }
 
-std::map<CardId, std::string> NodeCards::remarks() const {
-  std::map<CardId, std::string> all;
+std::map<CardId, CardXids> NodeCards::xids() const {
+  std::map<CardId, CardXids> all;
   const MutexLock lock(mutex_);
-  for (const auto& card : inventory_.cards) all.emplace(card.id, watch_.remark(card.id));
+  for (const auto& card : inventory_.cards) all.emplace(card.id, watch_.xids(card.id));
   return all;
 }
 

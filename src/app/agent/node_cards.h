@@ -48,7 +48,7 @@ class NodeCards {
   [[nodiscard]] GpuInventory offered() const EXCLUDES(mutex_);
   /// True if the inventory is from the driver and not remembered.
   [[nodiscard]] bool driver_known() const EXCLUDES(mutex_);
-  [[nodiscard]] std::map<CardId, std::string> remarks() const EXCLUDES(mutex_);
+  [[nodiscard]] std::map<CardId, CardXids> xids() const EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ProgramError> take_program_errors() EXCLUDES(mutex_);
   /// Minors of the cards that have a device file.
   [[nodiscard]] std::vector<int> minors() const;

@@ -63,6 +63,7 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
     card.compute = slice.slices[i].compute;
     card.announced = i < slice.announced.size() ? slice.announced[i] : Bytes();
     card.rescues = i < slice.rescues.size() ? slice.rescues[i] : 0;
+    if (i < slice.counters.size()) card.counters = slice.counters[i];
     card.delivered_percent = slice.delivered_percent(i);
     if (!slice.samples.empty() && i < slice.samples.back().busy_ns.size()) {
       card.busy_ns = slice.samples.back().busy_ns[i];
@@ -164,14 +165,17 @@ AgentView NodeViews::of_last_round() const {
   const GpuInventory inventory = parts_.cards.inventory();
   view.driver_version = inventory.driver_version;
   view.cuda_version = inventory.cuda_version;
-  const auto remarks = parts_.cards.remarks();
+  auto xids = parts_.cards.xids();
   const auto seen = parts_.second_line.seen();
   parts_.store.read([&](const SliceStore::State& state) {
     for (const auto& one : state.ledger.cards()) {
       view.cards.push_back(card_view(one, inventory, seen));
       view.cards.back().foreign = foreign_on(one.card.id, state, seen.sightings);
-      if (const auto found = remarks.find(one.card.id); found != remarks.end())
-        view.cards.back().remark = found->second;
+      if (const auto found = xids.find(one.card.id); found != xids.end()) {
+        view.cards.back().remark = std::move(found->second.remark);
+        view.cards.back().xids = std::move(found->second.counts);
+        view.cards.back().last_xid = found->second.last;
+      }
     }
     for (const auto& [id, slice] : state.slices) {
       view.slices.push_back(slice_view(slice, seen.sightings));

@@ -26,6 +26,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
                 std::vector<std::uint32_t>(slices.size())};
   announced.assign(slices.size(), Bytes());
   rescues.assign(slices.size(), 0);
+  counters.assign(slices.size(), std::nullopt);
   for (const auto& card : pages.cards) {
     const auto index = card_index(card.card);
     if (!index) continue;
@@ -35,6 +36,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
     sample.drained_ms[*index] = card.drained_ms;
     announced[*index] = card.announced;
     rescues[*index] = card.rescues;
+    counters[*index] = card.counters;
   }
   registered.clear();
   for (const auto& process : pages.processes) registered.push_back(process.pid);

@@ -54,6 +54,7 @@ struct LiveSlice {
   std::deque<Sample> samples;
   std::vector<Bytes> announced;          // per card
   std::vector<std::uint32_t> rescues;    // per card: leases out of turn
+  std::vector<std::optional<SliceCounters>> counters;  // per card
   std::vector<std::int32_t> registered;  // host PIDs that said hello
   std::vector<std::int32_t> members;     // host PIDs in its cgroup
 

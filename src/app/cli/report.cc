@@ -11,8 +11,6 @@
 namespace carve::cli {
 namespace {
 
-constexpr double kHour = 3600;
-constexpr double kGib = 1ULL << 30U;
 constexpr int kPlotWidth = 900;
 constexpr int kPlotHeight = 160;
 
@@ -123,35 +121,14 @@ std::string plot(const Total& total) {
       day_and_time(total.first + static_cast<std::int64_t>(total.promised.size()) * total.step), top);
 }
 
-/// The hours of one line.
-ReportRow hours_of(const HistoryLine& line) {
-  ReportRow row;
-  for (const auto& value : line.values) {
-    if (!value) continue;
-    const double hours = value->seconds / kHour;
-    row.card_hours_promised += value->cores_granted / 100 * hours;
-    row.card_hours_delivered += value->cores_delivered.value_or(0) / 100 * hours;
-    row.gib_hours_held += static_cast<double>(value->granted.count()) / kGib * hours;
-    row.gib_hours_used += static_cast<double>(value->used.value_or(Bytes()).count()) / kGib * hours;
-  }
-  return row;
-}
+double waste(const UsageHours& hours) { return hours.gib_hours_held - hours.gib_hours_used; }
 
-void add(const ReportRow& more, ReportRow* sum) {
-  sum->card_hours_promised += more.card_hours_promised;
-  sum->card_hours_delivered += more.card_hours_delivered;
-  sum->gib_hours_held += more.gib_hours_held;
-  sum->gib_hours_used += more.gib_hours_used;
-}
-
-double waste(const ReportRow& row) { return row.gib_hours_held - row.gib_hours_used; }
-
-std::string cells(const ReportRow& row) {
+std::string cells(const UsageHours& hours) {
   return fmt::format(
       "<td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.1f}</td><td "
       "class=\"n\">{:.1f}</td><td class=\"n\">{:.1f}</td></tr>\n",
-      row.card_hours_promised, row.card_hours_delivered, row.gib_hours_held, row.gib_hours_used,
-      std::max(0.0, waste(row)));
+      hours.card_hours_promised, hours.card_hours_delivered, hours.gib_hours_held, hours.gib_hours_used,
+      std::max(0.0, waste(hours)));
 }
 
 constexpr std::string_view kColumns =
@@ -164,21 +141,22 @@ std::vector<ReportRow> report_rows(const std::vector<NodeHistory>& namespaces) {
   std::map<std::string, ReportRow> rows;
   for (const auto& node : namespaces) {
     if (!node.answer) continue;
-    for (const auto& line : node.answer->lines) add(hours_of(line), &rows[line.key.name]);
+    for (const auto& line : node.answer->lines) rows[line.key.name].hours += hours_of(line);
   }
   std::vector<ReportRow> all;
   for (auto& [name, row] : rows) {
     row.name = name;
     all.push_back(std::move(row));
   }
-  std::stable_sort(all.begin(), all.end(), [](const ReportRow& a, const ReportRow& b) { return waste(a) > waste(b); });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const ReportRow& a, const ReportRow& b) { return waste(a.hours) > waste(b.hours); });
   return all;
 }
 
 std::string report_html(const ReportFacts& facts) {
   const auto rows = report_rows(facts.namespaces);
-  ReportRow sum;
-  for (const auto& row : rows) add(row, &sum);
+  UsageHours sum;
+  for (const auto& row : rows) sum += row.hours;
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Carve "
       "report</title><style>{}</style></head>"
@@ -193,7 +171,7 @@ std::string report_html(const ReportFacts& facts) {
   out += "<h2>Compute over time</h2>\n" + plot(total_of(facts.cards));
   out += fmt::format("<h2>Namespaces</h2>\n<table><tr><th>namespace</th>{}", kColumns);
   for (const auto& row : rows)
-    out += "<tr><td>" + escaped(row.name.empty() ? "(no namespace)" : row.name) + "</td>" + cells(row);
+    out += "<tr><td>" + escaped(row.name.empty() ? "(no namespace)" : row.name) + "</td>" + cells(row.hours);
   out += "<tr><td><strong>all</strong></td>" + cells(sum) + "</table>\n";
   out += fmt::format("<h2>Cards</h2>\n<table><tr><th>node</th><th>card</th>{}", kColumns);
   for (const auto& node : facts.cards) {
@@ -209,8 +187,9 @@ std::string report_html(const ReportFacts& facts) {
 std::string report_csv(const ReportFacts& facts) {
   std::string out = "namespace,card_hours_promised,card_hours_delivered,gib_hours_held,gib_hours_used\n";
   for (const auto& row : report_rows(facts.namespaces)) {
-    out += fmt::format("{},{:.4f},{:.4f},{:.3f},{:.3f}\n", csv_field(row.name), row.card_hours_promised,
-                       row.card_hours_delivered, row.gib_hours_held, row.gib_hours_used);
+    const UsageHours& hours = row.hours;
+    out += fmt::format("{},{:.4f},{:.4f},{:.3f},{:.3f}\n", csv_field(row.name), hours.card_hours_promised,
+                       hours.card_hours_delivered, hours.gib_hours_held, hours.gib_hours_used);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/cli/timeline.h"
+#include "core/history/history.h"
 
 namespace carve::cli {
 
@@ -24,10 +25,7 @@ struct ReportFacts {
 /// What one namespace held and used in the time of a report.
 struct ReportRow {
   std::string name;
-  double card_hours_promised = 0;  // of compute: a whole card for an hour is 1
-  double card_hours_delivered = 0;
-  double gib_hours_held = 0;
-  double gib_hours_used = 0;
+  UsageHours hours;
 };
 /// Sorted by what was held and not used, the largest first.
 [[nodiscard]] std::vector<ReportRow> report_rows(const std::vector<NodeHistory>& namespaces);

@@ -44,11 +44,11 @@ TEST(Report, SumsHoursOverNodesAndSortsByWaste) {
   const auto rows = report_rows(facts().namespaces);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].name, "<b>big</b>");
-  EXPECT_DOUBLE_EQ(rows[0].card_hours_promised, 4);  // a whole card for two hours on two nodes
-  EXPECT_DOUBLE_EQ(rows[0].card_hours_delivered, 3.2);
-  EXPECT_DOUBLE_EQ(rows[0].gib_hours_held, 16);
-  EXPECT_DOUBLE_EQ(rows[0].gib_hours_used, 4);
-  EXPECT_DOUBLE_EQ(rows[1].card_hours_promised, 1);
+  EXPECT_DOUBLE_EQ(rows[0].hours.card_hours_promised, 4);  // a whole card for two hours on two nodes
+  EXPECT_DOUBLE_EQ(rows[0].hours.card_hours_delivered, 3.2);
+  EXPECT_DOUBLE_EQ(rows[0].hours.gib_hours_held, 16);
+  EXPECT_DOUBLE_EQ(rows[0].hours.gib_hours_used, 4);
+  EXPECT_DOUBLE_EQ(rows[1].hours.card_hours_promised, 1);
 }
 
 TEST(Report, IsOneFileWithoutReferencesAndWithoutForeignMarkup) {

@@ -127,6 +127,7 @@ struct DashboardApi::Resource {
     const Query& query;
     const std::vector<std::string>& words;  // the variable parts of the path
     const Sources& sources;
+    const std::string& token;
   };
   ApiPath api;
   std::vector<std::string> parts;  // of the path after "/v1/"; "{…}" is variable
@@ -238,6 +239,22 @@ std::span<const DashboardApi::Resource> DashboardApi::resources() {
                         "gpus.elasticgpu.io, or the slice of a namespace that you may see");
           return call.sources.history(ask);
         });
+    add({"/v1/usage",
+         "What each namespace was promised and used over time, in card-hours and GiB-hours, and its quotas of cards",
+         "application/json",
+         {{"since", "how far back: such as 24h or 30d; default 24h"}}},
+        [](const Call& call) -> Result<std::string> {
+          if (!call.sources.usage) return not_here("usage");
+          if (call.now.board.nodes.size() > UsageReader::kMostNodes) {
+            return fail(Code::kUnimplemented, "the cluster has more than " + std::to_string(UsageReader::kMostNodes) +
+                                                  " nodes, and asking all agents takes minutes: use `carve report`");
+          }
+          const auto since = text_in(call.query, "since");
+          CARVE_TRY(const auto usage, call.sources.usage(since.empty() ? "24h" : since));
+          // A namespace may have a past or a quota, and nothing on the board.
+          CARVE_TRY(const auto viewer, call.sources.admit(call.token, namespaces_in(*usage)));
+          return codec::usage_json(seen_by(viewer, *usage));
+        });
     return rows;
   }();
   return kResources;
@@ -327,9 +344,10 @@ HttpResponse DashboardApi::data(const HttpRequest& ask) {
     if (!same) continue;
     const auto query = query_of(ask.query, one.api.parameters);
     if (!query) return refusal(query.error());
-    if (viewer->everything) return json(one.answer({*viewer, **now, (*now)->board, *query, words, sources_}));
-    const Board seen = seen_by(*viewer, (*now)->board);
-    return json(one.answer({*viewer, **now, seen, *query, words, sources_}));
+    const auto answer = [&](const Board& seen) {
+      return json(one.answer({*viewer, **now, seen, *query, words, sources_, ask.token}));
+    };
+    return viewer->everything ? answer((*now)->board) : answer(seen_by(*viewer, (*now)->board));
   }
   return plain(404, "the read API has no such path; /v1/openapi.json lists them");
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "app/dashboard/board_feed.h"
+#include "app/dashboard/usage_reader.h"
 #include "app/dashboard/viewer.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -47,6 +48,8 @@ struct Sources {
   std::function<Result<std::string>(const std::string& node)> node;                                       // JSON
   std::function<Result<std::string>(const std::string& namespace_name, const std::string& pod)> explain;  // JSON
   std::function<Result<std::string>(const HistoryRequest&)> history;                                      // JSON
+  /// What the namespaces used, of all of them.
+  std::function<Result<UsageReader::Shared>(const std::string& since)> usage;
   Admit admit;
   /// The token that a one-time link is exchanged for. Empty function: there are no such links.
   std::function<Result<std::string>(const std::string& key)> session;

@@ -52,6 +52,13 @@ class DashboardApiTest : public ::testing::Test {
       asked_ = ask;
       return std::string("{}");
     };
+    sources.usage = [this](const std::string& since) -> Result<UsageReader::Shared> {
+      codec::Usage usage;
+      usage.since = std::chrono::hours(since == "24h" ? 24 : 1);
+      usage.hours["red"].card_hours_promised = 3;
+      usage.hours["grey"].card_hours_promised = 5;  // it has nothing on the board now
+      return std::make_shared<const codec::Usage>(usage);
+    };
     sources.admit = [this](const std::string& token, const std::set<std::string>& namespaces) -> Result<Viewer> {
       examined_ = namespaces;
       Viewer viewer;
@@ -105,6 +112,23 @@ TEST_F(DashboardApiTest, Filters) {
   EXPECT_EQ(read("/v1/slices?namespace=red").at("total").to_number<int>(), 1);
   EXPECT_EQ(read("/v1/waiting?namespace=red").at("total").to_number<int>(), 1);
   EXPECT_EQ(read("/v1/events?kind=other").at("total").to_number<int>(), 0);
+}
+
+TEST_F(DashboardApiTest, UsageIsOfADayAndOfTheViewersNamespaces) {
+  const auto all = read("/v1/usage");
+  EXPECT_EQ(all.at("since_seconds").to_number<int>(), 86'400);
+  EXPECT_EQ(all.at("namespaces").as_array().size(), 2U);
+  const auto own = read("/v1/usage?since=1h", "red");
+  EXPECT_EQ(own.at("since_seconds").to_number<int>(), 3600);
+  ASSERT_EQ(own.at("namespaces").as_array().size(), 1U);
+  EXPECT_EQ(own.at("namespaces").at(0).at("name").as_string(), "red");
+  EXPECT_EQ(examined_.count("grey"), 1U) << "a namespace with a past alone is examined too";
+  EXPECT_EQ(read("/v1/usage", "nobody").at("namespaces").as_array().size(), 0U);
+  EXPECT_EQ(get("/v1/usage", "").status, 401);
+  for (std::size_t at = 0; at <= UsageReader::kMostNodes; ++at)
+    board_.nodes.push_back({"more-" + std::to_string(at), true, ""});
+  clock_.advance(std::chrono::seconds(10));
+  EXPECT_THAT(get("/v1/usage").body, HasSubstr("use `carve report`"));
 }
 
 TEST_F(DashboardApiTest, RefusesWrongParametersByName) {

@@ -69,6 +69,8 @@ constexpr CardSeries kDcgm[] = {
      [](const SliceCardView& s) { return known(s.used) && s.limit > s.used ? mib(s.limit - s.used) : 0.0; }},
     {"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).",
      [](const CardView& c) { return static_cast<double>(c.temperature_c); }, nullptr},
+    {"DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.",
+     [](const CardView& c) { return static_cast<double>(c.last_xid); }, nullptr},
     {"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", [](const CardView& c) { return c.power_mw / 1000.0; }, nullptr},
 };
 

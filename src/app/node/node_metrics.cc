@@ -1,7 +1,13 @@
 #include "app/node/node_metrics.h"
 
-#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "codec/metrics/metrics_text.h"
 #include "port/slice_names.h"
@@ -63,25 +69,93 @@ void write_cards(const AgentView& view, std::string_view node, codec::MetricsTex
   for (const auto& row : kCardRows) {
     text->family(row.name, Kind::kGauge, row.help);
     for (const auto& card : view.cards)
-      text->sample(row.value(card), {{"node", node}, {"uuid", card.card.id.str()}, {"model", card.card.model}});
+      text->sample(row.value(card), {{"node", node}, {"card", card.card.id.str()}, {"model", card.card.model}});
+  }
+  text->family("carve_card_xid_errors_total", Kind::kCounter, "XIDs that the driver reported for the card, by code.");
+  for (const auto& card : view.cards) {
+    for (const auto& [xid, count] : card.xids)
+      text->sample(count, {{"node", node},
+                           {"card", card.card.id.str()},
+                           {"model", card.card.model},
+                           {"xid", std::to_string(xid)}});
   }
 }
 
+/// Counters that an arbiter of an earlier release does not report.
+struct CounterRow {
+  std::string_view name;
+  std::string_view help;
+  double (*value)(const SliceCounters&);
+};
+constexpr CounterRow kCounterRows[] = {
+    {"carve_slice_throttled_seconds_total",
+     "Time in which a launch of the slice waited because the slice had used up its fixed share.",
+     [](const SliceCounters& c) { return static_cast<double>(c.capped_ns) / 1e9; }},
+    {"carve_slice_gated_launches_total", "Launches that waited for a lease, as the slice's processes count them.",
+     [](const SliceCounters& c) { return static_cast<double>(c.gated_launches); }},
+    {"carve_slice_denied_allocations_total",
+     "Requests for memory that the slice's limit refused, as the slice's processes count them.",
+     [](const SliceCounters& c) { return static_cast<double>(c.refused_requests); }},
+    {"carve_slice_denied_bytes_total", "Bytes of these requests.",
+     [](const SliceCounters& c) { return static_cast<double>(c.refused_bytes); }},
+};
+
+/// A slice on one card, with the labels of its series.
+class SliceSeries {
+ public:
+  SliceSeries(const SliceView& slice, const SliceCardView& held, std::string_view node)
+      : slice_(slice), held_(held), node_(node), by_(names_of(slice)) {}
+  [[nodiscard]] const SliceCardView& held() const { return held_; }
+  template <class Value>
+  void write(codec::MetricsText* text, Value value, std::string_view suffix = "", std::string_view le = "") const {
+    const std::pair<std::string_view, std::string_view> labels[] = {
+        {"node", node_},          {"card", held_.card},
+        {"slice", slice_.id},     {"namespace", by_.namespace_name},
+        {"pod", by_.pod},         {"container", by_.container},
+        {"share", slice_.whole ? "whole" : to_string(slice_.share)},
+        {"priority", to_string(slice_.priority)},
+        {"le", le}};
+    text->sample(value, std::span(labels).first(std::size(labels) - (le.empty() ? 1 : 0)), suffix);
+  }
+
+ private:
+  const SliceView& slice_;
+  const SliceCardView& held_;
+  std::string_view node_;
+  SliceNames by_;
+};
+
+void write_waits(const SliceSeries& series, const SliceCounters& counters, codec::MetricsText* text) {
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < counters.waits.size(); ++i) {
+    count += counters.waits[i];
+    const double end = i < kLeaseWaitEnds.size() ? std::chrono::duration<double>(kLeaseWaitEnds[i]).count()
+                                                 : std::numeric_limits<double>::infinity();
+    series.write(text, count, "_bucket", codec::metrics_number(end));
+  }
+  series.write(text, static_cast<double>(counters.waited_ns) / 1e9, "_sum");
+  series.write(text, count, "_count");
+}
+
 void write_slices(const AgentView& view, std::string_view node, codec::MetricsText* text) {
+  std::vector<SliceSeries> all;
+  for (const auto& slice : view.slices) {
+    for (const auto& held : slice.cards) all.emplace_back(slice, held, node);
+  }
   for (const auto& row : kSliceRows) {
     text->family(row.name, row.kind, row.help);
-    for (const auto& slice : view.slices) {
-      const SliceNames by = names_of(slice);
-      for (const auto& held : slice.cards)
-        text->sample(row.value(held), {{"node", node},
-                                       {"uuid", held.card},
-                                       {"slice", slice.id},
-                                       {"namespace", by.namespace_name},
-                                       {"pod", by.pod},
-                                       {"container", by.container},
-                                       {"share", slice.whole ? "whole" : to_string(slice.share)},
-                                       {"priority", to_string(slice.priority)}});
+    for (const auto& series : all) series.write(text, row.value(series.held()));
+  }
+  for (const auto& row : kCounterRows) {
+    text->family(row.name, Kind::kCounter, row.help);
+    for (const auto& series : all) {
+      if (series.held().counters) series.write(text, row.value(*series.held().counters));
     }
+  }
+  text->family("carve_slice_lease_wait_seconds", Kind::kHistogram,
+               "Time for which a launch of the slice waited for a lease of the card, as the arbiter measures it.");
+  for (const auto& series : all) {
+    if (series.held().counters) write_waits(series, *series.held().counters, text);
   }
 }
 

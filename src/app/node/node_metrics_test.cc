@@ -35,7 +35,7 @@ AgentView a_node() {
 TEST(NodeMetrics, ReportASliceWithItsPodAndInBaseUnits) {
   const auto text = node_metrics(a_node(), "n1");
   const std::string labels =
-      R"({node="n1",uuid="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
+      R"({node="n1",card="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
       R"(share="burst",priority="standard"} )";
   EXPECT_THAT(text, HasSubstr("carve_slice_memory_limit_bytes" + labels + "4294967296\n"));
   EXPECT_THAT(text, HasSubstr("carve_slice_memory_used_bytes" + labels + "536870912\n"));
@@ -45,9 +45,38 @@ TEST(NodeMetrics, ReportASliceWithItsPodAndInBaseUnits) {
   EXPECT_THAT(text, HasSubstr("carve_slice_rescues_total" + labels + "7\n"));
 }
 
+TEST(NodeMetrics, ReportWaitsAsAHistogramAndWhatTheLimitRefused) {
+  auto view = a_node();
+  EXPECT_THAT(node_metrics(view, "n1"), Not(HasSubstr("carve_slice_lease_wait_seconds_bucket")))
+      << "an arbiter of an earlier release does not report them";
+  view.slices[0].cards[0].counters = SliceCounters{{5, 0, 4, 0, 0, 0, 1}, 2'500'000'000, 500'000'000, 9, 3, 4096};
+  const auto text = node_metrics(view, "n1");
+  const std::string labels =
+      R"({node="n1",card="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
+      R"(share="burst",priority="standard")";
+  EXPECT_THAT(text, HasSubstr("# TYPE carve_slice_lease_wait_seconds histogram\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_bucket" + labels + ",le=\"0.0001\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_bucket" + labels + ",le=\"0.01\"} 9\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_bucket" + labels + ",le=\"10\"} 9\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_bucket" + labels + ",le=\"+Inf\"} 10\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_sum" + labels + "} 2.5\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_count" + labels + "} 10\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_throttled_seconds_total" + labels + "} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_gated_launches_total" + labels + "} 9\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_denied_allocations_total" + labels + "} 3\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_denied_bytes_total" + labels + "} 4096\n"));
+}
+
+TEST(NodeMetrics, CountXidsByCode) {
+  auto view = a_node();
+  view.cards[0].xids = {{31, 2}};
+  EXPECT_THAT(node_metrics(view, "n1"),
+              HasSubstr("carve_card_xid_errors_total{node=\"n1\",card=\"GPU-0\",model=\"NVIDIA T4\",xid=\"31\"} 2\n"));
+}
+
 TEST(NodeMetrics, ReportACardFromTheDriverAndFromTheLedger) {
   const auto text = node_metrics(a_node(), "n1");
-  const std::string labels = R"({node="n1",uuid="GPU-0",model="NVIDIA T4"} )";
+  const std::string labels = R"({node="n1",card="GPU-0",model="NVIDIA T4"} )";
   EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes" + labels + "1073741824\n"));
   EXPECT_THAT(text, HasSubstr("carve_card_memory_granted_bytes" + labels + "4294967296\n"));
   EXPECT_THAT(text, HasSubstr("carve_card_utilization_ratio" + labels + "0.25\n"));
@@ -62,7 +91,7 @@ TEST(NodeMetrics, ReportUnknownValuesAsNaNAndALocalSliceWithoutAPod) {
   view.slices[0].name = "python train.py";
   view.slices[0].whole = true;
   const auto text = node_metrics(view, "n1");
-  EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes{node=\"n1\",uuid=\"GPU-0\",model=\"NVIDIA T4\"} NaN\n"));
+  EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes{node=\"n1\",card=\"GPU-0\",model=\"NVIDIA T4\"} NaN\n"));
   EXPECT_THAT(text, HasSubstr(R"(namespace="",pod="",container="",share="whole")"));
   EXPECT_THAT(text, Not(HasSubstr("train.py")));
 }

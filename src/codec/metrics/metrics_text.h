@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,13 +15,20 @@ namespace carve::codec {
 class MetricsText {
  public:
   enum class Kind : std::uint8_t { kCounter, kGauge, kHistogram };
-  using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+  using Label = std::pair<std::string_view, std::string_view>;
+  using Labels = std::span<const Label>;
 
   /// Begins a family: the following samples belong to it.
   void family(std::string_view name, Kind kind, std::string_view help);
   /// One sample. `suffix` is for histograms: "_bucket", "_sum", "_count".
   void sample(double value, Labels labels = {}, std::string_view suffix = "");
   void sample(std::uint64_t value, Labels labels = {}, std::string_view suffix = "");
+  void sample(double value, std::initializer_list<Label> labels, std::string_view suffix = "") {
+    sample(value, Labels(labels.begin(), labels.size()), suffix);
+  }
+  void sample(std::uint64_t value, std::initializer_list<Label> labels, std::string_view suffix = "") {
+    sample(value, Labels(labels.begin(), labels.size()), suffix);
+  }
 
   [[nodiscard]] const std::string& text() const { return text_; }
 

@@ -42,6 +42,7 @@ const char* to_string(CardCondition condition) {
 }
 
 void CardHealth::saw_xid(std::uint32_t xid, const XidRow& row, Clock::Time now) {
+  last_xid_ = xid;
   if (counts_.size() < kMostCodes || counts_.count(xid) != 0) ++counts_[xid];
   if (row.action < XidAction::kUnhealthy) return;
   // The worst XID so far decides how the card recovers; a lesser one only restarts the quiet time.

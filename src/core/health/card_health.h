@@ -62,6 +62,8 @@ class CardHealth {
   [[nodiscard]] std::optional<HeldXid> held() const;
   /// The number of XIDs so far, by code, including those that do not affect the card.
   [[nodiscard]] const std::map<std::uint32_t, std::uint64_t>& counts() const { return counts_; }
+  /// The code of the latest one; 0: none.
+  [[nodiscard]] std::uint32_t last_xid() const { return last_xid_; }
 
  private:
   struct Bad {
@@ -75,6 +77,7 @@ class CardHealth {
   [[nodiscard]] bool over(Clock::Time now) const;
 
   std::map<std::uint32_t, std::uint64_t> counts_;
+  std::uint32_t last_xid_ = 0;
   std::optional<Bad> bad_;
   std::optional<CardLook> look_;
   std::string away_why_;

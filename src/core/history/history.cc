@@ -170,4 +170,27 @@ HistoryAnswer HistoryReader::take() {
   return std::move(answer_);
 }
 
+UsageHours& UsageHours::operator+=(const UsageHours& more) {
+  card_hours_promised += more.card_hours_promised;
+  card_hours_delivered += more.card_hours_delivered;
+  gib_hours_held += more.gib_hours_held;
+  gib_hours_used += more.gib_hours_used;
+  return *this;
+}
+
+UsageHours hours_of(const HistoryLine& line) {
+  constexpr double kHour = 3600;
+  const auto gib = [](Bytes bytes) {
+    return static_cast<double>(bytes.count()) / static_cast<double>(Bytes::gib(1).count());
+  };
+  UsageHours sum;
+  for (const auto& value : line.values) {
+    if (!value) continue;
+    const double hours = value->seconds / kHour;
+    sum += {value->cores_granted / 100 * hours, value->cores_delivered.value_or(0) / 100 * hours,
+            gib(value->granted) * hours, gib(value->used.value_or(Bytes())) * hours};
+  }
+  return sum;
+}
+
 }  // namespace carve

@@ -106,6 +106,16 @@ struct HistoryAnswer {
   std::vector<HistoryLine> lines;  // sorted by key
 };
 
+/// What was promised and delivered over a time.
+struct UsageHours {
+  double card_hours_promised = 0;  // of compute: a whole card for an hour is 1
+  double card_hours_delivered = 0;
+  double gib_hours_held = 0;
+  double gib_hours_used = 0;
+  UsageHours& operator+=(const UsageHours& more);
+};
+[[nodiscard]] UsageHours hours_of(const HistoryLine& line);
+
 /// Makes the answer from frames in the order of their time, without keeping them. Frames in one interval are averaged;
 /// those outside the query's time are ignored.
 class HistoryReader {

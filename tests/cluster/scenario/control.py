@@ -328,7 +328,7 @@ class Observability(ControlTest):
         metrics = self.ring.kubectl("get", "--raw", f"{port}/metrics").stdout
         line, = [row for row in metrics.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
         self.assertEqual(float(line.rsplit(" ", 1)[1]), 4 * GIB)
-        self.assertIn(f'uuid="{card}"', line)
+        self.assertIn(f'card="{card}"', line)
         of_hami = self.ring.kubectl("get", "--raw", f"{port}/metrics/hami").stdout
         line, = [row for row in of_hami.splitlines() if row.startswith("hami_vgpu_memory_used_bytes{") and f'pod="{name}"' in row]
         self.assertGreaterEqual(float(line.rsplit(" ", 1)[1]), GIB)

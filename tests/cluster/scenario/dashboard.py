@@ -180,10 +180,29 @@ class Pages(Dashboard):
             mine, = [text for text in row if pods[1] in text]
             self.assertIn("used of 4 GiB", mine)
 
+    def check_usage(self, address, token, namespace):
+        """The token sees the quota and the card-hours of its namespace alone."""
+        spans = iter(range(1, 60))  # an answer is kept for a minute, so each try asks for another time
+        usage = {}
+
+        def recorded():
+            usage.update(json.loads(self.get(address, token, f"usage?since={next(spans)}h")[1]))
+            return any(one["card_hours"]["promised"] > 0 for one in usage["namespaces"])
+        wait_for("the agents' history has the pod", 40, recorded)
+        self.assertEqual((usage["nodes"], usage["silent_nodes"], usage["quotas_error"]), (2, 0, ""))
+        one, = usage["namespaces"]
+        self.assertEqual(one["name"], namespace)
+        self.assertEqual(one["quotas"], [{"quota": "cards", "resource": "requests.elasticgpu.io/gpu-core",
+                                          "used": str(2 * CORES), "hard": "300"}])   # of the pod that waits, too
+        hours = one["gib_hours"]
+        self.assertAlmostEqual(hours["held"] / one["card_hours"]["promised"], MEMORY / (CORES / 100), delta=2)
+
     def test_a_token_shows_its_namespaces_alone(self):
         mine, other = self.name("mine"), self.name("other")
         for name in (mine, other):
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            self.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "cards", "namespace": name},
+                         "spec": {"hard": {"requests.elasticgpu.io/gpu-core": "300", "pods": "50"}}})
         for name in (mine, other):
             self.create(self.fraction(f"pod-of-{name}", name))
             wait_for(f"the pod of {name} runs", 60, lambda n=name: self.kube.get("Pod", f"pod-of-{n}", n)["status"][
@@ -204,6 +223,7 @@ class Pages(Dashboard):
         self.assertEqual([one["pod"] for one in own], [f"pod-of-{mine}"])
         cards = self.table(address, token, "cards")
         self.assertEqual([card["memory_bytes"]["granted"] for card in cards], [MEMORY * GIB])
+        self.check_usage(address, token, mine)
         node = own[0]["node"]
         self.assertEqual(self.get(address, token, f"nodes/{node}")[0], 403)
         self.assertEqual(self.get(address, token, f"pods/{other}/pod-of-{other}")[0], 403)

@@ -6,15 +6,18 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
 
+#include "abi/control.h"
 #include "tests/integration/arbiter/fixture.h"
 
 // The real arbiter process, the real client of the agent, and tenants that speak the ABI directly.
@@ -336,6 +339,49 @@ TEST_F(ArbiterTest, AListIsCompleteRegardlessOfItsLength) {
   const auto all = agent_->list();
   ASSERT_TRUE(all) << all.error().what;
   EXPECT_EQ(all->size(), 100U);
+}
+
+TEST_F(ArbiterTest, AListCountsWaitsAndWhatTheProcessesCounted) {
+  put(order("a"));
+  put(order("b"));
+  RawClient a = connect("a");
+  RawClient b = connect("b");
+  a.card().account->refused_requests.fetch_add(3);
+  a.card().account->refused_bytes.fetch_add(4096);
+  {
+    Works left(a.card());
+    Works right(b.card());
+    usleep(300'000);
+  }
+  const auto listed_a = listed("a");
+  ASSERT_TRUE(listed_a && listed_a->cards.size() == 1);
+  ASSERT_TRUE(listed_a->cards[0].counters);
+  const SliceCounters& counters = *listed_a->cards[0].counters;
+  EXPECT_EQ(counters.refused_requests, 3U);
+  EXPECT_EQ(counters.refused_bytes, 4096U);
+  std::uint64_t waits = 0;
+  for (const std::uint64_t count : counters.waits) waits += count;
+  EXPECT_GE(waits, 5U) << "leases of 12 ms, in turns with the other slice";
+  EXPECT_GE(counters.waited_ns, 60 * kMs) << "about half of the time";
+  EXPECT_LE(counters.waited_ns, 1'000 * kMs);
+  EXPECT_EQ(counters.capped_ns, 0U) << "only a fixed slice is capped";
+}
+
+TEST_F(ArbiterTest, AnAgentOfAnEarlierReleaseGetsAListWithoutCounters) {
+  put(order("a"));
+  const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s/arbiter/control", runtime_.c_str());
+  ASSERT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  abi::ControlRequest request{};
+  request.magic = abi::kControlMagic;
+  request.abi = abi::kControlAbi;
+  request.op = abi::ControlOp::kList;
+  ASSERT_EQ(send(socket.get(), &request, sizeof request, 0), static_cast<ssize_t>(sizeof request));
+  abi::ControlList reply{};
+  EXPECT_EQ(recv(socket.get(), &reply, sizeof reply, 0), static_cast<ssize_t>(sizeof reply.reply));
+  EXPECT_STREQ(reply.reply.id, "a");
 }
 
 TEST_F(ArbiterTest, ACallerThatIsNotRootIsRefused) {

@@ -115,6 +115,8 @@ TEST_F(HostileTest, ARepeatedlyRescuedSliceTakesLittleAndTheAgentSeesIt) {
   const auto good = listed("good");
   ASSERT_TRUE(good && good->cards.size() == 1);
   EXPECT_EQ(good->cards[0].rescues, 0U);
+  ASSERT_TRUE(bad->cards[0].counters);
+  EXPECT_GE(bad->cards[0].counters->waited_ns, 1'000 * kMs) << "between its rescues";
 }
 
 TEST_F(HostileTest, AStormOfRingsHarmsNeitherTheNeighbourNorTheNode) {

@@ -9,6 +9,7 @@
 #include "app/cli/cluster/objects.h"
 #include "base/thread.h"
 #include "codec/cluster/cluster_pod.h"
+#include "codec/history/history_segment.h"
 
 namespace carve::cli {
 namespace {
@@ -85,6 +86,19 @@ Result<std::vector<AgentAnswer>> ask_each(KubeApi& api, const std::string& names
     if (!errors[at].what.empty()) answers[at].text = tl::unexpected(errors[at]);
   }
   return answers;
+}
+
+Result<std::vector<NodeHistory>> ask_histories(KubeApi& api, const std::string& namespace_name, const std::string& node,
+                                               const HistoryQuery& query) {
+  CARVE_TRY(const auto answers,
+            ask_each(api, namespace_name, node, "/v1/history", codec::history_parameters(query)));
+  std::vector<NodeHistory> all;
+  for (const auto& one : answers) {
+    auto found =
+        one.text ? codec::parse_history_answer(*one.text) : Result<HistoryAnswer>(tl::unexpected(one.text.error()));
+    all.push_back({one.node, std::move(found)});
+  }
+  return all;
 }
 
 Result<std::string> ask_agent(KubeApi& api, const std::string& namespace_name, const std::string& node,

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "app/cli/timeline.h"
 #include "base/result.h"
+#include "core/history/history.h"
 #include "port/agent_api.h"
 #include "port/kube_api.h"
 
@@ -30,6 +32,10 @@ struct AgentAnswer {
 ///   errors  kNotFound: no agent on that node; those of the API server
 [[nodiscard]] Result<std::string> ask_agent(KubeApi& api, const std::string& namespace_name, const std::string& node,
                                             const std::string& path, const KubeApi::Query& query);
+
+/// The history of each node, or only of `node`. Rights and errors as of ask_each().
+[[nodiscard]] Result<std::vector<NodeHistory>> ask_histories(KubeApi& api, const std::string& namespace_name,
+                                                             const std::string& node, const HistoryQuery& query);
 
 /// Decodes an agent's answer. The format is known to an adapter only.
 using ReadView = std::function<Result<AgentView>(std::string_view)>;

@@ -1,7 +1,12 @@
 #include "app/control/api/metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
+
+#include "codec/views/board.h"
+#include "codec/views/cluster_view.h"
 
 namespace carve::control {
 namespace {
@@ -108,9 +113,55 @@ void write_cards(const ClusterState& cluster, codec::MetricsText* text) {
     text->family(row.name, Kind::kGauge, row.help);
     for (const auto& [node, state] : cluster) {
       for (const auto& card : state->ledger.cards())
-        text->sample(row.value(card), {{"node", node}, {"uuid", card.card.id.str()}, {"model", card.card.model}});
+        text->sample(row.value(card), {{"node", node}, {"card", card.card.id.str()}, {"model", card.card.model}});
     }
   }
+}
+
+void write_free_room(const ClusterState& cluster, codec::MetricsText* text) {
+  codec::Board board;
+  for (const auto& [node, state] : cluster) {
+    for (const auto& held : state->ledger.cards()) {
+      codec::BoardCard& one = board.cards.emplace_back();
+      one.model = held.card.model;
+      one.memory = held.card.memory;
+      one.free = codec::free_memory(held.card, held.use);
+      one.cores_free = codec::free_cores(held.card, held.use);
+      one.slices = held.use.slices;
+      one.healthy = held.card.health.ok;
+    }
+  }
+  const auto models = codec::models_of(board);
+  struct Row {
+    std::string_view name;
+    std::string_view help;
+    double (*value)(const codec::BoardModel&);
+  };
+  static constexpr Row kRows[] = {
+      {"carve_control_free_memory_bytes", "Memory of healthy cards that no slice holds.",
+       [](const codec::BoardModel& model) { return static_cast<double>(model.free.count()); }},
+      {"carve_control_largest_free_memory_bytes", "The largest request for memory that fits on one card.",
+       [](const codec::BoardModel& model) { return static_cast<double>(model.largest_memory.count()); }},
+      {"carve_control_largest_free_compute_ratio", "The largest request for compute that fits on one card.",
+       [](const codec::BoardModel& model) { return model.largest_cores / 100.0; }},
+      {"carve_control_empty_cards", "Healthy cards without a slice.",
+       [](const codec::BoardModel& model) { return static_cast<double>(model.empty); }}};
+  for (const auto& row : kRows) {
+    text->family(row.name, Kind::kGauge, row.help);
+    for (const auto& model : models) text->sample(row.value(model), {{"model", model.model}});
+  }
+  const auto shapes = [&](std::string_view name, std::string_view help, std::uint64_t codec::BoardShape::*count) {
+    text->family(name, Kind::kGauge, help);
+    for (const auto& model : models) {
+      for (const auto& shape : model.shapes)
+        text->sample(shape.*count, {{"model", model.model}, {"size", fmt::format("1/{}", shape.parts)}});
+    }
+  };
+  shapes("carve_control_fitting_requests",
+         "Requests for this part of a card, memory and compute alike, that still fit.", &codec::BoardShape::fit);
+  shapes("carve_control_fitting_requests_unfragmented",
+         "The same if all free room were on one card. The difference is lost to fragmentation.",
+         &codec::BoardShape::in_one_piece);
 }
 
 void write_settings(bool good, codec::MetricsText* text) {

@@ -68,6 +68,8 @@ class ControlMetrics {
 
 /// Per card of the cluster: its capacity and what is granted of it, for dashboards and alerts.
 void write_cards(const ClusterState& cluster, codec::MetricsText* text);
+/// What still fits on the cards, by model. Cost: O(cards).
+void write_free_room(const ClusterState& cluster, codec::MetricsText* text);
 /// Whether control can start with the current content of the ConfigMap.
 void write_settings(bool good, codec::MetricsText* text);
 /// Whether the current placement rules are in effect, and how often they changed.

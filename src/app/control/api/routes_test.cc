@@ -193,13 +193,37 @@ TEST(ControlMetrics, CardsAreGaugesOfTheSnapshot) {
   ASSERT_TRUE(node.ledger.add({Slice{{OwnerKind::kPod, "u"}, "c", card.id, Bytes::gib(4), CoreShare(30)}}));
   codec::MetricsText text;
   write_cards({{"n1", std::make_shared<const NodeState>(node)}}, &text);
-  const std::string labels = R"({node="n1",uuid="GPU-1",model="NVIDIA \"T4\""} )";
+  const std::string labels = R"({node="n1",card="GPU-1",model="NVIDIA \"T4\""} )";
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_memory_bytes" + labels + "17179869184\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_memory_granted_bytes" + labels + "4294967296\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_compute_guaranteed_ratio" + labels + "0.3\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_slices" + labels + "1\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_healthy" + labels + "1\n"));
   EXPECT_THAT(text.text(), Not(HasSubstr("\ncarve_card_"))) << "the agents' name: sums would count a card twice";
+}
+
+TEST(ControlMetrics, FreeRoomShowsWhatIsLostToFragmentation) {
+  ClusterState cluster;
+  for (const char* name : {"n1", "n2"}) {
+    NodeState node;
+    Card card;
+    card.id = CardId(std::string("GPU-") + name);
+    card.model = "T4";
+    card.memory = Bytes::gib(16);
+    ASSERT_TRUE(node.ledger.put_card(card));
+    ASSERT_TRUE(node.ledger.add({Slice{{OwnerKind::kPod, name}, "c", card.id, Bytes::gib(8), CoreShare(50)}}));
+    cluster.put(name, std::make_shared<const NodeState>(node));
+  }
+  codec::MetricsText text;
+  write_free_room(cluster, &text);
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_free_memory_bytes{model=\"T4\"} 17179869184\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_largest_free_memory_bytes{model=\"T4\"} 8589934592\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_largest_free_compute_ratio{model=\"T4\"} 0.5\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_empty_cards{model=\"T4\"} 0\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_fitting_requests{model=\"T4\",size=\"1/1\"} 0\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_fitting_requests{model=\"T4\",size=\"1/2\"} 2\n"));
+  EXPECT_THAT(text.text(),
+              HasSubstr("carve_control_fitting_requests_unfragmented{model=\"T4\",size=\"1/1\"} 1\n"));
 }
 
 }  // namespace

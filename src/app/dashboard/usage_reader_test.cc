@@ -1,0 +1,88 @@
+#include "app/dashboard/usage_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::dashboard {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr char kQuota[] = R"({"metadata": {"name": "cards", "namespace": "web"},
+                              "status": {"hard": {"requests.nvidia.com/gpu": "2"}, "used": {}}})";
+
+/// A node on which `name` held a whole card of 10 GiB for one hour, and used half of it.
+HistoryAnswer an_hour_of(const std::string& name) {
+  HistorySample sample;
+  sample.seconds = 3600;
+  sample.granted = Bytes::gib(10);
+  sample.used = Bytes::gib(5);
+  sample.cores_granted = 100;
+  sample.cores_delivered = 50;
+  HistoryAnswer answer;
+  answer.intervals = 1;
+  answer.lines.push_back({{"", "", name}, {sample}});
+  return answer;
+}
+
+class UsageReaderTest : public ::testing::Test {
+ protected:
+  ManualClock clock_;
+  int asked_ = 0;
+  Result<std::vector<std::string>> quotas_ = std::vector<std::string>{kQuota};
+  UsageReader reader_{[this](const HistoryQuery& query) -> Result<UsageReader::Histories> {
+                        ++asked_;
+                        EXPECT_EQ(query.by, HistoryQuery::By::kNamespaces);
+                        return UsageReader::Histories{{an_hour_of("ml"), an_hour_of("ml"), an_hour_of("")}, 1};
+                      },
+                      [this] { return quotas_; }, clock_};
+};
+
+TEST_F(UsageReaderTest, AddsUpTheNodesAndCountsThoseThatAreSilent) {
+  const auto usage = reader_.of(std::chrono::hours(24));
+  ASSERT_TRUE(usage) << usage.error().what;
+  EXPECT_EQ((*usage)->nodes, 4U);
+  EXPECT_EQ((*usage)->silent, 1U);
+  EXPECT_DOUBLE_EQ((*usage)->hours.at("ml").card_hours_promised, 2);
+  EXPECT_DOUBLE_EQ((*usage)->hours.at("ml").card_hours_delivered, 1);
+  EXPECT_DOUBLE_EQ((*usage)->hours.at("ml").gib_hours_held, 20);
+  EXPECT_DOUBLE_EQ((*usage)->hours.at("ml").gib_hours_used, 10);
+  ASSERT_EQ((*usage)->quotas.size(), 1U);
+  EXPECT_EQ((*usage)->quotas[0].hard, "2");
+  EXPECT_THAT(namespaces_in(**usage), ElementsAre("ml", "web"));
+}
+
+TEST_F(UsageReaderTest, AsksTheAgentsOnceAMinute) {
+  ASSERT_TRUE(reader_.of(std::chrono::hours(24)));
+  ASSERT_TRUE(reader_.of(std::chrono::hours(24)));
+  EXPECT_EQ(asked_, 1);
+  ASSERT_TRUE(reader_.of(std::chrono::hours(1)));
+  EXPECT_EQ(asked_, 2) << "another time is another question";
+  clock_.advance(UsageReader::kKept);
+  ASSERT_TRUE(reader_.of(std::chrono::hours(24)));
+  EXPECT_EQ(asked_, 3);
+}
+
+TEST_F(UsageReaderTest, SaysWhyThereAreNoQuotas) {
+  quotas_ = fail(Code::kPermissionDenied, "resourcequotas is forbidden");
+  const auto usage = reader_.of(std::chrono::hours(24));
+  ASSERT_TRUE(usage);
+  EXPECT_EQ((*usage)->quotas_error, "resourcequotas is forbidden");
+  EXPECT_EQ((*usage)->hours.count("ml"), 1U);
+}
+
+TEST_F(UsageReaderTest, AViewerSeesOnlyItsNamespaces) {
+  const auto usage = reader_.of(std::chrono::hours(24));
+  ASSERT_TRUE(usage);
+  Viewer viewer;
+  viewer.namespaces = {"web"};
+  const auto seen = seen_by(viewer, **usage);
+  EXPECT_TRUE(seen.hours.empty()) << "neither of ml nor of slices outside Kubernetes";
+  EXPECT_EQ(seen.quotas.size(), 1U);
+  viewer.namespaces = {"ml"};
+  EXPECT_EQ(seen_by(viewer, **usage).hours.size(), 1U);
+  EXPECT_TRUE(seen_by(viewer, **usage).quotas.empty());
+}
+
+}  // namespace
+}  // namespace carve::dashboard
