@@ -21,7 +21,7 @@ bool limits_cards(std::string_view resource) {
   return !dialects_with(resource.substr(kRequests.size())).empty();
 }
 
-double in_thousandths(double hours) { return std::round(hours * 1000) / 1000; }
+double rounded_hours(double hours) { return std::round(hours * 1e6) / 1e6; }  // to 4 ms
 
 }  // namespace
 
@@ -61,10 +61,10 @@ std::string usage_json(const Usage& usage) {
     const UsageHours hours = found == usage.hours.end() ? UsageHours() : found->second;
     namespaces.push_back(
         json::object{{"name", name},
-                     {"card_hours", json::object{{"promised", in_thousandths(hours.card_hours_promised)},
-                                                 {"delivered", in_thousandths(hours.card_hours_delivered)}}},
-                     {"gib_hours", json::object{{"held", in_thousandths(hours.gib_hours_held)},
-                                                {"used", in_thousandths(hours.gib_hours_used)}}},
+                     {"card_hours", json::object{{"promised", rounded_hours(hours.card_hours_promised)},
+                                                 {"delivered", rounded_hours(hours.card_hours_delivered)}}},
+                     {"gib_hours", json::object{{"held", rounded_hours(hours.gib_hours_held)},
+                                                {"used", rounded_hours(hours.gib_hours_used)}}},
                      {"quotas", std::move(quotas[name])}});
   }
   return json::serialize(json::object{{"since_seconds", usage.since.count()},

@@ -14,6 +14,7 @@ RESOURCES = {       # kind -> (group and version, plural, namespaced); the kinds
     "Node": (CORE, "nodes", False),
     "Namespace": (CORE, "namespaces", False),
     "Event": (CORE, "events", True),
+    "ResourceQuota": (CORE, "resourcequotas", True),
     "ServiceAccount": (CORE, "serviceaccounts", True),
     "Service": (CORE, "services", True),
     "ConfigMap": (CORE, "configmaps", True),

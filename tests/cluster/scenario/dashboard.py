@@ -195,7 +195,7 @@ class Pages(Dashboard):
         self.assertEqual(one["quotas"], [{"quota": "cards", "resource": "requests.elasticgpu.io/gpu-core",
                                           "used": str(2 * CORES), "hard": "300"}])   # of the pod that waits, too
         hours = one["gib_hours"]
-        self.assertAlmostEqual(hours["held"] / one["card_hours"]["promised"], MEMORY / (CORES / 100), delta=2)
+        self.assertAlmostEqual(hours["held"] / one["card_hours"]["promised"], MEMORY / (CORES / 100), delta=0.5)
 
     def test_a_token_shows_its_namespaces_alone(self):
         mine, other = self.name("mine"), self.name("other")

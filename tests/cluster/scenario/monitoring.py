@@ -128,9 +128,12 @@ class Monitoring(control.ControlTest):
                     empty.append((panel["title"], text))
         self.assertEqual(empty, [])
         self.assertGreater(asked, 30)
-        # Also those whose condition holds for less than their `for`. These two pods hold memory and use none.
-        alerts = {(alert["labels"]["alertname"], alert["state"]) for alert in self.ask("alerts")["alerts"]}
-        self.assertEqual(alerts, {("CarveMemoryUnused", "pending")})
+        # Also those whose condition holds for less than their `for`. These two pods hold memory and use none. The rules
+        # of alerts are evaluated after the recording rules.
+        def alerts():
+            return {(alert["labels"]["alertname"], alert["state"]) for alert in self.ask("alerts")["alerts"]}
+        wait_for("the alert about unused memory", 30, alerts)
+        self.assertEqual(alerts(), {("CarveMemoryUnused", "pending")})
 
     def test_the_rules_and_the_dashboard_are_well_formed(self):
         def promtool(*words, folder=FILES):
