@@ -175,14 +175,19 @@ placing_stage() {
   done
 }
 
-# soak_record LINE…: writes docs/soak/DATE.md, the record of a run of scripts/soak, which docs/support.md links.
+# soak_record LINE…: adds a run of scripts/soak to docs/soak/DATE.md, which docs/support.md links. Stages of one day may
+# run one after the other; each run has its commit.
 soak_record() {
   local file=$CARVE_ROOT/docs/soak/$(date -u +%F).md
   mkdir -p "${file%/*}"
-  {
+  [ -s "$file" ] || {
     echo "# scripts/soak, $(date -u +%F)"
     echo
-    echo "Commit $(git -C "$CARVE_ROOT" rev-parse --short HEAD), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), simulated cards."
+    echo "$(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), simulated cards."
+  } >"$file"
+  {
+    echo
+    echo "## Commit $(git -C "$CARVE_ROOT" rev-parse --short HEAD)"
     echo
     printf -- '- %s\n' "$@"
     [ ${#skips[@]} -eq 0 ] || { echo; echo "Skipped:"; echo; printf -- '- %s\n' "${skips[@]}"; }
@@ -190,7 +195,7 @@ soak_record() {
     [ ${#failures[@]} -eq 0 ] || { echo; echo "Failed:"; echo; printf -- '- %s\n' "${failures[@]}"; }
     echo
     echo "$passed passed, $failed failed, $skipped skipped"
-  } >"$file"
+  } >>"$file"
   say "recorded in ${file#"$CARVE_ROOT"/}: commit it, and link it in docs/support.md"
 }
 
