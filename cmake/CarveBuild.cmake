@@ -73,9 +73,10 @@ if(CARVE_SANITIZE)
                                                 # Clang 14 cannot place this check's word before some lambdas
                                                 # ("difference across sections").
                                                 $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>
-                                                # GCC's manual: with sanitizers this warning is false at times
-                                                # (std::regex)
-                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+                                                # GCC's manual: with sanitizers these warnings are false at times
+                                                # (std::regex, std::string's operator+)
+                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)
   target_link_options(carve_options INTERFACE -fsanitize=${CARVE_SANITIZE})
 endif()
 
