@@ -400,6 +400,8 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   auto server = api::Server::open(options.agent_socket(), agent, log);
   if (!server) return report(server.error());
   log.info("agent serves", {{"socket", options.agent_socket()}});
+  node::ClaimHolders claims;
+  if (*plugins) (*plugins)->options.claims = &claims;
   int exit_code = kExitOk;
   {
     const Thread serving("agent-socket", [&](const std::stop_token& stop) { (*server)->run(stop); });
@@ -409,7 +411,7 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
     const Thread recording("history", [&](const std::stop_token& stop) { agent.run_history(clock, stop); });
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
-      auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);
+      auto opened = open_agent_port(node.listen, agent, claims, node.name, node.crashes, log);
       if (!opened) log.warn("metrics are not served", {{"listen", node.listen}, {"error", opened.error().what}});
       if (opened) port = std::move(*opened);
     }

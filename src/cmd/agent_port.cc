@@ -18,17 +18,18 @@ HttpResponse plain(int status, const std::string& text) { return {status, "text/
 /// The sources of the answers: the node's agent, and the keeper's count of crashed agents.
 struct Port {
   AgentApi& agent;
+  const node::ClaimHolders& claims;
   std::string node;
   std::uint64_t crashes = 0;
 };
 
-std::string metrics_of(const AgentView& view, const std::string& node, std::uint64_t crashes) {
+std::string metrics_of(const AgentView& view, const Port& port) {
   codec::MetricsText process;
   process.family("carve_agent_crashes_total", codec::MetricsText::Kind::kCounter,
                  "Agents of this pod that crashed and were restarted by the keeper.");
-  process.sample(crashes, {{"node", node}});
+  process.sample(port.crashes, {{"node", port.node}});
   write_process(&process);
-  return node::node_metrics(view, node) + process.text();
+  return node::node_metrics(view, port.node, port.claims.all()) + process.text();
 }
 
 HttpResponse history(const Port& port, const HttpRequest& ask) {
@@ -48,7 +49,7 @@ struct ViewRow {
 constexpr ViewRow kViews[] = {
     {"/metrics",
      [](const Port& port, AgentView view) {
-       return HttpResponse{200, std::string(codec::kMetricsType), metrics_of(view, port.node, port.crashes)};
+       return HttpResponse{200, std::string(codec::kMetricsType), metrics_of(view, port)};
      }},
     {"/v1/node",
      [](const Port&, AgentView view) {
@@ -78,7 +79,8 @@ HttpResponse answer(const Port& port, const HttpRequest& ask) {
 }  // namespace
 
 Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen, AgentApi& agent,
-                                                      const std::string& node, std::uint64_t crashes, Log& log) {
+                                                      const node::ClaimHolders& claims, const std::string& node,
+                                                      std::uint64_t crashes, Log& log) {
   http::ServerOptions options;
   options.listen = listen;
   options.limits.body = 1UL << 10U;  // no request has a body
@@ -86,7 +88,7 @@ Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen,
   options.limits.threads = 1;
   options.limits.waiting_threads = 1;
   return http::Server::open(
-      options, [port = Port{agent, node, crashes}](const HttpRequest& ask) { return answer(port, ask); }, log);
+      options, [port = Port{agent, claims, node, crashes}](const HttpRequest& ask) { return answer(port, ask); }, log);
 }
 
 }  // namespace carve::cmd

@@ -167,7 +167,8 @@ Result<void> run_plugins(const PluginOptions& options, NodeSlices& slices, KubeA
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.dialects,
        [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_plugins(options),
-       options.wakes_pods, other_plugins, [&serves] { return serves && serves(); }, options.shares, options.crashes});
+       options.wakes_pods, other_plugins, [&serves] { return serves && serves(); }, options.shares, options.crashes,
+       options.claims});
   const auto shut = [&report] { return report.shut(); };
   plugins::FullCards full;
   plugins::DraDriver dra(options.node,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "adapter/kubelet/kubelet_server.h"
+#include "app/node/claim_holders.h"
 #include "app/node/departure.h"
 #include "app/plugins/waiting_dra.h"
 #include "base/clock.h"
@@ -45,6 +46,7 @@ struct PluginOptions {
   // killed: pods that were bound here wait for the next agent. Unset: it does not.
   std::function<bool()> starts_again = {};
   std::uint64_t crashes = 0;  // agents of this keeper that crashed before this one
+  node::ClaimHolders* claims = nullptr;  // for the metrics: set to the claims that hold cards; it outlives the plugins
 };
 
 /// The socket of the device plugin.

@@ -103,8 +103,15 @@ constexpr CounterRow kCounterRows[] = {
 /// A slice on one card, with the labels of its series.
 class SliceSeries {
  public:
-  SliceSeries(const SliceView& slice, const SliceCardView& held, std::string_view node)
-      : slice_(slice), held_(held), node_(node), by_(names_of(slice)) {}
+  SliceSeries(const SliceView& slice, const SliceCardView& held, std::string_view node,
+              const ClaimHolders::ByUid& claims)
+      : slice_(slice), held_(held), node_(node), by_(names_of(slice)) {
+    const auto claim = claims.find(slice.owner);
+    if (claim == claims.end()) return;
+    by_.namespace_name = claim->second.namespace_name;
+    by_.pod = claim->second.pod;
+    claim_ = claim->second.name;
+  }
   [[nodiscard]] const SliceCardView& held() const { return held_; }
   template <class Value>
   void write(codec::MetricsText* text, Value value, std::string_view suffix = "", std::string_view le = "") const {
@@ -112,6 +119,7 @@ class SliceSeries {
         {"node", node_},          {"card", held_.card},
         {"slice", slice_.id},     {"namespace", by_.namespace_name},
         {"pod", by_.pod},         {"container", by_.container},
+        {"resourceclaim_name", claim_},
         {"share", slice_.whole ? "whole" : to_string(slice_.share)},
         {"priority", to_string(slice_.priority)},
         {"le", le}};
@@ -123,6 +131,7 @@ class SliceSeries {
   const SliceCardView& held_;
   std::string_view node_;
   SliceNames by_;
+  std::string_view claim_;
 };
 
 void write_waits(const SliceSeries& series, const SliceCounters& counters, codec::MetricsText* text) {
@@ -137,10 +146,11 @@ void write_waits(const SliceSeries& series, const SliceCounters& counters, codec
   series.write(text, count, "_count");
 }
 
-void write_slices(const AgentView& view, std::string_view node, codec::MetricsText* text) {
+void write_slices(const AgentView& view, std::string_view node, const ClaimHolders::ByUid& claims,
+                  codec::MetricsText* text) {
   std::vector<SliceSeries> all;
   for (const auto& slice : view.slices) {
-    for (const auto& held : slice.cards) all.emplace_back(slice, held, node);
+    for (const auto& held : slice.cards) all.emplace_back(slice, held, node, claims);
   }
   for (const auto& row : kSliceRows) {
     text->family(row.name, row.kind, row.help);
@@ -176,11 +186,11 @@ void write_agent(const AgentView& view, std::string_view node, codec::MetricsTex
 
 }  // namespace
 
-std::string node_metrics(const AgentView& view, std::string_view node) {
+std::string node_metrics(const AgentView& view, std::string_view node, const ClaimHolders::ByUid& claims) {
   codec::MetricsText text;
   write_agent(view, node, &text);
   write_cards(view, node, &text);
-  write_slices(view, node, &text);
+  write_slices(view, node, claims, &text);
   return text.text();
 }
 

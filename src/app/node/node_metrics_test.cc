@@ -35,7 +35,7 @@ AgentView a_node() {
 TEST(NodeMetrics, ReportASliceWithItsPodAndInBaseUnits) {
   const auto text = node_metrics(a_node(), "n1");
   const std::string labels =
-      R"({node="n1",card="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
+      R"({node="n1",card="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",resourceclaim_name="",)"
       R"(share="burst",priority="standard"} )";
   EXPECT_THAT(text, HasSubstr("carve_slice_memory_limit_bytes" + labels + "4294967296\n"));
   EXPECT_THAT(text, HasSubstr("carve_slice_memory_used_bytes" + labels + "536870912\n"));
@@ -52,7 +52,7 @@ TEST(NodeMetrics, ReportWaitsAsAHistogramAndWhatTheLimitRefused) {
   view.slices[0].cards[0].counters = SliceCounters{{5, 0, 4, 0, 0, 0, 1}, 2'500'000'000, 500'000'000, 9, 3, 4096};
   const auto text = node_metrics(view, "n1");
   const std::string labels =
-      R"({node="n1",card="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
+      R"({node="n1",card="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",resourceclaim_name="",)"
       R"(share="burst",priority="standard")";
   EXPECT_THAT(text, HasSubstr("# TYPE carve_slice_lease_wait_seconds histogram\n"));
   EXPECT_THAT(text, HasSubstr("carve_slice_lease_wait_seconds_bucket" + labels + ",le=\"0.0001\"} 5\n"));
@@ -74,6 +74,30 @@ TEST(NodeMetrics, CountXidsByCode) {
               HasSubstr("carve_card_xid_errors_total{node=\"n1\",card=\"GPU-0\",model=\"NVIDIA T4\",xid=\"31\"} 2\n"));
 }
 
+TEST(NodeMetrics, NameTheClaimAndItsPod) {
+  auto view = a_node();
+  view.slices[0].kind = "claim";
+  view.slices[0].owner = "uid-1";
+  view.slices[0].name = "ml/shared/gpu";
+  codec::GpuObject card;
+  codec::GpuHolder holder;
+  holder.slice.owner = {OwnerKind::kClaim, "uid-1"};
+  holder.namespace_name = "ml";
+  holder.name = "shared";
+  holder.pods = {"ml/train-0"};
+  card.holders = {holder};
+  ClaimHolders claims;
+  claims.set({card});
+  const std::string limit = "carve_slice_memory_limit_bytes{node=\"n1\",card=\"GPU-0\",slice=\"s-1\",namespace=\"ml\",";
+  EXPECT_THAT(node_metrics(view, "n1", claims.all()),
+              HasSubstr(limit + R"(pod="train-0",container="gpu",resourceclaim_name="shared",)"));
+  card.holders[0].pods = {"ml/train-0", "ml/train-1"};
+  claims.set({card});
+  EXPECT_THAT(node_metrics(view, "n1", claims.all()),
+              HasSubstr(limit + R"(pod="",container="gpu",resourceclaim_name="shared",)"))
+      << "the claim's name is not a pod";
+}
+
 TEST(NodeMetrics, ReportACardFromTheDriverAndFromTheLedger) {
   const auto text = node_metrics(a_node(), "n1");
   const std::string labels = R"({node="n1",card="GPU-0",model="NVIDIA T4"} )";
@@ -92,7 +116,7 @@ TEST(NodeMetrics, ReportUnknownValuesAsNaNAndALocalSliceWithoutAPod) {
   view.slices[0].whole = true;
   const auto text = node_metrics(view, "n1");
   EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes{node=\"n1\",card=\"GPU-0\",model=\"NVIDIA T4\"} NaN\n"));
-  EXPECT_THAT(text, HasSubstr(R"(namespace="",pod="",container="",share="whole")"));
+  EXPECT_THAT(text, HasSubstr(R"(namespace="",pod="",container="",resourceclaim_name="",share="whole")"));
   EXPECT_THAT(text, Not(HasSubstr("train.py")));
 }
 

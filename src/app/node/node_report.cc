@@ -116,6 +116,7 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
   const bool asking = claims_.step(pods, holdings, now);
   auto wanted = gpu_objects(node_, cards, holdings, pods, claims_.names());
   for (auto& gpu : wanted) gpu.plugins = world_.plugins;
+  if (world_.claims != nullptr) world_.claims->set(wanted);
   for (auto& event : program_error_notes(std::exchange(program_errors_, {}), wanted, pods))
     world_.notices.warn(std::move(event));
   const bool complete = world_.slices.troubles().gpu == GpuState::kOk;

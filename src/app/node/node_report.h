@@ -12,6 +12,7 @@
 
 #include "app/events/event_recorder.h"
 #include "app/node/cardless_pods.h"
+#include "app/node/claim_holders.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
@@ -52,6 +53,7 @@ class NodeReport {
     std::function<bool()> serves = {};
     SharePolicies shares = {};  // of a Node that states none itself
     std::uint64_t crashes = 0;  // agents that crashed before this one (src/app/keeper): reported on the Node
+    ClaimHolders* claims = nullptr;  // set to the claims that hold cards; nullptr: nothing reads them
   };
   NodeReport(std::string node, World world);
 

@@ -7,8 +7,9 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import control  # noqa: E402
+import exposition  # noqa: E402
 from control import HOLD, ControlTest, asking  # noqa: E402
-from ring import images  # noqa: E402
+from ring import carve, images  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
 TAINT = "gpu.elasticgpu.io/used-by-slots"
@@ -56,6 +57,15 @@ class TwoAllocators(ControlTest):
         return {gpu["spec"]["uuid"] for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == "n1"
                 and [one for one in gpu.get("status", {}).get("holders", []) if one.get("owner", {}).get("kind") == "claim"]}
 
+    def claims_in_metrics(self):
+        """(pod, claim) of the slices in the metrics of n1's agent."""
+        agent = next(one["metadata"]["name"] for one in self.kube.list("Pod", carve.NAMESPACE)
+                     if one["metadata"]["name"].startswith("carve-agent-") and one["spec"]["nodeName"] == "n1")
+        path = f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics"
+        _, samples, _ = exposition.read(self.ring.kubectl("get", "--raw", path).stdout)
+        return {(dict(labels)["pod"], dict(labels)["resourceclaim_name"]) for name, labels, _ in samples
+                if name == "carve_slice_memory_limit_bytes"}
+
     def wait_unschedulable(self, name):
         made = self.kube.get("Pod", name)
         wait_for("FailedScheduling", 30, lambda: [
@@ -68,6 +78,9 @@ class TwoAllocators(ControlTest):
         for name in held.values():
             self.wait_ready(name, 90)
         wait_for("the GPU objects name the claims", 10, lambda: self.named_claims() == set(cards))
+        claims = {(name, self.kube.get("Pod", name)["status"]["resourceClaimStatuses"][0]["resourceClaimName"])
+                  for name in held.values()}
+        wait_for("the metrics name the pods and their claims", 10, lambda: self.claims_in_metrics() == claims)
         large, small = self.native(50), self.native(40)
         self.wait_ready(small)
         self.wait_unschedulable(large)
