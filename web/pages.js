@@ -214,6 +214,63 @@ export function CardPage({ board, words: [uuid] }) {
   `;
 }
 
+/** What a policy sees as free: memory and compute together, in millionths of a card. */
+const WHOLE_CARD = 2_000_000;
+const freeText = (left) => percent((left / WHOLE_CARD) * 100);
+
+function amount(ask) {
+  if (ask.whole) return "whole";
+  return ask.memory_percent === undefined ? bytes(ask.memory_bytes) : `${ask.memory_percent} % of the card`;
+}
+
+const ASK_COLUMNS = [
+  ["part", (ask) => (ask.init ? `${ask.part} (init)` : ask.part)],
+  ["cards", (ask) => ask.cards],
+  ["memory per card", amount],
+  ["compute", (ask) => (ask.whole ? "whole" : `${ask.cores} of 100`)],
+  ["class", (ask) => `${ask.share}, ${ask.priority}`],
+  ["dialect", (ask) => ask.dialect],
+];
+
+/** The cards of a node as the policy ranked them, the chosen ones first. */
+function RankedCards({ node }) {
+  const cards = [...node.cards].sort((a, b) => b.gives.length - a.gives.length);
+  return html`<ul class="ranked">${cards.map(
+    (card) => html`<li key=${card.card}>
+      <${Meter} label=${`free on ${card.card}`} granted=${card.left} used=${card.gives.length ? card.left : 0} total=${WHOLE_CARD}
+        text=${`${freeText(card.left)} free${card.gives.length ? `, for ${card.gives.join(", ")}` : ""}`} />
+      ${cardLink(card.card)}
+    </li>`,
+  )}</ul>`;
+}
+
+/** What control would decide about the pod now: the nodes that fit it, with the terms of their scores, and the others. */
+function Placement({ why }) {
+  const smaller = [
+    why.would_fit.memory_bytes === undefined ? null : `${bytes(why.would_fit.memory_bytes)} of memory`,
+    why.would_fit.cores === undefined ? null : `${why.would_fit.cores} cores`,
+    why.would_fit.cards === undefined ? null : `${why.would_fit.cards} cards`,
+  ].filter(Boolean);
+  return html`
+    ${why.ranked.length
+      ? html`<${Table} caption=${`Nodes that fit it now, the policy's choice first: ${why.fits.length} of ${why.nodes}`} rows=${why.ranked} keyOf=${(node) => node.node} columns=${[
+          ["node", (node) => nodeLink(node.node)],
+          ["policies", (node) => node.policies],
+          ["would leave on the cards it gets", (node) => freeText(node.cards_left)],
+          ["on the node", (node) => freeText(node.node_left)],
+          ["cards now", (node) => html`<${RankedCards} node=${node} />`],
+        ]} />`
+      : null}
+    ${why.refused.length
+      ? html`<${Table} caption="Nodes that do not fit it now" rows=${why.refused} keyOf=${(group) => group.why} columns=${[
+          ["nodes", (group) => group.nodes, (group) => group.nodes],
+          ["reason", (group) => group.why],
+        ]} />`
+      : null}
+    ${smaller.length ? html`<p>A request for ${smaller.join(", or ")} would fit.</p>` : null}
+  `;
+}
+
 export function PodPage({ board, words: [namespace, pod] }) {
   const read_slices = useRows(board, "slices", { namespace, pod });
   const slices = board.byNode ? read_slices : board.slicesOf((slice) => slice.namespace === namespace && slice.pod === pod);
@@ -236,6 +293,15 @@ export function PodPage({ board, words: [namespace, pod] }) {
       <h2>Why it is there</h2>
       ${error ? html`<p class="empty">Not known: ${error.message}.</p>` : null}
       ${why ? html`<dl class="facts">${why.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>` : null}
+      ${value?.asks.length ? html`<${Table} caption="Requested" columns=${ASK_COLUMNS} rows=${value.asks} keyOf=${(ask) => ask.part} />` : null}
+      ${value?.claims.length ? html`<${Table} caption="Claims" rows=${value.claims} keyOf=${(one) => `${one.claim}/${one.request}`} columns=${[
+        ["claim", (one) => one.claim || "not created yet"],
+        ["request", (one) => one.request],
+        ["asks for", (one) => one.asks],
+        ["device", (one) => one.device || "none"],
+        ["state", (one) => one.state],
+      ]} />` : null}
+      ${value ? html`<${Placement} why=${value} />` : null}
       ${value ? html`<details><summary>The whole explanation, as <code>kubectl carve explain -o json</code> prints it</summary>
         <pre tabindex="0">${JSON.stringify(value, null, 2)}</pre></details>` : null}
     </section>
@@ -332,7 +398,7 @@ function Usage({ machine }) {
       )}</p>
       ${error ? html`<p class="empty">Not known: ${error}.</p>` : null}
       ${usage?.silent_nodes ? html`<p>${usage.silent_nodes} of ${usage.nodes} agents did not answer: the sums are too low.</p>` : null}
-      ${usage ? html`<${Table} caption="A card-hour is a whole card for an hour" rows=${usage.namespaces} keyOf=${(one) => one.name} empty="No slice in this time." columns=${[
+      ${usage ? html`<${Table} caption="A card-hour is a whole card for an hour" rows=${usage.namespaces} keyOf=${(one) => one.name} empty="Nothing was recorded in this time." columns=${[
         ["namespace", (one) => one.name || (machine ? "(this machine)" : "(no namespace)"), (one) => one.name],
         ["card-hours promised", (one) => hours(one.card_hours.promised), (one) => one.card_hours.promised],
         ["card-hours delivered", (one) => hours(one.card_hours.delivered), (one) => one.card_hours.delivered],

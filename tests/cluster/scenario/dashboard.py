@@ -168,7 +168,8 @@ class Pages(Dashboard):
                                 ("namespaces", ["default"]), ("events", ["CardsAssigned"]),
                                 (f"node/{found['spec']['nodeName']}", [card[:12]]),
                                 (f"card/{card}", ["History", pods[0]]),
-                                (f"pod/default/{pods[0]}", ["Promised and delivered", "Why it is there", "4 GiB"])):
+                                (f"pod/default/{pods[0]}", ["Promised and delivered", "Why it is there", "4 GiB", "Requested",
+                                                             "Nodes that fit it now", "% free"])):
                 tab.script("location.hash = arguments[0]", f"#/{page}")
                 for word in words:
                     tab.wait_for(f"document.querySelector('main').innerText.includes({json.dumps(word)})", 20)
