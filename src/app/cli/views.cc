@@ -31,6 +31,14 @@ std::string card_line(const CardView& card) {
   return text + "\n";
 }
 
+/// "  slice a: its memory limit refused 3 requests for 4 GiB in all"; empty: none was refused.
+std::string refused_line(const SliceView& slice, const SliceCardView& held) {
+  if (!held.counters || held.counters->refused_requests == 0) return {};
+  return fmt::format("  slice {}: its memory limit refused {} request{} for {} in all\n", slice.id,
+                     held.counters->refused_requests, held.counters->refused_requests == 1 ? "" : "s",
+                     to_human(Bytes(held.counters->refused_bytes)));
+}
+
 }  // namespace
 
 std::string describe_cards(const AgentView& view) {
@@ -54,6 +62,7 @@ std::string render_inspect(const AgentView& view) {
                        to_human(free), card.exclusive ? " (exclusive: one owner has the whole card)" : "");
     out += fmt::format("  compute  {} guaranteed of 100, {} free\n", card.guaranteed.hundredths(),
                        left.hundredths());
+    std::string refused;
     std::vector<std::vector<std::string>> rows = {
         {"SLICE", "KIND", "MEMORY LIMIT", "COMPUTE", "PRIORITY", "USER", "STATE", "NAME"}};
     for (const auto& slice : view.slices) {
@@ -62,9 +71,10 @@ std::string render_inspect(const AgentView& view) {
         rows.push_back({slice.id, slice.kind, memory_cell(held.limit), wanted_cell(slice, held),
                         std::string(to_string(slice.priority)), std::to_string(slice.uid), slice.state,
                         clipped(slice.name, 40)});
+        refused += refused_line(slice, held);
       }
     }
-    if (rows.size() > 1) out += aligned(rows, {2}, "  ");
+    if (rows.size() > 1) out += aligned(rows, {2}, "  ") + refused;
     for (const auto& process : card.foreign) {
       out += fmt::format("  outside any slice: process {} ({}) uses {}\n", process.pid, process.command,
                          memory_cell(process.memory));

@@ -39,6 +39,16 @@ TEST(Views, InspectShowsGrantedAndFreeCapacity) {
   EXPECT_NE(text.find("outside any slice: process 99"), std::string::npos);
 }
 
+TEST(Views, InspectSaysWhatTheLimitRefused) {
+  auto view = example();
+  view.slices[0].cards[0].counters = SliceCounters{};
+  EXPECT_EQ(render_inspect(view).find("refused"), std::string::npos);
+  view.slices[0].cards[0].counters->refused_requests = 3;
+  view.slices[0].cards[0].counters->refused_bytes = Bytes::gib(4).count();
+  EXPECT_NE(render_inspect(view).find("  slice run-1: its memory limit refused 3 requests for 4 GiB in all\n"),
+            std::string::npos);
+}
+
 TEST(Views, TopShowsLimitsNextToUse) {
   const auto text = render_top(example());
   EXPECT_NE(text.find("3 GiB / 4 GiB"), std::string::npos) << text;

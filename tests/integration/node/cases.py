@@ -615,6 +615,26 @@ while True:
         events = [e for e in self.m.view()["events"] if e["kind"].startswith("breach")]
         assert not events, events
 
+    def test_refused_memory_and_waits_for_a_lease_are_counted(self):
+        self.m.up()
+        self.m.start("run", "--memory", "1Gi", "--", self.m.program("carve-sample-alloc"), "--step", "64Mi", "--hold", "60")
+        until("inspect shows the refusal", 10, lambda: "its memory limit refused 1 request for 64 MiB in all" in
+              self.m.carve("inspect")[1])
+        for cores in (30, 30):
+            self.m.start("run", "--memory", "1Gi", "--cores", str(cores), "--share", "fixed", "--",
+                         self.m.program("carve-sample-spin"), "--seconds", "60", "--kernel-us", "500")
+
+        def counted():
+            code, out, err = self.m.carve("top", "--once", "-o", "json")
+            assert code == 0, err
+            return [one["cards"][0]["counters"] for one in json.loads(out)["slices"]   # not before they are first read
+                    if one["cards"][0]["compute"] == 30 and "counters" in one["cards"][0]]
+        until("both were held back by their share", 20, lambda: len(counted()) == 2 and
+              all(one["capped_ns"] > 1e9 for one in counted()))
+        for one in counted():
+            assert sum(one["waits"]) > 10 and one["gated_launches"] > 10 and one["waited_ns"] >= one["capped_ns"] > 0, one
+            assert one["refused_requests"] == 0, one
+
     def test_a_process_outside_any_slice_is_shown_and_left_alone(self):
         self.m.up()
         env = dict(os.environ, LD_LIBRARY_PATH=self.m.state + "/simulated-driver")
