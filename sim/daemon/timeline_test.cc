@@ -4,6 +4,7 @@
 #include <random>
 
 #include "sim/daemon/kernel.h"
+#include "sim/daemon/reports.h"
 
 // The card's schedule in exact virtual time: commands with time stamps in, the account out, without a clock or a sleep.
 namespace carve::sim {
@@ -362,6 +363,14 @@ TEST(Profiles, ABadProfileIsRefusedWithTheLegalNames) {
   ASSERT_TRUE(parse_machine("a100x16", "j", &elsewhere, &error));
   EXPECT_STREQ(machine.cards[3].uuid, again.cards[3].uuid);
   EXPECT_STRNE(machine.cards[3].uuid, elsewhere.cards[3].uuid);
+}
+
+TEST(Reports, WindowsOfATimeThatHasNotComeAreNone) {
+  Bench bench;
+  bench.client();
+  constexpr std::uint64_t kNow = UINT64_MAX / 2;  // so many windows that a loop over all of them would not end
+  EXPECT_TRUE(window_records(bench.kernel(), 10, UINT64_MAX, kNow).empty());
+  EXPECT_TRUE(window_records(bench.kernel(), 10, kNow, kNow).empty());
 }
 
 }  // namespace
