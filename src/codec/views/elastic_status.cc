@@ -10,15 +10,10 @@ namespace json = boost::json;
 
 json::object card_status(const GpuObject& gpu) {
   const CardUse use = use_of(gpu);
-  const auto free_core = use.exclusive || use.compute >= CoreShare::whole()
-                             ? 0U
-                             : CoreShare::whole().hundredths() - use.compute.hundredths();
-  const auto memory = gpu.card.memory;
-  const auto free_memory = use.exclusive || use.memory >= memory ? Bytes() : memory - use.memory;
-  return {{"CoreAvailable", free_core},
-          {"MemoryAvailable", free_memory.count() >> 20U},
+  return {{"CoreAvailable", free_cores(gpu.card, use)},
+          {"MemoryAvailable", free_memory(gpu.card, use).count() >> 20U},
           {"CoreTotal", CoreShare::whole().hundredths()},
-          {"MemoryTotal", memory.count() >> 20U}};
+          {"MemoryTotal", gpu.card.memory.count() >> 20U}};
 }
 
 }  // namespace

@@ -34,6 +34,15 @@ TEST(ElasticStatus, FreeAndTotalOfEachCardByNode) {
             R"({"elasticgpu.com/gpu-core":")" + text + R"(","elasticgpu.com/gpu-memory":")" + text + R"("})");
 }
 
+TEST(ElasticStatus, AnUnhealthyCardHasNothingFree) {
+  auto sick = card("n1", 0);
+  sick.card.health = {false, "XID 79"};
+  const std::string text =
+      R"({\"n1\":[{\"CoreAvailable\":0,\"MemoryAvailable\":0,\"CoreTotal\":100,\"MemoryTotal\":16160}]})";
+  EXPECT_EQ(elastic_status(cluster_view({sick}, {})),
+            R"({"elasticgpu.com/gpu-core":")" + text + R"(","elasticgpu.com/gpu-memory":")" + text + R"("})");
+}
+
 TEST(ElasticStatus, WithoutNodes) {
   EXPECT_EQ(elastic_status(cluster_view({}, {})),
             R"({"elasticgpu.com/gpu-core":"{}","elasticgpu.com/gpu-memory":"{}"})");
