@@ -32,17 +32,14 @@
 namespace carve::cmd {
 namespace {
 
-/// Prints the answer of `ask`: as a document, or as `render` formats it.
+/// Prints the answer of `ask`: as a document, or as `render` formats it; with --watch again whenever it changes.
 template <class Ask, class Render>
 int answer(const ClusterOptions& options, const Ask& ask, const Render& render) {
   return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
-    const auto answered = ask(access);
-    if (!answered) return report(answered.error());
-    const auto text = is_document(options.output) ? document(codec::to_json(*answered), options.output)
-                                                  : Result<std::string>(render(*answered));
-    if (!text) return report(text.error());
-    std::printf("%s", text->c_str());
-    return kExitOk;
+    return show_watched(options.watch, options.output, [&]() -> Result<std::string> {
+      CARVE_TRY(const auto answered, ask(access));
+      return is_document(options.output) ? document(codec::to_json(answered), options.output) : render(answered);
+    });
   });
 }
 
@@ -51,12 +48,11 @@ int answer(const ClusterOptions& options, const Ask& ask, const Render& render) 
 int inspect_cluster(const ClusterOptions& options) {
   if (options.output == "gpushare") {
     return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig& config) {
-      const auto view = cli::ask_cluster(access, options.name);
-      if (!view) return report(view.error());
-      const auto addresses = cli::ask_addresses(access.api);
-      if (!addresses) return report(addresses.error());
-      std::printf("%s", cli::render_gpushare(*view, config.gpushare_unit, *addresses, options.details).c_str());
-      return kExitOk;
+      return show_watched(options.watch, options.output, [&]() -> Result<std::string> {
+        CARVE_TRY(const auto view, cli::ask_cluster(access, options.name));
+        CARVE_TRY(const auto addresses, cli::ask_addresses(access.api));
+        return cli::render_gpushare(view, config.gpushare_unit, addresses, options.details);
+      });
     });
   }
   return answer(

@@ -115,6 +115,10 @@ void output_flag(CLI::App* app, std::string* output, const std::vector<std::stri
       });
 }
 
+void watch_flag(CLI::App* app, bool* watch) {
+  app->add_flag("-w,--watch", *watch, "print again whenever it changes, until Ctrl-C; on a terminal a full screen");
+}
+
 void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
   app->add_option("--node-name", node->name, "name of the Node object; serve the kubelet of that node")
       ->type_name("NAME")
@@ -311,7 +315,8 @@ void client_commands(CLI::App& app, Everything& all) {
   auto* list = slice->add_subcommand("list", "list all slices of this machine");
   host_flags(list, &all.list.host, false);
   output_flag(list, &all.list.output, {"text", "json", "yaml", "csv", "name"});
-  list->footer("Example:\n  carve slice list");
+  watch_flag(list, &all.list.watch);
+  list->footer("Examples:\n  carve slice list\n  carve slice list --watch");
 }
 
 /// Which cluster, and in which of its namespaces Carve is installed.
@@ -335,6 +340,7 @@ void cluster_commands(CLI::App& app, Everything& all) {
   host_flags(inspect, &all.inspect.host, false);
   output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide", "csv", "name", "gpushare"});
   inspect->add_flag("--cluster", all.cluster.wanted, "show the whole cluster; the default of `kubectl carve inspect`");
+  watch_flag(inspect, &all.cluster.watch);
   inspect->add_flag("-d,--details", all.cluster.details, "with -o gpushare: one line per pod");
   access_flags(inspect, &all.cluster);
   inspect->add_option("NODE", all.cluster.name, "with --cluster: only the cards of this node");
@@ -344,6 +350,7 @@ void cluster_commands(CLI::App& app, Everything& all) {
       "gpushare -d`)");
   auto* explain = app.add_subcommand("explain", "show why a pod waits and what must change, or which cards it has");
   output_flag(explain, &all.explain.output, {"text", "json", "yaml"});
+  watch_flag(explain, &all.explain.watch);
   access_flags(explain, &all.explain);
   explain->add_option("-n,--namespace", all.explain.namespace_name, "the pod's namespace")
       ->type_name("NAME")

@@ -143,7 +143,26 @@ int show_on_terminal(std::chrono::milliseconds every, const std::function<Result
   return kExitOk;
 }
 
+/// Whether the texts replace each other.
+bool on_terminal(const ViewOptions& options) {
+  const bool table = options.output == "text" || options.output == "wide";
+  return !options.once && table && ::isatty(STDOUT_FILENO) != 0;
+}
+
 }  // namespace
+
+int show_watched(bool watch, const std::string& output, const std::function<Result<std::string>()>& picture) {
+  ViewOptions how;
+  how.output = output;
+  how.once = !watch;
+  if (!watch || on_terminal(how)) return show_live(how, picture);
+  std::string last;
+  return show_live(how, [&]() -> Result<std::string> {
+    CARVE_TRY(auto text, picture());
+    if (text == last) return std::string();
+    return last = std::move(text);
+  });
+}
 
 int show_live(const ViewOptions& options, const std::function<Result<std::string>()>& picture) {
   const auto every = parse_duration("--every", options.every);
@@ -151,12 +170,11 @@ int show_live(const ViewOptions& options, const std::function<Result<std::string
   if (every->count() < 100) {
     return report({Code::kInvalidArgument, "--every: " + options.every + " is below 100ms"});
   }
-  const bool live = !options.once && options.output == "text" && ::isatty(STDOUT_FILENO) != 0;
   if (!options.once) {
     std::signal(SIGINT, end);
     std::signal(SIGTERM, end);
   }
-  if (live) return show_on_terminal(*every, picture);
+  if (on_terminal(options)) return show_on_terminal(*every, picture);
   const sigset_t held = endings();
   for (;;) {
     const auto text = picture();

@@ -51,6 +51,7 @@ int inspect_here_or_there(Everything& all) {
     return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " needs --cluster"}, kExitUsage);
   }
   all.inspect.output = all.cluster.output;
+  all.inspect.watch = all.cluster.watch;
   return inspect(all.inspect);
 }
 

@@ -64,6 +64,7 @@ struct SliceOptions {
   AskOptions ask;
   std::string id;
   bool force = false;
+  bool watch = false;  // list: again whenever it changes
   std::string output = "text";
 };
 

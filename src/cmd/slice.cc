@@ -7,6 +7,7 @@
 #include "app/cli/slice_table.h"
 #include "app/cli/views.h"
 #include "cmd/document.h"
+#include "cmd/live.h"
 #include "cmd/options.h"
 #include "codec/host/injection.h"
 
@@ -80,20 +81,15 @@ int slice_delete(const SliceOptions& options) {
 
 int slice_list(const SliceOptions& options) {
   api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
-  const auto view = agent.view({});
-  if (!view) return report(view.error());
-  if (is_document(options.output)) {
-    const auto text = document(api::to_json(*view), options.output);
-    if (!text) return report(text.error());
-    std::printf("%s", text->c_str());
-  } else if (options.output == "name") {
-    for (const auto& slice : view->slices) std::printf("%s\n", slice.id.c_str());
-  } else if (options.output == "csv") {
-    std::printf("%s", cli::SliceTable(cli::SortSlices::kName, "").csv({{"localhost", *view, {}}}).c_str());
-  } else {
-    std::printf("%s", cli::render_slices(*view).c_str());
-  }
-  return kExitOk;
+  return show_watched(options.watch, options.output, [&]() -> Result<std::string> {
+    CARVE_TRY(const auto view, agent.view({}));
+    if (is_document(options.output)) return document(api::to_json(view), options.output);
+    if (options.output == "csv") return cli::SliceTable(cli::SortSlices::kName, "").csv({{"localhost", view, {}}});
+    if (options.output == "text") return cli::render_slices(view);
+    std::string names;
+    for (const auto& slice : view.slices) names += slice.id + "\n";
+    return names;
+  });
 }
 
 }  // namespace carve::cmd

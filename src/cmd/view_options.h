@@ -11,6 +11,7 @@ struct ViewOptions {
   HostOptions host;
   std::string output = "text";
   bool once = false;
+  bool watch = false;  // inspect: again whenever it changes
   std::string every = "1s";
   std::string sort;    // top: one line per slice, sorted by this; empty: by card
   std::string filter;  // top: only slices with these words
@@ -27,6 +28,7 @@ struct ClusterOptions {
   std::string name;  // of the node (inspect: optional) or the pod (explain)
   std::string output = "text";
   bool details = false;  // inspect -o gpushare: a line per pod
+  bool watch = false;    // inspect, explain: again whenever it changes
 
   /// Whether a flag selects a cluster.
   [[nodiscard]] bool of_cluster() const { return wanted || !kubeconfig.empty() || !context.empty() || !carve.empty(); }

@@ -146,13 +146,10 @@ cli::HostFacts look_at_host(const HostOptions& options, const std::optional<Agen
 
 int inspect(const ViewOptions& options) {
   api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
-  const auto view = agent.view({});
-  if (!view) return report(view.error());
-  const auto text = is_document(options.output) ? document(api::to_json(*view), options.output)
-                                                : Result<std::string>(cli::render_inspect(*view));
-  if (!text) return report(text.error());
-  std::printf("%s", text->c_str());
-  return kExitOk;
+  return show_watched(options.watch, options.output, [&]() -> Result<std::string> {
+    CARVE_TRY(const auto view, agent.view({}));
+    return is_document(options.output) ? document(api::to_json(view), options.output) : cli::render_inspect(view);
+  });
 }
 
 int top(const ViewOptions& options) {

@@ -988,6 +988,25 @@ while True:
         code, out, err = self.m.carve("top", "--once", "-o", "json")
         assert code == 0 and len(json.loads(out)["cards"]) == 2, err
 
+    def test_watch_prints_again_when_something_changes_and_only_then(self):
+        self.m.up()
+        watch = subprocess.Popen([self.m.bin + "/carve", "slice", "list", "--watch", "-o", "name"], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.m.children.append(watch)
+        first, second = (self.m.carve("slice", "create", "--memory", "1Gi", "-o", "id")[1].strip() for _ in range(2))
+        time.sleep(2.5)  # two more looks, at which nothing has changed
+        code, _, err = self.m.carve("slice", "delete", second)
+        assert code == 0, err
+        until("the list without it", 10, lambda: second not in self.m.carve("slice", "list", "-o", "name")[1])
+        time.sleep(1.5)  # the next look
+        watch.send_signal(signal.SIGINT)
+        out, err = watch.communicate(timeout=5)
+        assert watch.returncode == 0, err
+        lines = out.split()
+        assert lines[-1] == first and second in lines, out
+        # Each change prints the whole list: at most [], [first], [first, second], [first].
+        assert lines.count(second) == 1 and lines.count(first) <= 3, out
+
     def test_top_ends_immediately_while_it_waits_for_an_answer(self):
         """An agent, or a cluster's API server, accepts the connection and does not answer."""
         os.makedirs("/run/carve", exist_ok=True)
