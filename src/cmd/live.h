@@ -14,8 +14,8 @@ namespace carve::cmd {
 ///   returns  an exit code
 int show_live(const ViewOptions& options, const std::function<Result<std::string>()>& picture);
 
-/// Prints `picture` once. With `watch` it asks every second, in the same way as show_live(). Where the texts follow each
-/// other, a text that did not change is not repeated.
+/// Prints `picture` once. With `watch` it asks every second, in the same way as show_live(). Where the texts follow
+/// each other, a text that did not change is not repeated.
 int show_watched(bool watch, const std::string& output, const std::function<Result<std::string>()>& picture);
 
 }  // namespace carve::cmd
