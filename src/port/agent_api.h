@@ -119,6 +119,8 @@ struct CardView {
   std::uint32_t utilization_percent = 0;
   std::uint32_t temperature_c = 0;
   std::uint32_t power_mw = 0;
+  std::uint32_t sm_clock_mhz = 0;  // 0: not reported, as the next one
+  std::uint32_t memory_clock_mhz = 0;
   std::string remark;  // XIDs so far, and whether the driver reports XIDs for the card
   std::map<std::uint32_t, std::uint64_t> xids;  // how often the driver reported each code since the agent started
   std::uint32_t last_xid = 0;                   // 0: none yet

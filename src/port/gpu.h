@@ -53,6 +53,8 @@ struct GpuUsage {
   std::uint32_t utilization_percent = 0;
   std::uint32_t temperature_c = 0;
   std::uint32_t power_mw = 0;
+  std::uint32_t sm_clock_mhz = 0;  // 0: not reported, as the next one
+  std::uint32_t memory_clock_mhz = 0;
   std::vector<GpuProcess> processes;
 };
 

@@ -125,6 +125,7 @@ TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   card.foreign.push_back({12, "python", "GPU-1", Bytes::gib(1), 50, false});
   card.xids = {{31, 2}, {79, 1}};
   card.last_xid = 31;
+  card.sm_clock_mhz = 1590;
   view.cards.push_back(card);
   SliceView slice;
   slice.id = "run-1";
@@ -144,6 +145,7 @@ TEST(ApiMessages, ViewsSurviveEncodingAndDecoding) {
   EXPECT_EQ(back->slices[0].cards[0].counters->waits[6], 7U);
   EXPECT_EQ(back->slices[0].cards[0].counters->refused_bytes, 12U);
   EXPECT_EQ(back->cards[0].xids, view.cards[0].xids);
+  EXPECT_EQ(back->cards[0].sm_clock_mhz, 1590U);
   EXPECT_EQ(back->state_folder + back->device_folder, "/srv/carve/srv/cdi");
   EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
 }

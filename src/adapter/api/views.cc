@@ -82,6 +82,8 @@ json::value value_of(const CardView& c) {
                       {"utilization_percent", c.utilization_percent},
                       {"temperature_c", c.temperature_c},
                       {"power_mw", c.power_mw},
+                      {"sm_clock_mhz", c.sm_clock_mhz},
+                      {"memory_clock_mhz", c.memory_clock_mhz},
                       {"foreign", values_of(c.foreign)}};
 }
 
@@ -188,6 +190,10 @@ Result<CardView> card_from(const json::value& value) {
   c.utilization_percent = static_cast<std::uint32_t>(f.number("utilization_percent", 0, UINT32_MAX));
   c.temperature_c = static_cast<std::uint32_t>(f.number("temperature_c", 0, UINT32_MAX));
   c.power_mw = static_cast<std::uint32_t>(f.number("power_mw", 0, UINT32_MAX));
+  if (f.has("sm_clock_mhz")) {  // an agent of an earlier version does not send them
+    c.sm_clock_mhz = static_cast<std::uint32_t>(f.number("sm_clock_mhz", 0, UINT32_MAX));
+    c.memory_clock_mhz = static_cast<std::uint32_t>(f.number("memory_clock_mhz", 0, UINT32_MAX));
+  }
   CARVE_TRY(c.foreign, processes_from(f.array("foreign", kMany)));
   CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));
   return c;

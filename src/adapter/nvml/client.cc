@@ -269,6 +269,8 @@ Result<GpuUsage> NvmlClient::usage_of(std::size_t card) {
   usage.utilization_percent = wire.utilization_percent;
   usage.temperature_c = wire.temperature_c;
   usage.power_mw = wire.power_mw;
+  usage.sm_clock_mhz = wire.sm_clock_mhz;
+  usage.memory_clock_mhz = wire.memory_clock_mhz;
   for (std::size_t i = 0; i < header.count; ++i) {
     const auto process = record_at<WireProcess>(bytes, first + i * sizeof(WireProcess));
     usage.processes.push_back({process.pid, Bytes(process.used_bytes), process.sm_percent});

@@ -212,6 +212,9 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, unsigned ca
 
 namespace {
 
+constexpr int kClockSm = 1;      // nvmlClockType_t
+constexpr int kClockMemory = 2;
+
 /// The action that the driver recommends for the card, the best single indicator of its health, if the driver has it.
 std::uint32_t recovery_of(const Api& api, Device device) {
   FieldValue field = {};
@@ -286,6 +289,10 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   }
   if (api.temperature != nullptr) api.temperature(device, 0, &usage->temperature_c);
   if (api.power != nullptr) api.power(device, &usage->power_mw);
+  if (api.clock != nullptr) {
+    api.clock(device, kClockSm, &usage->sm_clock_mhz);
+    api.clock(device, kClockMemory, &usage->memory_clock_mhz);
+  }
   add_processes(api.compute_processes, device, processes);
   add_processes(api.graphics_processes, device, processes);
   add_samples(api, handles, card, usage->utilization_percent, processes);

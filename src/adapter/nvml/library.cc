@@ -54,6 +54,7 @@ Api resolve_all(void* h) {
   resolve(h, api.utilization, {"nvmlDeviceGetUtilizationRates"});
   resolve(h, api.temperature, {"nvmlDeviceGetTemperature"});
   resolve(h, api.power, {"nvmlDeviceGetPowerUsage"});
+  resolve(h, api.clock, {"nvmlDeviceGetClockInfo"});
   // The names without a suffix use a shorter record and must not be used instead.
   resolve(h, api.compute_processes,
           {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"});

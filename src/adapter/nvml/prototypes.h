@@ -95,6 +95,7 @@ struct Api {
   int (*utilization)(Device, Utilization*) = nullptr;
   int (*temperature)(Device, int, unsigned*) = nullptr;
   int (*power)(Device, unsigned*) = nullptr;
+  int (*clock)(Device, int domain, unsigned*) = nullptr;
   int (*compute_processes)(Device, unsigned*, ProcessInfo*) = nullptr;
   int (*graphics_processes)(Device, unsigned*, ProcessInfo*) = nullptr;
   int (*process_utilization)(Device, ProcessSample*, unsigned*, unsigned long long) = nullptr;

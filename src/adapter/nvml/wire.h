@@ -66,6 +66,8 @@ struct WireUsage {
   std::uint32_t utilization_percent;
   std::uint32_t temperature_c;
   std::uint32_t power_mw;
+  std::uint32_t sm_clock_mhz;
+  std::uint32_t memory_clock_mhz;
   std::uint32_t lost;  // the driver answers GPU_IS_LOST for the card
   std::uint32_t processes;
   std::uint32_t recovery;  // recommended action; kNoRecovery: not reported

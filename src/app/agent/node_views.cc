@@ -108,6 +108,8 @@ CardView card_view(const CardState& state, const GpuInventory& inventory, const 
     card.utilization_percent = usage.utilization_percent;
     card.temperature_c = usage.temperature_c;
     card.power_mw = usage.power_mw;
+    card.sm_clock_mhz = usage.sm_clock_mhz;
+    card.memory_clock_mhz = usage.memory_clock_mhz;
   }
   return card;
 }

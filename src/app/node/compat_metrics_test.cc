@@ -25,6 +25,8 @@ AgentView two_cards() {
     card.power_mw = 70'500;
     view.cards.push_back(card);
   }
+  view.cards[0].sm_clock_mhz = 1590;
+  view.cards[1].last_xid = 79;
   SliceView one;
   one.name = "ml/train-0/main";
   one.cards.push_back({"GPU-0", Bytes::gib(4), Bytes::mib(512), {}, CoreShare(40), 30, 0});
@@ -58,6 +60,9 @@ TEST(CompatMetrics, DcgmHasOneSeriesPerContainerOrCard) {
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_GPU_UTIL" + labels("1", "GPU-1", "nvidia4", "train-1") + "5\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_GPU_TEMP" + labels("1", "GPU-1", "nvidia4", "") + "61\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_POWER_USAGE" + labels("0", "GPU-0", "nvidia3", "") + "70.5\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("0", "GPU-0", "nvidia3", "") + "1590\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("1", "GPU-1", "nvidia4", "") + "NaN\n")) << "not reported";
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_XID_ERRORS" + labels("1", "GPU-1", "nvidia4", "") + "79\n"));
   auto idle = two_cards();
   idle.slices.clear();
   EXPECT_THAT(text_at("/metrics/dcgm", idle),

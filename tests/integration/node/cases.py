@@ -631,6 +631,8 @@ while True:
                     if one["cards"][0]["compute"] == 30 and "counters" in one["cards"][0]]
         until("both were held back by their share", 20, lambda: len(counted()) == 2 and
               all(one["capped_ns"] > 1e9 for one in counted()))
+        clocks = [(card["sm_clock_mhz"] > 0, card["memory_clock_mhz"] > 0) for card in self.m.view()["cards"]]
+        assert clocks and all(one == (True, True) for one in clocks), clocks
         for one in counted():
             assert sum(one["waits"]) > 10 and one["gated_launches"] > 10 and one["waited_ns"] >= one["capped_ns"] > 0, one
             assert one["refused_requests"] == 0, one
