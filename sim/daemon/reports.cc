@@ -214,8 +214,8 @@ std::vector<WindowRecord> window_records(const Kernel& kernel, std::uint64_t win
     const std::uint64_t begin = std::max(from, account->started_ns);
     const std::uint64_t end =
         account->ended_ns == 0 ? now : std::min(now, account->ended_ns + length);
-    // Only the windows of the process's life: a list has up to 13,000 windows, and most of the accounts are of processes
-    // that have ended.
+    // Only the windows of the process's life: a list has up to 13,000 windows, and most of the accounts are of
+    // processes that have ended.
     const std::uint64_t first = std::max((from + length - 1) / length, begin / length);
     for (std::uint64_t w = first; (w + 1) * length <= now && w * length < end; ++w) {
       out.push_back({account->pid, account->card, w * length,
