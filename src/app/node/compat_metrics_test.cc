@@ -61,7 +61,8 @@ TEST(CompatMetrics, DcgmHasOneSeriesPerContainerOrCard) {
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_GPU_TEMP" + labels("1", "GPU-1", "nvidia4", "") + "61\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_POWER_USAGE" + labels("0", "GPU-0", "nvidia3", "") + "70.5\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("0", "GPU-0", "nvidia3", "") + "1590\n"));
-  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("1", "GPU-1", "nvidia4", "") + "NaN\n")) << "not reported";
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("1", "GPU-1", "nvidia4", "") + "NaN\n"))
+      << "not reported";
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_XID_ERRORS" + labels("1", "GPU-1", "nvidia4", "") + "79\n"));
   auto idle = two_cards();
   idle.slices.clear();
