@@ -1,12 +1,12 @@
 // The pages. Each gets the board and the words of its address.
 import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { read, readAll } from "./api.js";
+import { readAll } from "./api.js";
 import { bytes, cards as cardsText, percent, time } from "./format.js";
 import { BoxLegend, CardMap, Legend, MEASURES, drawsBoxes } from "./map.js";
 import { History } from "./plot.js";
 import {
-  CARD_COLUMNS, ComputeMeter, MemoryMeter, Meter, SLICE_COLUMNS, Table, cardLink, health, nodeLink, podLink,
+  CARD_COLUMNS, ComputeMeter, MemoryMeter, Meter, SLICE_COLUMNS, Table, cardLink, health, nodeLink, podLink, useAnswer,
 } from "./parts.js";
 
 const MAP_WIDTH = 1100;
@@ -102,21 +102,6 @@ function useRows(board, path, parameters) {
     };
   }, [board.byNode, path, key]);
   return rows;
-}
-
-function useAnswer(path, every) {
-  const [answer, setAnswer] = useState({});
-  useEffect(() => {
-    let open = true;
-    const load = () => read(path).then((value) => open && setAnswer({ value }), (error) => open && setAnswer({ error }));
-    load();
-    const timer = setInterval(load, every);
-    return () => {
-      open = false;
-      clearInterval(timer);
-    };
-  }, [path]);
-  return answer;
 }
 
 function Events({ events, empty }) {
@@ -363,32 +348,12 @@ export function RoomPage({ board }) {
 
 const USAGE_SPANS = ["1h", "24h", "7d", "30d"];
 
-/** What the namespaces used over `span`, read again each minute. */
-function useUsage(span) {
-  const [answer, setAnswer] = useState({});
-  useEffect(() => {
-    let open = true;
-    const load = () =>
-      read("usage", { since: span }).then(
-        (usage) => open && setAnswer({ usage }),
-        (error) => open && setAnswer({ error: error.message }),
-      );
-    load();
-    const timer = setInterval(load, 60_000);
-    return () => {
-      open = false;
-      clearInterval(timer);
-    };
-  }, [span]);
-  return answer;
-}
-
 const hours = (value) => value.toFixed(value < 10 ? 2 : 0);
 
 /** What each namespace used over time, and its quotas. */
 function Usage({ machine }) {
   const [span, setSpan] = useState("24h");
-  const { usage, error } = useUsage(span);
+  const { value: usage, error } = useAnswer("usage", 60_000, { since: span });
   const quotas = (usage?.namespaces ?? []).flatMap((one) => one.quotas.map((quota) => ({ ...quota, namespace: one.name })));
   return html`
     <section aria-label="usage">
@@ -396,7 +361,7 @@ function Usage({ machine }) {
       <p class="choices" role="group" aria-label="span">${USAGE_SPANS.map(
         (one) => html`<button type="button" key=${one} aria-pressed=${span === one} onClick=${() => setSpan(one)}>${one}</button>`,
       )}</p>
-      ${error ? html`<p class="empty">Not known: ${error}.</p>` : null}
+      ${error ? html`<p class="empty">Not known: ${error.message}.</p>` : null}
       ${usage?.silent_nodes ? html`<p>${usage.silent_nodes} of ${usage.nodes} agents did not answer: the sums are too low.</p>` : null}
       ${usage ? html`<${Table} caption="A card-hour is a whole card for an hour" rows=${usage.namespaces} keyOf=${(one) => one.name} empty="Nothing was recorded in this time." columns=${[
         ["namespace", (one) => one.name || (machine ? "(this machine)" : "(no namespace)"), (one) => one.name],

@@ -1,6 +1,7 @@
-// Pieces that several pages use: tables, meters, links.
-import { useState } from "preact/hooks";
+// Pieces that several pages use: tables, meters, links, answers of the read API.
+import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
+import { read } from "./api.js";
 import { bytes, percent, ratio, shortUuid } from "./format.js";
 
 const ROWS = 200; // shown at once; more on request
@@ -120,3 +121,20 @@ export const CARD_COLUMNS = [
   ["slices", (card) => card.slices, (card) => card.slices],
   ["health", health, (card) => (card.healthy ? card.closed : "!")],
 ];
+
+/** The last answer to a GET of a path of the read API, or the error; it is read again every `every` ms. */
+export function useAnswer(path, every, parameters = {}) {
+  const [answer, setAnswer] = useState({});
+  useEffect(() => {
+    let open = true;
+    const load = () =>
+      read(path, parameters).then((value) => open && setAnswer({ value }), (error) => open && setAnswer({ error }));
+    load();
+    const timer = setInterval(load, every);
+    return () => {
+      open = false;
+      clearInterval(timer);
+    };
+  }, [path, ...Object.values(parameters)]);
+  return answer;
+}

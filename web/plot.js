@@ -1,8 +1,8 @@
 // The past of a card or a slice, drawn by uPlot.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { read } from "./api.js";
 import { bytes } from "./format.js";
+import { useAnswer } from "./parts.js";
 
 const SPANS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 
@@ -35,22 +35,8 @@ function Plot({ title, times, lines, format, top }) {
 /** Promised and delivered use over time, with a choice of the span. */
 export function History({ node, card, slice }) {
   const [span, setSpan] = useState("1h");
-  const [answer, setAnswer] = useState({});
-  useEffect(() => {
-    let open = true;
-    const load = () =>
-      read("history", { node, card, slice, since: span }).then(
-        (series) => open && setAnswer({ series }),
-        (error) => open && setAnswer({ error: error.message }),
-      );
-    load();
-    const timer = setInterval(load, 10_000);
-    return () => {
-      open = false;
-      clearInterval(timer);
-    };
-  }, [node, card, slice, span]);
-  const one = answer.series?.series?.[0];
+  const { value, error } = useAnswer("history", 10_000, { node, card, slice, since: span });
+  const one = value?.series?.[0];
   return html`<section aria-label="history">
     <h2>History</h2>
     <p class="choices" role="group" aria-label="span of the history">
@@ -60,8 +46,8 @@ export function History({ node, card, slice }) {
         </button>`,
       )}
     </p>
-    ${answer.error ? html`<p class="empty">No history: ${answer.error}.</p>` : null}
-    ${answer.series && !one ? html`<p class="empty">Nothing was recorded in this time.</p>` : null}
+    ${error ? html`<p class="empty">No history: ${error.message}.</p>` : null}
+    ${value && !one ? html`<p class="empty">Nothing was recorded in this time.</p>` : null}
     ${one
       ? html`<div class="plots">
           <${Plot} title="compute, hundredths of the card" times=${one.unix_seconds} top=${100} format=${(value) => `${Math.round(value)}`}
