@@ -13,6 +13,8 @@ bool ends(const char* text, std::size_t size) {
 const char* malformed_card(const ControlCard& card) {
   if (!ends(card.uuid, sizeof card.uuid) || card.uuid[0] == 0) return "card: uuid not 1 to 47 characters";
   if (card.compute > 100) return "card: compute is above 100 (1/100 of a card)";
+  if (card.ceiling > 100) return "card: ceiling is above 100 (1/100 of a card)";
+  if (card.ceiling != 0 && card.ceiling < card.compute) return "card: ceiling is below compute";
   if (card.share > ShareClass::kBestEffort) return "card: no such share class";
   if (card.priority > PriorityClass::kOffline) return "card: no such priority class";
   return nullptr;

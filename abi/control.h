@@ -39,7 +39,7 @@ struct ControlCard {
   std::uint32_t compute;        // 1/100 of the card
   ShareClass share;
   PriorityClass priority;
-  std::uint32_t reserved;
+  std::uint32_t ceiling;        // 1/100 of the card, the cap of `burst` and `besteffort`; 0 or 100: none
 };
 static_assert(sizeof(ControlCard) == 80);
 

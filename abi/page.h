@@ -100,7 +100,8 @@ struct GrantPage {
   Cell<std::uint32_t> stock_count;     // the number of stock entries; 0: there are none
   Cell<std::uint32_t> stock_off;       // not 0: no thread may keep a stock, because a library of ABI 1 uses the slice
   Cell<std::uint32_t> stock_epoch;     // incremented after the limit was lowered or the overhead raised
-  std::uint8_t reserved2[24];
+  Cell<std::uint32_t> compute_ceiling;  // 1/100 of the card, the cap of `burst` and `besteffort`; 0 or 100: none
+  std::uint8_t reserved2[20];
 
   // Changed by the arbiter continuously: one cache line that clients poll.
   Cell<std::uint32_t> lease;           // LeaseMode in the low two bits, epoch above; also the futex word
@@ -117,6 +118,7 @@ struct GrantPage {
 static_assert(sizeof(GrantPage) == kGrantPageBytes);
 static_assert(offsetof(GrantPage, memory_limit) == 128);
 static_assert(offsetof(GrantPage, stock_first) == 152);
+static_assert(offsetof(GrantPage, compute_ceiling) == 168);
 static_assert(offsetof(GrantPage, lease) == 192);
 
 /// The account entry of one library instance in one process. The tenant can write false values in all of it: the

@@ -91,6 +91,7 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
     order.cards[i].compute = page.compute_limit.load_relaxed();
     order.cards[i].share = page.share_class;
     order.cards[i].priority = page.priority_class;
+    order.cards[i].ceiling = page.compute_ceiling.load_relaxed();
     kept.accounts.push_back(std::move(account->fd));
   }
   auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, order, std::move(kept));

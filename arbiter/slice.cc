@@ -26,7 +26,9 @@ namespace {
 static_assert(lease::kMaxSlices == kMaxSlicesPerCard);
 static_assert(abi::kMaxCardsPerSlice == kMaxCardsPerRequest);
 
-lease::Terms terms_of(const abi::ControlCard& card) { return {card.compute, card.share, card.priority}; }
+lease::Terms terms_of(const abi::ControlCard& card) {
+  return {card.compute, card.share, card.priority, card.ceiling == 0 ? 100 : card.ceiling};
+}
 
 void write_header(abi::AccountPage& page) {
   page.magic = abi::kAccountMagic;
@@ -102,6 +104,7 @@ Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd ke
   page.memory_limit.store_relaxed(order.memory_limit);
   page.stock_epoch.fetch_add(1);  // the limit may be lower than an earlier arbiter's
   page.compute_limit.store_relaxed(order.compute);
+  page.compute_ceiling.store_relaxed(order.ceiling);
   page.revoked.store_relaxed(0);
   page.heartbeat_ns.store_release(now_ns());
   write_header(*card.account.page);
@@ -173,10 +176,12 @@ Result<void> Slice::set_limits(const abi::ControlRequest& order) {
     if (lowered) page.stock_epoch.fetch_add(1);
     page.context_bytes = wanted.context_bytes;
     const bool terms = page.compute_limit.load_relaxed() != wanted.compute || page.share_class != wanted.share ||
-                       page.priority_class != wanted.priority;
+                       page.priority_class != wanted.priority ||
+                       page.compute_ceiling.load_relaxed() != wanted.ceiling;
     if (!terms) continue;
     page.share_class = wanted.share;
     page.priority_class = wanted.priority;
+    page.compute_ceiling.store_relaxed(wanted.ceiling);
     page.compute_limit.store_release(wanted.compute);
     cards_[i].loop->set_terms(cards_[i].number, terms_of(wanted));
   }

@@ -9,7 +9,7 @@
 namespace carve::arbiter {
 namespace {
 
-constexpr char kHeader[8] = {'C', 'A', 'R', 'V', 'T', 'R', 'C', '2'};
+constexpr char kHeader[8] = {'C', 'A', 'R', 'V', 'T', 'R', 'C', '3'};
 enum class Kind : std::uint32_t { kAdd = 1, kRemove = 2, kChange = 3, kStep = 4 };
 
 // Every byte of a record is a named field, because padding would make equal records differ on disk.
@@ -17,6 +17,7 @@ struct TermsRecord {
   std::uint32_t compute;
   std::uint32_t share;
   std::uint32_t priority;
+  std::uint32_t ceiling;
 };
 struct SliceRecord {
   std::uint64_t inflight_ns;
@@ -34,10 +35,11 @@ struct SliceRecord {
 };
 
 TermsRecord record_of(const lease::Terms& terms) {
-  return {terms.compute, static_cast<std::uint32_t>(terms.share), static_cast<std::uint32_t>(terms.priority)};
+  return {terms.compute, static_cast<std::uint32_t>(terms.share), static_cast<std::uint32_t>(terms.priority),
+          terms.ceiling};
 }
 lease::Terms terms_of(const TermsRecord& r) {
-  return {r.compute, static_cast<abi::ShareClass>(r.share), static_cast<abi::PriorityClass>(r.priority)};
+  return {r.compute, static_cast<abi::ShareClass>(r.share), static_cast<abi::PriorityClass>(r.priority), r.ceiling};
 }
 
 SliceRecord record_of(const lease::Observation& seen, const lease::Grant& grant, bool used) {
@@ -57,7 +59,7 @@ bool get(std::FILE* file, T* value) {
 }
 
 bool legal(const TermsRecord& r) {
-  return r.compute <= 100 && r.share <= static_cast<std::uint32_t>(abi::ShareClass::kBestEffort) &&
+  return r.compute <= 100 && r.ceiling <= 100 && r.share <= static_cast<std::uint32_t>(abi::ShareClass::kBestEffort) &&
          r.priority <= static_cast<std::uint32_t>(abi::PriorityClass::kOffline);
 }
 

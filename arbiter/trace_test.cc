@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::size_t kHeaderBytes = 8;
-constexpr std::size_t kAddBytes = 4 + 4 + 12;  // kind, slice, terms
+constexpr std::size_t kAddBytes = 4 + 4 + 16;  // kind, slice, terms
 constexpr std::size_t kStepBytes = 4 + 8 + 4;  // kind, time, count; then one record per slice
 
 class TraceFile : public ::testing::Test {
@@ -92,9 +92,9 @@ TEST_F(TraceFile, ACutRecordIsReported) {
 TEST_F(TraceFile, ARecordThatNoArbiterWritesIsAnError) {
   const std::string whole = recorded();
   const std::size_t second = kHeaderBytes + kAddBytes;
-  EXPECT_THAT(error_with(whole, second, 9), HasSubstr("record at byte 28: unknown kind of record: 9"));
+  EXPECT_THAT(error_with(whole, second, 9), HasSubstr("record at byte 32: unknown kind of record: 9"));
   EXPECT_THAT(error_with(whole, second + 4, 7), HasSubstr("slice 7 is added where 1 is the next number"));
-  for (const std::size_t term : {8U, 12U, 16U})
+  for (const std::size_t term : {8U, 12U, 16U, 20U})
     EXPECT_THAT(error_with(whole, second + term, 101), HasSubstr("illegal terms"));
   const std::size_t step = second + kAddBytes;
   EXPECT_THAT(error_with(whole, step + 12, 128), HasSubstr("a step with 128 slices where there are 2"));

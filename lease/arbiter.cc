@@ -33,6 +33,13 @@ std::uint64_t waits_ns(std::uint64_t overlapping, std::uint64_t own, std::uint64
 
 std::int64_t signed_ns(std::uint64_t ns) { return static_cast<std::int64_t>(ns); }
 
+/// The rate at which the slice's bucket of tokens fills, 1/100 of the card; 100: it has no cap.
+std::uint32_t cap_of(const Terms& terms) {
+  return terms.share == abi::ShareClass::kFixed ? terms.compute : terms.ceiling;
+}
+
+bool capped(const Terms& terms) { return cap_of(terms) < 100; }
+
 /// Returns how long work was in flight within [last, now], from the states at both ends and the edge between them.
 std::uint64_t worked_ns(bool was_busy, const Observation& seen, std::uint64_t last, std::uint64_t now) {
   const bool edge_known = seen.edge_ns >= last && seen.edge_ns <= now && seen.edge_ns != 0;
@@ -53,7 +60,7 @@ int Arbiter::add(const Terms& terms) {
   slices_[slice].terms = terms;
   slices_[slice].grant.epoch = epoch + 1;
   slices_[slice].grant.rate_ppm = terms.compute * kPpmPerHundredth;
-  slices_[slice].tokens = signed_ns(tuning_.token_burst / 100 * terms.compute);
+  slices_[slice].tokens = full_bucket(slices_[slice]);
   slices_[slice].settled_at = last_;
   slices_[slice].virtual_time = least_virtual_time(&slices_[slice]);
   if (slice == end_) ++end_;
@@ -69,9 +76,12 @@ void Arbiter::remove(int slice) {
   next_step_ = 0;
 }
 
-void Arbiter::set_terms(int slice, const Terms& terms) {
-  slices_[slice].terms = terms;
-  slices_[slice].exhausted = false;  // the next step decides by the new terms
+void Arbiter::set_terms(int number, const Terms& terms) {
+  Slice& slice = slices_[number];
+  const bool had_cap = capped(slice.terms);
+  slice.terms = terms;
+  slice.exhausted = false;  // the next step decides by the new terms
+  if (const std::int64_t full = full_bucket(slice); !had_cap || slice.tokens > full) slice.tokens = full;
   next_step_ = 0;
 }
 
@@ -177,18 +187,18 @@ void Arbiter::settle(Slice& slice, std::uint64_t now) {
 }
 
 void Arbiter::refill(Slice& slice, std::uint64_t elapsed) const {
-  if (slice.terms.share != abi::ShareClass::kFixed) return;
+  if (!capped(slice.terms)) return;
   // After one second the bucket is full, so a longer time adds nothing.
   const std::uint64_t useful = min_of(elapsed, 1'000'000'000);
-  slice.tokens += signed_ns(useful / 100 * slice.terms.compute + useful % 100 * slice.terms.compute / 100);
+  const std::uint32_t rate = cap_of(slice.terms);
+  slice.tokens += signed_ns(useful / 100 * rate + useful % 100 * rate / 100);
 }
 
 void Arbiter::charge_use(Slice& slice, std::uint64_t nanoseconds) {
   slice.charged += nanoseconds;
-  if (slice.terms.share != abi::ShareClass::kFixed) return;
-  const std::int64_t full = signed_ns(tuning_.token_burst / 100 * slice.terms.compute);
+  if (!capped(slice.terms)) return;
   slice.tokens -= signed_ns(nanoseconds);
-  if (slice.tokens > full) slice.tokens = full;
+  if (const std::int64_t full = full_bucket(slice); slice.tokens > full) slice.tokens = full;
 }
 
 void Arbiter::charge_turn(Slice& slice, std::uint64_t nanoseconds) const {
@@ -220,12 +230,11 @@ void Arbiter::observe(std::uint64_t now, const Observation* observations) {
     } else if (slice.active && now - slice.last_active >= tuning_.idle_forget) {
       slice.active = false;
     }
-    if (slice.terms.share == abi::ShareClass::kFixed) {
+    if (capped(slice.terms)) {
       // An exhausted slice waits until enough tokens for a lease have accumulated, or its leases would shrink to
       // nothing.
-      const std::int64_t batch = signed_ns(tuning_.quantum / 100 * slice.terms.compute);
       if (slice.tokens <= 0) slice.exhausted = true;
-      if (slice.tokens >= batch) slice.exhausted = false;
+      if (slice.tokens >= batch(slice)) slice.exhausted = false;
     }
   }
 }
@@ -352,10 +361,10 @@ std::uint64_t Arbiter::end_of_lease(const Slice& slice, std::uint64_t now) const
   }
   const std::uint64_t proportional = tuning_.quantum * weight(slice) * 4 / heaviest;
   const std::uint64_t length = clamp(proportional, tuning_.quantum * 2 / 3, tuning_.quantum);
-  if (!capped(slice)) return now + length;
+  if (!capped(slice.terms)) return now + length;
   // During the lease the tokens decrease at (1 − rate).
   const std::uint64_t tokens = slice.tokens > 0 ? static_cast<std::uint64_t>(slice.tokens) : 0;
-  return now + clamp(tokens * 100 / (100 - slice.terms.compute), 1, length);
+  return now + clamp(tokens * 100 / (100 - cap_of(slice.terms)), 1, length);
 }
 
 void Arbiter::publish(std::uint64_t now) {
@@ -366,7 +375,7 @@ void Arbiter::publish(std::uint64_t now) {
     slice.grant.rate_ppm = static_cast<std::uint32_t>(min_of(weight(slice), 100)) * kPpmPerHundredth;
     if (i != holder_) {
       set_grant(slice, abi::LeaseMode::kBlocked, 0, 0);
-    } else if (alone && !capped(slice)) {
+    } else if (alone && !capped(slice.terms)) {
       lease_end_ = kNever;
       if (is_outranked(slice)) {
         set_grant(slice, abi::LeaseMode::kLease, kNever, credit_of(slice));
@@ -412,9 +421,8 @@ void Arbiter::plan_next_step(std::uint64_t now) {
       if (lease_end_ != kNever) next = min_of(next, lease_end_);
       if (contended && !slice.was_busy && !slice.want) next = min_of(next, slice.idle_since + tuning_.idle_yield);
     } else if (slice.exhausted) {
-      const std::int64_t batch = signed_ns(tuning_.quantum / 100 * slice.terms.compute);
-      const auto lacking = static_cast<std::uint64_t>(batch - slice.tokens);
-      next = min_of(next, now + lacking * 100 / max_of(slice.terms.compute, 1) + 1);
+      const auto lacking = static_cast<std::uint64_t>(batch(slice) - slice.tokens);
+      next = min_of(next, now + lacking * 100 / max_of(cap_of(slice.terms), 1) + 1);
     } else if (stuck(slice)) {
       const std::uint64_t due = rescue_of(slice).due;
       next = min_of(next, holder_ >= 0 && due != kNever ? max_of(due, lease_end_) : due);
@@ -489,13 +497,17 @@ int Arbiter::used_count() const {
 
 int Arbiter::only_slice() const {
   for (int i = 0; i < end_; ++i) {
-    if (slices_[i].used && !capped(slices_[i])) return i;
+    if (slices_[i].used && !capped(slices_[i].terms)) return i;
   }
   return -1;
 }
 
-bool Arbiter::capped(const Slice& slice) const {
-  return slice.terms.share == abi::ShareClass::kFixed && slice.terms.compute < 100;
+std::int64_t Arbiter::full_bucket(const Slice& slice) const {
+  return signed_ns(tuning_.token_burst / 100 * cap_of(slice.terms));
+}
+
+std::int64_t Arbiter::batch(const Slice& slice) const {
+  return signed_ns(tuning_.quantum / 100 * cap_of(slice.terms));
 }
 
 // A slice of a higher class that sleeps now may wake up at any time. It must not wait for the work that a slice that is

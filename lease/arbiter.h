@@ -11,8 +11,8 @@
 //
 // The algorithm (measured-time leases): Each slice has a weighted virtual time. It is charged with the card time that
 // the slice occupied, by work or by holding the card while other slices waited. The slice with the least virtual time
-// gets the next lease. A slice that is alone has the card without a limit. A `fixed` slice also pays from a bucket of
-// tokens that fills at its rate, so it stays at that rate when it is alone.
+// gets the next lease. A slice that is alone has the card without a limit. A slice with a cap (`fixed`, or a ceiling)
+// also pays from a bucket of tokens that fills at the rate of its cap, so it stays at that rate when it is alone.
 namespace carve::lease {
 
 inline constexpr std::uint32_t kMaxSlices = 128;  // per card
@@ -25,7 +25,7 @@ struct Tuning {
   std::uint64_t early_handoff = 100'000;       // … which begins earlier when at most this much is in flight
   std::uint64_t idle_yield = 300'000;          // a holder with nothing in flight for this long yields
   std::uint64_t idle_forget = 20'000'000;      // a slice without want or work for this long no longer competes
-  std::uint64_t token_burst = 50'000'000;      // of a `fixed` bucket, times its rate
+  std::uint64_t token_burst = 50'000'000;      // of a bucket of tokens, times its rate
   std::uint32_t unused_leases = 3;             // after this many unused leases in a row that it asked for, …
   std::uint64_t pass_over = 100'000'000;       // … a slice goes behind the other slices for this long
   std::uint64_t rescue_after = 100'000'000;    // blocked this long, work in flight, no progress: a rescue lease
@@ -43,6 +43,8 @@ struct Terms {
   std::uint32_t compute = 100;  // 1/100 of the card, 1..100; 0 for besteffort
   abi::ShareClass share = abi::ShareClass::kBurst;
   abi::PriorityClass priority = abi::PriorityClass::kStandard;
+  std::uint32_t ceiling = 100;  // 1/100 of the card that the slice gets at most, on an idle card too; 100: no limit.
+                                // At least `compute`; ignored for `fixed`, of which `compute` is the cap
 };
 
 /// The contents of a slice's account page at the moment of the step: the sum of all its processes, each word read once.
@@ -87,7 +89,7 @@ class Arbiter {
   [[nodiscard]] std::uint64_t charged_ns(int slice) const { return slices_[slice].charged; }
   /// Number of leases out of turn since the slice was added. It gets one when its work seems to wait for a launch.
   [[nodiscard]] std::uint64_t rescues(int slice) const { return slices_[slice].rescues; }
-  /// True: a `fixed` slice has used up its rate, and gets no lease until a batch of tokens has accumulated.
+  /// True: a slice with a cap has used up its rate, and gets no lease until a batch of tokens has accumulated.
   [[nodiscard]] bool exhausted(int slice) const { return slices_[slice].exhausted; }
 
  private:
@@ -96,7 +98,7 @@ class Arbiter {
     bool active = false;           // has a waiting launch or work in flight, or had one within idle_forget
     bool was_busy = false;         // at the last step
     bool want = false;
-    bool exhausted = false;        // `fixed`: has no tokens until a batch has accumulated
+    bool exhausted = false;        // with a cap: has no tokens until a batch has accumulated
     std::uint32_t unused = 0;      // leases in a row that it asked for and did not use
     std::uint64_t passed_over_until = 0;
     std::uint64_t inflight = 0;
@@ -113,7 +115,7 @@ class Arbiter {
     std::uint64_t slack = 0;       // of this turn: pause time that is not charged
     std::uint64_t unused_turn = 0; // time with the card and without observed work, since settled_at
     std::uint64_t settled_at = 0;
-    std::int64_t tokens = 0;       // ns of card time; `fixed` only
+    std::int64_t tokens = 0;       // ns of card time; only with a cap
     std::uint64_t virtual_time = 0;
     Terms terms;
     Grant grant;
@@ -147,7 +149,8 @@ class Arbiter {
   [[nodiscard]] int only_slice() const;
   [[nodiscard]] std::uint64_t end_of_lease(const Slice& slice, std::uint64_t now) const;
   [[nodiscard]] bool goes_before(const Slice& a, const Slice& b, std::uint64_t now) const;
-  [[nodiscard]] bool capped(const Slice& slice) const;
+  [[nodiscard]] std::int64_t full_bucket(const Slice& slice) const;
+  [[nodiscard]] std::int64_t batch(const Slice& slice) const;
   [[nodiscard]] bool eligible(const Slice& slice) const;
   [[nodiscard]] std::uint64_t weight(const Slice& slice) const;
   [[nodiscard]] std::uint64_t least_virtual_time(const Slice* except) const;

@@ -412,6 +412,10 @@ TEST(Arbiter, EverySliceOfAFullCardIsServed) {
 TEST(Arbiter, SharesFollowTheGuarantees) {
   const Terms besteffort{0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard};
   const Terms fixed{20, abi::ShareClass::kFixed, abi::PriorityClass::kStandard};
+  const auto at_most = [](Terms terms, std::uint32_t ceiling) {
+    terms.ceiling = ceiling;
+    return terms;
+  };
   const struct {
     std::vector<Terms> terms;
     std::vector<double> parts;
@@ -424,6 +428,15 @@ TEST(Arbiter, SharesFollowTheGuarantees) {
       {{fixed}, {0.2}},
       {{fixed, burst(20)}, {0.2, 0.8}},
       {{burst(20), fixed, fixed}, {0.6, 0.2, 0.2}},
+      {{at_most(burst(30), 60)}, {0.6}},
+      {{at_most(burst(30), 30)}, {0.3}},
+      {{at_most(besteffort, 50)}, {0.5}},
+      {{at_most(fixed, 90)}, {0.2}},
+      {{at_most(burst(30), 60), burst(70)}, {0.3, 0.7}},
+      {{at_most(burst(30), 60), burst(20)}, {0.6, 0.4}},
+      {{at_most(burst(30), 40), burst(20)}, {0.4, 0.6}},
+      {{at_most(burst(30), 40), at_most(burst(20), 30)}, {0.4, 0.3}},
+      {{at_most(burst(30), 60), at_most(burst(30), 60)}, {0.5, 0.5}},
   };
   constexpr std::uint64_t kLong = 4'000 * kMs;
   for (const auto& [terms, parts] : cards) {
@@ -443,6 +456,28 @@ TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
   card.play(1'000 * kMs);
   EXPECT_EQ(card.mode(slice), abi::LeaseMode::kSolo);
   EXPECT_GT(card.part(slice, 1'000 * kMs), 0.99);
+}
+
+// A running slice gets, changes and loses its ceiling. What it used before does not count against it.
+TEST(Arbiter, ACeilingAppliesFromTheMomentOfTheChange) {
+  Workers card;
+  Terms terms = burst(30);
+  const int slice = card.add(terms);
+  double before = 0;
+  const auto part_with = [&](std::uint32_t ceiling) {
+    terms.ceiling = ceiling;
+    card.arbiter.set_terms(slice, terms);
+    card.play(2'000 * kMs);
+    const double all = static_cast<double>(card.arbiter.charged_ns(slice)) / (2'000.0 * kMs);
+    const double part = all - before;
+    before = all;
+    return part;
+  };
+  EXPECT_GT(part_with(100), 0.98);
+  EXPECT_NEAR(part_with(50), 0.5, 0.03);
+  EXPECT_NEAR(part_with(80), 0.8, 0.03);
+  EXPECT_NEAR(part_with(30), 0.3, 0.03);
+  EXPECT_GT(part_with(100), 0.98);
 }
 
 TEST(Arbiter, ANewSliceStartsLevelWithTheOthers) {

@@ -56,7 +56,7 @@ void bench_first_fit(benchmark::State& state) {
     const CardState* found = nullptr;
     for (const CardState& card : ledger.cards()) {
       if (card.card.health.ok && card.free_memory() >= request.memory.on(card.card.memory) &&
-          card.free_compute() >= request.compute) {
+          card.free_compute() >= request.compute.share()) {
         found = &card;
         break;
       }

@@ -65,6 +65,12 @@ std::vector<Scenario> scenarios() {
   for (const Kind& kind : shapes) {
     all.push_back({std::string("burst 30 alone ") + kind.name, {tenant(30, kind.work)}, {reach(kind.work)}, 2.0, 2.0});
   }
+  for (const Kind& kind : shapes) {
+    Tenant limited = tenant(30, kind.work);
+    limited.terms.ceiling = 60;
+    all.push_back({std::string("burst 30 to 60 alone ") + kind.name, {limited}, {std::min(60.0, reach(kind.work))},
+                   2.0, 2.0});
+  }
   all.push_back({"fixed 30 with burst 30, 0.5ms",
                  {tenant(30, shapes[1].work, abi::ShareClass::kFixed), tenant(30, shapes[1].work)}, {30, 70}});
   return all;

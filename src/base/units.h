@@ -21,6 +21,10 @@ class Bytes {
   static constexpr Bytes gib(std::uint64_t n) { return Bytes(n) * (1ULL << 30); }
 
   [[nodiscard]] constexpr std::uint64_t count() const { return count_; }
+  /// The number of whole MiB.
+  [[nodiscard]] constexpr std::uint64_t whole_mib() const { return count_ >> 20; }
+  /// In MiB, with the rest as a fraction: for metrics that count in MiB.
+  [[nodiscard]] constexpr double in_mib() const { return static_cast<double>(count_) / (1ULL << 20); }
   friend constexpr auto operator<=>(Bytes, Bytes) = default;
 
   friend constexpr Bytes operator+(Bytes a, Bytes b) {

@@ -46,10 +46,11 @@ Result<AllocateRequest> request_of(const AskOptions& ask) {
   AllocateRequest request;
   codec::RunWords words = ask.words;
   if (ask.whole) {
-    if (words.memory || words.cores || words.share) {
+    if (words.memory || words.cores || words.core_limit || words.share) {
       return fail(
           Code::kInvalidArgument,
-          "--whole: a whole card includes all its memory and compute; omit --memory, --cores and --share");
+          "--whole: a whole card includes all its memory and compute; omit --memory, --cores, --core-limit and "
+          "--share");
     }
     if (!words.cards) words.cards = "1";
   }

@@ -80,6 +80,10 @@ void ask_flags(CLI::App* app, AskOptions* ask) {
                   "compute of each card in hundredths: 1 to 100; without --memory and --cards, a multiple of 100 "
                   "requests whole cards")
       ->type_name("N");
+  app->add_option("--core-limit", ask->words.core_limit,
+                  "the most compute of each card, on an idle card too: --cores to 100 (no limit, the default); with "
+                  "--share burst or besteffort")
+      ->type_name("N");
   app->add_option("--cards", ask->words.cards, "number of cards: 1 to 16")->type_name("N");
   app->add_option("--share", ask->words.share,
                   "fixed (capped even on an idle card), burst (guaranteed, plus idle compute) or besteffort (idle "

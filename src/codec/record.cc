@@ -19,6 +19,7 @@ std::string encode_part(const RecordPart& part) {
   if (part.phase == Phase::kInit) out += ",\"init\":true";
   if (part.exclusive) out += ",\"exclusive\":true";
   if (part.whole) out += ",\"whole\":true";
+  if (part.ceiling != CoreShare::whole()) out += fmt::format(",\"ceiling\":{}", part.ceiling.hundredths());
   out += fmt::format(",\"share\":\"{}\",\"priority\":\"{}\",\"dialect\":\"{}\",\"cards\":[",
                      to_string(part.share), to_string(part.priority), part.dialect);
   bool first = true;
@@ -74,6 +75,10 @@ class Members {
     if (value == nullptr) return false;
     if (!value->is_bool() || !value->as_bool()) note(fmt::format("{} is not true", key));
     return true;
+  }
+
+  [[nodiscard]] bool has(std::string_view key) const {
+    return object_ != nullptr && object_->contains(json::string_view(key.data(), key.size()));
   }
 
   const json::value* member(std::string_view key) { return find(key, true); }
@@ -143,6 +148,7 @@ Result<RecordPart> decode_part(const json::value& value, const std::string& wher
   part.phase = members.flag("init") ? Phase::kInit : Phase::kRun;
   part.exclusive = members.flag("exclusive");
   part.whole = members.flag("whole");
+  if (members.has("ceiling")) part.ceiling = CoreShare(static_cast<std::uint32_t>(members.number("ceiling", 100)));
   part.share = members.word("share", share_class_from, kShareClassWords);
   part.priority = members.word("priority", priority_class_from, kPriorityClassWords);
   part.dialect = members.text("dialect");
@@ -155,7 +161,14 @@ Result<RecordPart> decode_part(const json::value& value, const std::string& wher
   return part;
 }
 
-Result<Record> decode_v1(const json::value& value) {
+/// A record that version 1 can say is written in it, so that an earlier build reads it.
+int version_of(const Record& record) {
+  const bool capped = std::any_of(record.parts.begin(), record.parts.end(),
+                                  [](const RecordPart& part) { return part.ceiling != CoreShare::whole(); });
+  return capped ? kRecordVersion : 1;
+}
+
+Result<Record> decode_members(const json::value& value) {
   Members members(value, "the record");
   (void)members.number("v", kRecordVersion);
   Record record;
@@ -193,7 +206,7 @@ Result<std::string> encode_record(const Record& record) {
   CARVE_TRY_VOID(joined(validate(record)));
   std::string out = fmt::format(
       "{{\"v\":{},\"epoch\":{},\"owner\":{{\"kind\":\"{}\",\"uid\":\"{}\"}},\"parts\":[",
-      kRecordVersion, record.epoch, to_string(record.owner.kind), record.owner.uid);
+      version_of(record), record.epoch, to_string(record.owner.kind), record.owner.uid);
   bool first = true;
   for (const RecordPart& part : record.parts) {
     if (!first) out += ',';
@@ -213,12 +226,12 @@ Result<Record> decode_record(std::string_view text) {
   const json::object* object = value.if_object();
   const json::value* version = object == nullptr ? nullptr : object->if_contains("v");
   if (version == nullptr) return bad("has no version v");
-  if (!version->is_int64() || version->get_int64() != kRecordVersion) {
+  if (!version->is_int64() || version->get_int64() < 1 || version->get_int64() > kRecordVersion) {
     return fail(Code::kUnimplemented,
-                fmt::format("record: version {} is unknown; this build reads {}",
+                fmt::format("record: version {} is unknown; this build reads 1 to {}",
                             json::serialize(*version).substr(0, 32), kRecordVersion));
   }
-  CARVE_TRY(Record record, decode_v1(value));
+  CARVE_TRY(Record record, decode_members(value));
   // The parser keeps the last of two members of one name. Encoding the record again detects this and any other
   // spelling, so that each record has exactly one text.
   CARVE_TRY(const std::string again, encode_record(record));

@@ -11,8 +11,8 @@ namespace carve::codec {
 
 /// The annotation of a Pod that holds the decision about it.
 inline constexpr std::string_view kRecordAnnotation = "carve.elasticgpu.io/record";
-/// The version that is written. Readers accept it and the previous one (there is none before 1).
-inline constexpr int kRecordVersion = 1;
+/// The newest version. A record is written in the oldest one that can say it. 2: `ceiling`.
+inline constexpr int kRecordVersion = 2;
 /// A record is an annotation and a journal line: it stays far below the 256 KiB that all annotations of an object
 /// share.
 inline constexpr std::size_t kMaxRecordText = 64 * 1024;
@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxRecordText = 64 * 1024;
 ///   errors  those of validate(record), so that decode_record() accepts all that is written
 [[nodiscard]] Result<std::string> encode_record(const Record& record);
 
-/// Reads exactly what encode_record() of this version or the previous one writes. Unknown or repeated keys, other
+/// Reads exactly what encode_record() of this version or an earlier one writes. Unknown or repeated keys, other
 /// spellings, illegal values and other versions are refused.
 ///   errors  kInvalidArgument (with the field and the fault), kUnimplemented (another version)
 ///   cost    O(text); never throws

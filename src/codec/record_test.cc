@@ -73,9 +73,16 @@ std::map<std::string, Record> golden_v1() {
   return out;
 }
 
-TEST(Record, GoldenTextsAreWrittenAndReadToTheByte) {
-  const auto texts = fixtures("record/v1");
-  const auto records = golden_v1();
+std::map<std::string, Record> golden_v2() {
+  RecordPart capped;
+  capped.part = "main";
+  capped.cards = {card("1", Bytes(1), 30)};
+  capped.ceiling = CoreShare(60);
+  return {{"ceiling", Record{0, {OwnerKind::kLocal, "a"}, {capped}}}};
+}
+
+void expect_golden(const std::string& version, const std::map<std::string, Record>& records) {
+  const auto texts = fixtures("record/" + version);
   ASSERT_EQ(texts.size(), records.size());
   for (const auto& [name, text] : texts) {
     ASSERT_TRUE(records.contains(name)) << name;
@@ -88,9 +95,19 @@ TEST(Record, GoldenTextsAreWrittenAndReadToTheByte) {
   }
 }
 
+TEST(Record, GoldenTextsAreWrittenAndReadToTheByte) {
+  expect_golden("v1", golden_v1());
+  expect_golden("v2", golden_v2());
+}
+
 TEST(Record, TextThatIsNotARecordIsRefusedWithAReason) {
   const std::map<std::string, std::string> reasons = {
-      {"newer_version", "version 2 is unknown; this build reads 1"},
+      {"newer_version", "version 3 is unknown; this build reads 1 to 2"},
+      {"ceiling_in_version_1", "is not in canonical form"},
+      {"no_ceiling_in_version_2", "is not in canonical form"},
+      {"ceiling_of_a_whole_card", "is not in canonical form"},
+      {"ceiling_below_compute", "compute 30 is above the ceiling, 20"},
+      {"ceiling_above_card", "ceiling is not a whole number from 0 to 100"},
       {"older_version", "version 0 is unknown"},
       {"no_version", "has no version v"},
       {"unknown_member", "the record has a member that this version does not know"},
@@ -298,6 +315,7 @@ Record arbitrary_record() {
     part.share = *rc::gen::element(ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBestEffort);
     part.priority = *rc::gen::element(PriorityClass::kOnline, PriorityClass::kOffline);
     part.dialect = *names();
+    if (*rc::gen::arbitrary<bool>()) part.ceiling = CoreShare(*rc::gen::inRange(80u, 101u));
     auto cards = *rc::gen::unique<std::vector<std::string>>(names());
     cards.resize(std::min<std::size_t>(cards.size(), kMaxCardsPerRequest));
     if (cards.empty()) cards = {"GPU-1"};

@@ -105,6 +105,7 @@ struct SliceView {
   bool whole = false;
   ShareClass share = ShareClass::kBurst;
   PriorityClass priority = PriorityClass::kStandard;
+  CoreShare ceiling = CoreShare::whole();  // see Request::ceiling
   std::vector<SliceCardView> cards;
   std::vector<ProcessView> processes;
 };

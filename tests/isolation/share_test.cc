@@ -240,6 +240,29 @@ TEST_F(Share, ACapHoldsOnAnIdleCardAndABurstDoesNot) {
   stop(burst);
 }
 
+// What vCUDA's users set as vcuda-core-limit: 30 are guaranteed, and at most 60 are used. Another slice with a
+// guarantee of 20 gets the rest.
+TEST_F(Share, ACeilingHoldsOnAnIdleCardAndBesideASmallerSlice) {
+  ArbiterProcess arbiter;
+  abi::ControlCard card = card_of(1024 * kMiB, 30, abi::ShareClass::kBurst);
+  card.ceiling = 60;
+  ASSERT_EQ(arbiter.put("capped", card), "");
+  const pid_t capped = spin_in("capped", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+  expect_shares({{capped, 60}}, since, kAlone, 1000, 4);
+
+  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 20, abi::ShareClass::kBurst)), "");
+  const pid_t other = spin_in("other", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+  expect_shares({{capped, 60}, {other, 40}}, since, kPerSecond, 1000, 4);
+  stop(capped);
+  stop(other);
+}
+
 TEST_F(Share, AStoppedArbiterLeavesTheLastRatesInForce) {
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst)), "");

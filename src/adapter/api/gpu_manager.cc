@@ -10,8 +10,6 @@ namespace {
 
 namespace json = boost::json;
 
-double mib(Bytes bytes) { return static_cast<double>(bytes.count()) / static_cast<double>(Bytes::mib(1).count()); }
-
 void put(json::object* object, const char* name, double value) {
   if (value != 0) (*object)[name] = value;
 }
@@ -22,7 +20,7 @@ json::value device_of(const AgentView& view, const SliceCardView& held) {
     if (view.cards[index].card.id.str() != held.card) continue;
     json::object device{{"id", view.cards[index].pci_bus_id}, {"card_idx", std::to_string(index)}};
     put(&device, "gpu", held.delivered_percent);
-    if (held.used != Bytes::max()) put(&device, "mem", mib(held.used));
+    if (held.used != Bytes::max()) put(&device, "mem", held.used.in_mib());
     return device;
   }
   return nullptr;
@@ -35,7 +33,7 @@ void add(json::object* pod, const AgentView& view, const SliceView& slice) {
   for (const auto& held : slice.cards) {
     if (auto device = device_of(view, held); !device.is_null()) devices.push_back(std::move(device));
     cores += held.compute.hundredths();
-    memory += mib(held.limit);
+    memory += held.limit.in_mib();
   }
   json::object spec;
   put(&spec, "gpu", cores / 100);

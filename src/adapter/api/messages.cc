@@ -33,7 +33,7 @@ json::value value_of(const AllocateRequest& a) {
   json::array cards;
   for (const auto& card : r.constraints.cards) cards.emplace_back(card.str());
   json::object object{{"count", r.count},
-                      {"compute", r.compute.hundredths()},
+                      {"compute", r.compute.share().hundredths()},
                       {"whole", r.whole},
                       {"model", r.constraints.model},
                       {"cards", std::move(cards)},
@@ -48,6 +48,7 @@ json::value value_of(const AllocateRequest& a) {
   } else {
     object["memory_bytes"] = r.memory.bytes().count();
   }
+  if (r.ceiling != CoreShare::whole()) object["ceiling"] = r.ceiling.hundredths();
   if (a.wait) object["wait_ms"] = a.wait->count();
   return object;
 }
@@ -63,6 +64,7 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
     r.memory = MemoryAsk::of(Bytes(f.number("memory_bytes", 1)));
   }
   r.compute = CoreShare(static_cast<std::uint32_t>(f.number("compute", 0, 100)));
+  if (f.has("ceiling")) r.ceiling = CoreShare(static_cast<std::uint32_t>(f.number("ceiling", 1, 100)));
   r.whole = f.flag("whole");
   r.constraints.model = f.text("model", 256);
   for (auto& card : f.texts("cards", kMaxCardsPerRequest * 4))

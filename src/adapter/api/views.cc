@@ -47,17 +47,19 @@ json::value value_of(const SliceView& s) {
     if (c.counters) card["counters"] = value_of(*c.counters);
     cards.push_back(std::move(card));
   }
-  return json::object{{"id", s.id},
-                      {"kind", s.kind},
-                      {"name", s.name},
-                      {"owner", s.owner},
-                      {"state", s.state},
-                      {"uid", s.uid},
-                      {"whole", s.whole},
-                      {"share", std::string(to_string(s.share))},
-                      {"priority", std::string(to_string(s.priority))},
-                      {"cards", std::move(cards)},
-                      {"processes", values_of(s.processes)}};
+  json::object slice{{"id", s.id},
+                     {"kind", s.kind},
+                     {"name", s.name},
+                     {"owner", s.owner},
+                     {"state", s.state},
+                     {"uid", s.uid},
+                     {"whole", s.whole},
+                     {"share", std::string(to_string(s.share))},
+                     {"priority", std::string(to_string(s.priority))},
+                     {"cards", std::move(cards)},
+                     {"processes", values_of(s.processes)}};
+  if (s.ceiling != CoreShare::whole()) slice["core_limit"] = s.ceiling.hundredths();
+  return slice;
 }
 
 json::value value_of(const CardView& c) {
@@ -139,6 +141,7 @@ Result<SliceView> slice_from(const json::value& value) {
   s.whole = f.flag("whole");
   s.share = share_class_from(f.text("share")).value_or(ShareClass::kBurst);
   s.priority = priority_class_from(f.text("priority")).value_or(PriorityClass::kStandard);
+  if (f.has("core_limit")) s.ceiling = CoreShare(static_cast<std::uint32_t>(f.number("core_limit", 1, 100)));
   for (const auto& card : f.array("cards", kMany)) {
     Fields c(card, "slice card");
     SliceCardView view;

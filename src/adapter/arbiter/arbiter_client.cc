@@ -69,6 +69,7 @@ Result<abi::ControlRequest> request_for(const PageOrder& order) {
     card.compute = slice.guarantee().hundredths();
     card.share = page_share(slice.share);
     card.priority = page_priority(slice.priority);
+    card.ceiling = slice.ceiling.hundredths();
   }
   return request;
 }

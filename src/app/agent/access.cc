@@ -28,9 +28,9 @@ Result<void> check_ceilings(const AccessRule& rule, const Caller& caller, const 
     return refuse(caller, rule,
                   "memory " + asked + ", at most " + to_human(*rule.max_memory) + " (in bytes)");
   }
-  if (rule.max_compute && request.compute.hundredths() > *rule.max_compute) {
+  if (rule.max_compute && request.compute.share().hundredths() > *rule.max_compute) {
     return refuse(caller, rule,
-                  "compute " + std::to_string(request.compute.hundredths()) + ", at most " +
+                  "compute " + to_human(request.compute) + ", at most " +
                       std::to_string(*rule.max_compute) + " (1/100 of a card)");
   }
   const std::uint32_t most = rule.max_slices.value_or(kUsualMostSlices);

@@ -54,6 +54,7 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
   view.whole = slice.whole();
   view.share = slice.slices.front().share;
   view.priority = slice.slices.front().priority;
+  view.ceiling = slice.slices.front().ceiling;
   view.state = !slice.remark.empty() ? slice.remark : slice.keep || slice.joined ? "running" : "starting";
   if (slice.ending) view.state = "ending";
   for (std::size_t i = 0; i < slice.slices.size(); ++i) {

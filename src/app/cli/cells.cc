@@ -12,7 +12,7 @@ std::string used_cell(Bytes used, Bytes limit) { return memory_cell(used) + " / 
 
 std::string wanted_cell(const SliceView& slice, const SliceCardView& card) {
   if (slice.whole) return "whole";
-  return fmt::format("{} {}", card.compute.hundredths(), to_string(slice.share));
+  return fmt::format("{} {}", to_human(card.compute, slice.ceiling), to_string(slice.share));
 }
 
 std::string short_uuid(const std::string& uuid) { return clipped(uuid, 16); }

@@ -28,7 +28,6 @@ struct Use {
   const SliceCardView* held = nullptr;
 };
 
-double mib(Bytes bytes) { return static_cast<double>(bytes.count()) / static_cast<double>(Bytes::mib(1).count()); }
 double percent(double part, double of) { return of > 0 ? part / of * 100 : 0; }
 /// The driver may not report a figure.
 bool known(Bytes bytes) { return bytes != Bytes::max(); }
@@ -62,11 +61,11 @@ constexpr CardSeries kDcgm[] = {
      [](const CardView& c) { return static_cast<double>(c.utilization_percent); },
      [](const SliceCardView& s) { return s.delivered_percent; }},
     {"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
-     [](const CardView& c) { return known(c.used) ? mib(c.used) : std::nan(""); },
-     [](const SliceCardView& s) { return known(s.used) ? mib(s.used) : std::nan(""); }},
+     [](const CardView& c) { return known(c.used) ? c.used.in_mib() : std::nan(""); },
+     [](const SliceCardView& s) { return known(s.used) ? s.used.in_mib() : std::nan(""); }},
     {"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).",
-     [](const CardView& c) { return known(c.used) ? mib(c.card.memory - c.used) : std::nan(""); },
-     [](const SliceCardView& s) { return known(s.used) && s.limit > s.used ? mib(s.limit - s.used) : 0.0; }},
+     [](const CardView& c) { return known(c.used) ? (c.card.memory - c.used).in_mib() : std::nan(""); },
+     [](const SliceCardView& s) { return known(s.used) && s.limit > s.used ? (s.limit - s.used).in_mib() : 0.0; }},
     {"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).",
      [](const CardView& c) { return static_cast<double>(c.temperature_c); }, nullptr},
     {"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).",
@@ -159,9 +158,9 @@ struct Sum {
 
   void add(const SliceCardView& held) {
     core += held.delivered_percent;
-    memory += known(held.used) ? mib(held.used) : 0;
+    memory += known(held.used) ? held.used.in_mib() : 0;
     core_requested += held.compute.hundredths();
-    memory_requested += mib(held.limit);
+    memory_requested += held.limit.in_mib();
   }
 };
 using Key = std::tuple<std::string_view, std::string_view, std::string_view>;  // namespace, pod, container
@@ -226,9 +225,9 @@ std::string elastic(const AgentView& view, std::string_view node) {
     all_memory = 0;
     for (std::size_t index = 0; index < view.cards.size(); ++index) {
       const CardView& card = view.cards[index];
-      const double memory = mib(card.card.memory);
+      const double memory = card.card.memory.in_mib();
       all_memory += memory;
-      const Sum whole{static_cast<double>(card.utilization_percent), known(card.used) ? mib(card.used) : 0, 100,
+      const Sum whole{static_cast<double>(card.utilization_percent), known(card.used) ? card.used.in_mib() : 0, 100,
                       memory};
       text.sample(row.value(whole), {{"node", node}, {"card", fmt::to_string(index)}});
     }

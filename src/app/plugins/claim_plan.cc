@@ -38,8 +38,21 @@ Result<codec::ShareConfig> config_for(const codec::Claim& claim, const std::stri
     }
     if (parsed->share) merged.share = parsed->share;
     if (parsed->priority) merged.priority = parsed->priority;
+    if (parsed->core_limit) merged.core_limit = parsed->core_limit;
   }
   return merged;
+}
+
+Result<void> check_core_limit(const std::string& request, const RecordPart& part, const RecordCard& held) {
+  if (part.share == ShareClass::kFixed || part.share == ShareClass::kNode) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("request {}: coreLimit {} with shareClass {}; legal with burst and besteffort", request,
+                            part.ceiling.hundredths(), to_string(part.share)));
+  }
+  if (held.compute <= part.ceiling) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("request {}: coreLimit {} is below the {} hundredths that it has of the card", request,
+                          part.ceiling.hundredths(), held.compute.hundredths()));
 }
 
 /// A device of the allocation, as a part with one card.
@@ -71,6 +84,9 @@ Result<RecordPart> part_of(const codec::Claim& claim, const codec::ClaimResult& 
   if (held.memory == published_memory(card) && held.compute == CoreShare::whole()) {
     part.whole = part.exclusive = true;
     held.memory = card.memory;
+  } else if (config.core_limit) {
+    part.ceiling = *config.core_limit;
+    CARVE_TRY_VOID(check_core_limit(result.request, part, held));
   }
   part.cards.push_back(std::move(held));
   return part;

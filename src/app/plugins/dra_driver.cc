@@ -32,7 +32,7 @@ bool holds(const std::vector<Slice>& held, const std::string& uid) {
 
 std::string described(const RecordPart& part, const RecordCard& card) {
   if (part.whole) return "the whole card";
-  return fmt::format("{}, compute {}, {}, {}", to_human(card.memory), card.compute.hundredths(),
+  return fmt::format("{}, compute {}, {}, {}", to_human(card.memory), to_human(card.compute, part.ceiling),
                      to_string(part.share), to_string(part.priority));
 }
 

@@ -195,6 +195,22 @@ TEST_F(DraDriverTest, LetsTheClaimsConfigurationOverrideTheClassMemberByMember) 
   EXPECT_EQ(slices.held().at(0).priority, PriorityClass::kOnline);
 }
 
+TEST_F(DraDriverTest, TakesTheCoreLimitOfTheConfiguration) {
+  const auto prepared_with = [&](const std::string& uid, const std::string& members, const std::string& consumed) {
+    kube.put(kPath, claim(uid, result("g", name(0), consumed), config("FromClaim", members)));
+    const auto got = prepare(uid);
+    return got ? std::string() : got.error().what;
+  };
+  EXPECT_EQ(prepared_with("u-1", R"("coreLimit":60)", part), "");
+  EXPECT_EQ(slices.held().at(0).ceiling, CoreShare(60));
+  EXPECT_THAT(prepared_with("u-2", R"("coreLimit":20)", part),
+              HasSubstr("coreLimit 20 is below the 30 hundredths that it has of the card"));
+  EXPECT_THAT(prepared_with("u-3", R"("coreLimit":60,"shareClass":"fixed")", part),
+              HasSubstr("coreLimit 60 with shareClass fixed; legal with burst and besteffort"));
+  EXPECT_THAT(prepared_with("u-4", R"("coreLimit":0)", part), HasSubstr("coreLimit: 0 is not a whole number"));
+  EXPECT_EQ(slices.held().size(), 1U);
+}
+
 TEST_F(DraDriverTest, RefusesAWrongConfigurationAndNamesItsSource) {
   kube.put(kPath, claim("u-1", result("g", name(0), part),
                         config("FromClass", R"("shareClass":"turbo")")));

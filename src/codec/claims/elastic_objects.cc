@@ -232,6 +232,9 @@ Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSetting
               "spec.physicalGPU.gpuNames with one name");
   if (auto request = request_of_amounts(amounts_at(value, "spec.capacity"), settings)) {
     gpu.request = std::move(*request);
+    if (gpu.request.compute.is_tflops())
+      add_error(&gpu.error, "spec.capacity: an ElasticGPU is a part of one card; state its compute in hundredths "
+                            "(elasticgpu.io/gpu-core)");
   } else {
     add_error(&gpu.error, "spec.capacity: " + request.error().what);
   }
@@ -252,9 +255,9 @@ std::string encode_elastic_gpu(const ElasticGpu& gpu) {
   if (gpu.request.whole) {
     capacity["elasticgpu.io/gpu"] = "1";
   } else {
-    capacity["elasticgpu.io/gpu-memory"] = std::to_string(gpu.request.memory.bytes().count() / Bytes::mib(1).count());
-    if (gpu.request.compute != CoreShare())
-      capacity["elasticgpu.io/gpu-core"] = std::to_string(gpu.request.compute.hundredths());
+    capacity["elasticgpu.io/gpu-memory"] = std::to_string(gpu.request.memory.bytes().whole_mib());
+    if (!gpu.request.compute.is_none())
+      capacity["elasticgpu.io/gpu-core"] = std::to_string(gpu.request.compute.share().hundredths());
   }
   json::object spec{
       {"capacity", std::move(capacity)},
@@ -324,7 +327,7 @@ std::string elastic_claim_status(ClaimPhase phase, std::string_view message, con
     status["card"] = gpu->card;
     status["memoryBytes"] = gpu->request.memory.on(card_memory).count();
     status["memory"] = to_human(gpu->request.memory.on(card_memory));
-    status["cores"] = gpu->request.compute.hundredths();
+    status["cores"] = gpu->request.compute.share().hundredths();
     status["share"] = gpu->request.whole ? "whole" : read::json_text(to_string(gpu->request.share));
   }
   return json::serialize(json::object{{"status", std::move(status)}});

@@ -101,6 +101,10 @@ TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
   EXPECT_EQ(whole.card, "gpu-0");
   EXPECT_TRUE(whole.retain) << "an administrator's object";
   EXPECT_THAT(read(capacity).error, HasSubstr("names no node"));
+  const std::string rate = R"("capacity":{"elasticgpu.io/gpu-tflops":10,"elasticgpu.io/gpu-memory":4096})";
+  EXPECT_EQ(read(rate + R"(,"gpuShare":{"gpuName":"gpu-0"})" + node).error,
+            "spec.capacity: an ElasticGPU is a part of one card; state its compute in hundredths "
+            "(elasticgpu.io/gpu-core)");
   EXPECT_THAT(read(capacity + node).error, HasSubstr("names no card; legal is one of spec.gpuShare.gpuName"));
 }
 

@@ -55,6 +55,9 @@ enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kCardsO
 /// What a container may request by a resource name. A card counts in its total only in a mode that permits that.
 enum class Requested : std::uint8_t { kAny, kFractions, kWholeCards };
 
+/// The largest legal number of TFLOPS: no card has that many.
+inline constexpr std::uint64_t kMostTflops = 10'000;
+
 /// One resource name of a dialect.
 struct ResourceName {
   std::string_view name;
@@ -63,6 +66,7 @@ struct ResourceName {
   Bytes (*unit)(const DialectSettings&) = nullptr;  // of kMemory
   bool asked = true;  // false: only Nodes show it
   Requested requested = Requested::kAny;
+  bool zero = false;  // true: 0 is a value; false: it is the same as absent
   bool owned = true;  // false: a row above owns it. A container that says only such names does not use this dialect
 };
 

@@ -20,11 +20,14 @@ bool deepomatic_is_served(const DialectSettings& settings) { return settings.dee
 constexpr std::string_view kMibOfEachCard = "MiB of each card: 1 to 4194304";
 constexpr std::string_view kGibOfEachCard = "GiB of each card: 1 to 4096";
 constexpr std::string_view kCores = "hundredths of each card: 1 to 100, or k*100 for k whole cards";
+constexpr std::string_view kTflopsInstead =
+    "TFLOPS (FP32, by the card's model) of each card, instead of hundredths: 1 to 10000";
 constexpr std::string_view kMemoryAndCompute = "memory and compute";
 
 constexpr std::array kNative = {
     ResourceName{"elasticgpu.io/gpu-memory", kMibOfEachCard, Total::kMemory, mib},
     ResourceName{"elasticgpu.io/gpu-core", kCores, Total::kHundredths},
+    ResourceName{"elasticgpu.io/gpu-tflops", kTflopsInstead},
     ResourceName{"elasticgpu.io/gpu", "cards: 1 to 16; whole ones if alone, else equal fractions", Total::kSlots}};
 
 constexpr std::array kElastic = {
@@ -44,6 +47,7 @@ constexpr std::array<std::string_view, 1> kGpushareLabels = {"aliyun.com/gpu-cou
 
 constexpr std::array kCgpu = {
     ResourceName{"aliyun.com/gpu-core.percentage", "hundredths of the card: 5 to 100 in steps of 5"},
+    ResourceName{"aliyun.com/gpu-core.tflops", kTflopsInstead},
     ResourceName{.name = "aliyun.com/gpu-mem", .amounts = "as with gpushare", .owned = false}};
 constexpr std::array<std::string_view, 3> kCgpuShown = {"ALIYUN_COM_GPU_MEM_", "scheduler.framework.gpushare.",
                                                         "gpushare.alibabacloud.com/"};
@@ -56,7 +60,7 @@ constexpr std::array kHami = {
     ResourceName{"nvidia.com/gpumem", "MiB of each card: 0 to 4194304"},
     ResourceName{"nvidia.com/gpumem-percentage", "hundredths of each card's memory: 0 to 100"},
     ResourceName{"nvidia.com/gpucores", "hundredths of each card: 0 to 100; 0: no cap"},
-    ResourceName{"nvidia.com/priority", "0: high, 1: low"},
+    ResourceName{.name = "nvidia.com/priority", .amounts = "0: high, 1: low", .zero = true},
     ResourceName{.name = "nvidia.com/gpu", .amounts = "cards: 1 to 16", .owned = false}};
 constexpr std::array<std::string_view, 2> kHamiAnnotations = {"nvidia.com/", "hami.io/"};
 constexpr std::array<std::string_view, 3> kHamiCardWords = {"numa", "mutex", "topology-aware"};

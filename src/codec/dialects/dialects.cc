@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
+constexpr std::string_view kCoreLimitAnnotation = "elasticgpu.io/core-limit";
 
 /// True for equal amounts with different spellings, such as 4096 and 4Ki; the API server keeps both.
 bool same_amount(const std::string& a, const std::string& b) {
@@ -80,10 +81,13 @@ Said said_by(const ContainerAsk& container, const DialectSettings& settings, std
   return said;
 }
 
-bool has(const Dialect& dialect, std::string_view name) {
-  return std::any_of(dialect.names.begin(), dialect.names.end(),
-                     [&](const ResourceName& one) { return one.name == name; });
+const ResourceName* name_of(const Dialect& dialect, std::string_view name) {
+  const auto found = std::find_if(dialect.names.begin(), dialect.names.end(),
+                                  [&](const ResourceName& one) { return one.name == name; });
+  return found == dialect.names.end() ? nullptr : &*found;
 }
+
+bool has(const Dialect& dialect, std::string_view name) { return name_of(dialect, name) != nullptr; }
 
 /// Zero for all names equals no request: charts set it as a default.
 bool claims(const Dialect& dialect, const Said& said) {
@@ -116,6 +120,18 @@ const Dialect* dialect_used(const Said& said, std::vector<Error>* errors) {
   return used;
 }
 
+/// Reads elasticgpu.io/core-limit. Requests of whole cards have no other limit; 100 is none.
+void limit_cores(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
+  const auto written = pod.annotations.find(std::string(kCoreLimitAnnotation));
+  if (written == pod.annotations.end()) return;
+  const auto read = parse_count(kCoreLimitAnnotation, written->second, 1, 100, "hundredths of each card");
+  if (!read) {
+    errors->push_back(read.error());
+  } else if (!request->whole) {
+    request->ceiling = CoreShare(static_cast<std::uint32_t>(*read));
+  }
+}
+
 /// Applies the tenant's preferences, which are the same for all containers.
 void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   if (const auto share = pod.annotations.find(std::string(kShareAnnotation));
@@ -127,8 +143,11 @@ void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
                                      share->second.substr(0, 64), kShareClassWords)});
     } else if (!request->whole) {
       request->share = *read;
+      // The class replaces what the dialect says about compute.
+      if (*read == ShareClass::kFixed || *read == ShareClass::kNode) request->ceiling = CoreShare::whole();
     }
   }
+  limit_cores(pod, request, errors);
   if (const auto first = pod.annotations.find(std::string(kPriorityAnnotation));
       first != pod.annotations.end()) {
     const auto read = priority_class_from(first->second);
@@ -155,8 +174,10 @@ std::optional<ContainerRequest> read_container(const ContainerAsk& container, co
   const Dialect* dialect = dialect_used(said, errors);
   if (dialect == nullptr) return std::nullopt;
   Said words;
-  std::copy_if(said.begin(), said.end(), std::inserter(words, words.end()),
-               [&](const auto& word) { return has(*dialect, word.first); });
+  std::copy_if(said.begin(), said.end(), std::inserter(words, words.end()), [&](const auto& word) {
+    const ResourceName* name = name_of(*dialect, word.first);
+    return name != nullptr && (name->zero || word.second != "0");
+  });
   auto request = dialect->read(Words(std::move(words)), pod, settings);
   if (!request) {
     errors->push_back(request.error());

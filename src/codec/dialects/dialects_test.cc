@@ -126,6 +126,54 @@ TEST(Dialects, PreferencesAreAnnotationsWithLegalValues) {
             "standard or offline");
 }
 
+TEST(Dialects, ACoreLimitIsAnAnnotation) {
+  PodAsk one = pod({{"elasticgpu.io/gpu-memory", "4096"}, {"elasticgpu.io/gpu-core", "30"}});
+  one.annotations = {{"elasticgpu.io/core-limit", "60"}};
+  EXPECT_EQ(meaning(one), "c=4 GiB, compute 30 to 60, burst");
+  one.annotations = {{"elasticgpu.io/core-limit", "100"}};
+  EXPECT_EQ(meaning(one), "c=4 GiB, compute 30, burst");
+  one.annotations = {{"elasticgpu.io/core-limit", "20"}};
+  EXPECT_THAT(meaning(one), HasSubstr("core-limit: 20 is below the 30 hundredths that are requested"));
+  one.annotations = {{"elasticgpu.io/core-limit", "60"}, {"elasticgpu.io/share-class", "fixed"}};
+  EXPECT_THAT(meaning(one), HasSubstr("core-limit: 60 together with share class fixed"));
+  for (const char* wrong : {"", "0", "101", "60%", "-1", "6.5"}) {
+    one.annotations = {{"elasticgpu.io/core-limit", wrong}};
+    EXPECT_THAT(meaning(one), HasSubstr("elasticgpu.io/core-limit")) << wrong;
+  }
+  PodAsk whole = pod({{"elasticgpu.io/gpu", "1"}});
+  whole.annotations = {{"elasticgpu.io/core-limit", "60"}};
+  EXPECT_EQ(meaning(whole), "c=1 whole card") << "as with the share class";
+}
+
+TEST(Dialects, TflopsAreComputeOfAnyModel) {
+  const auto native = [](std::map<std::string, std::string> amounts) {
+    std::map<std::string, std::string> limits;
+    for (const auto& [name, amount] : amounts) limits["elasticgpu.io/" + name] = amount;
+    return meaning(pod(limits));
+  };
+  EXPECT_EQ(native({{"gpu-memory", "4096"}, {"gpu-tflops", "20"}}), "c=4 GiB, compute 20 TFLOPS, burst");
+  EXPECT_EQ(native({{"gpu", "2"}, {"gpu-memory", "4096"}, {"gpu-tflops", "20"}}),
+            "c=2 cards × (4 GiB, compute 20 TFLOPS, burst)");
+  EXPECT_EQ(native({{"gpu-memory", "4096"}, {"gpu-core", "0"}, {"gpu-tflops", "20"}}),
+            "c=4 GiB, compute 20 TFLOPS, burst")
+      << "a chart's zero";
+  EXPECT_EQ(native({{"gpu-memory", "4096"}, {"gpu-tflops", "0"}, {"gpu", "0"}}), "c=4 GiB, besteffort");
+  EXPECT_THAT(native({{"gpu-tflops", "20"}}), HasSubstr("gpu-tflops without elasticgpu.io/gpu-memory"));
+  EXPECT_THAT(native({{"gpu-memory", "4096"}, {"gpu-core", "30"}, {"gpu-tflops", "20"}}),
+              HasSubstr("both are compute; use one"));
+  EXPECT_THAT(native({{"gpu-memory", "4096"}, {"gpu-tflops", "10001"}}), HasSubstr("1 to 10000 TFLOPS"));
+  EXPECT_THAT(native({{"gpu-memory", "4096"}, {"gpu-tflops", "1.5"}}), HasSubstr("gpu-tflops"));
+
+  EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "4"}, {"aliyun.com/gpu-core.tflops", "20"}})),
+            "c=4 GiB, compute 20 TFLOPS, node");
+  EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-core.tflops", "20"}})),
+              HasSubstr("aliyun.com/gpu-core.tflops without aliyun.com/gpu-mem"));
+  EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "4"},
+                           {"aliyun.com/gpu-core.tflops", "20"},
+                           {"aliyun.com/gpu-core.percentage", "20"}})),
+              HasSubstr("both are compute; use one"));
+}
+
 TEST(Dialects, OnlyAPodWithSlotsRequestsCardsOfCarve) {
   const auto asks = [](const Amounts& limits) { return requests_by_slots(pod(limits), {}); };
   const Amounts whole{{"nvidia.com/gpu", "2"}};

@@ -7,7 +7,7 @@
 
 // elasticgpu.io/gpu-memory (MiB of each card), elasticgpu.io/gpu-core (hundredths of each card), elasticgpu.io/gpu
 // (number of cards): the three quantities of `carve run --memory --cores --cards`, with the same meaning. Elastic GPU's
-// code and its README have two of them below other domains.
+// code and its README have two of them below other domains. elasticgpu.io/gpu-tflops is compute for any model of card.
 //   source  elastic-ai/elastic-gpu, elastic-gpu-scheduler (spec: systems.md R10)
 namespace carve::codec {
 namespace {
@@ -15,6 +15,8 @@ namespace {
 // 4 TiB: no card has that much. A user who writes bytes or a suffix by mistake gets an error instead of a pod that
 // waits forever.
 constexpr Bytes kMostOfNative = Bytes::gib(4096);
+
+constexpr std::string_view kNativeTflops = "elasticgpu.io/gpu-tflops";
 
 /// The resource names of one domain, and the unit of its memory.
 struct Domain {
@@ -49,7 +51,21 @@ Result<Request> read_in(const Domain& domain, const Words& words) {
 }  // namespace
 
 Result<Request> read_native(const Words& words, const PodAsk&, const DialectSettings&) {
-  return read_in({"elasticgpu.io", Bytes::mib(1), "MiB"}, words);
+  const Domain domain{"elasticgpu.io", Bytes::mib(1), "MiB"};
+  std::vector<Error> errors;
+  const auto tflops = words.count(kNativeTflops, kMostTflops, "TFLOPS", &errors);
+  if (tflops && words.find("elasticgpu.io/gpu-core") != nullptr)
+    add_invalid(errors,
+                fmt::format("{} together with elasticgpu.io/gpu-core: both are compute; use one", kNativeTflops));
+  if (tflops && words.find("elasticgpu.io/gpu-memory") == nullptr)
+    add_invalid(errors, fmt::format("{} without elasticgpu.io/gpu-memory: how much memory is missing", kNativeTflops));
+  CARVE_TRY_VOID(joined(errors));
+  CARVE_TRY(Request request, read_in(domain, words));
+  if (tflops) {
+    request.compute = ComputeAsk::of_tflops(static_cast<std::uint32_t>(*tflops));
+    request.share = ShareClass::kBurst;
+  }
+  return request;
 }
 
 Result<Request> read_elastic(const Words& words, const PodAsk&, const DialectSettings&) {

@@ -126,7 +126,16 @@ Words vcuda(const std::string& core, const std::string& memory) {
 TEST(Vcuda, CoresAndBlocksAreOneRequest) {
   EXPECT_EQ(meaning(pod_with(vcuda("30", "16"))), "vcuda: 4 GiB, compute 30, fixed");
   EXPECT_EQ(meaning(pod_with(vcuda("50", "30"), {{"tencent.com/vcuda-core-limit", "60"}})),
+            "vcuda: 7.5 GiB, compute 50 to 60, burst");
+  EXPECT_EQ(meaning(pod_with(vcuda("50", "30"), {{"tencent.com/vcuda-core-limit", "100"}})),
             "vcuda: 7.5 GiB, compute 50, burst");
+  EXPECT_EQ(meaning(pod_with(vcuda("50", "30"), {{"tencent.com/vcuda-core-limit", "60"},
+                                                 {"elasticgpu.io/share-class", "fixed"}})),
+            "vcuda: 7.5 GiB, compute 50, fixed")
+      << "the class replaces what the dialect says about compute";
+  EXPECT_EQ(meaning(pod_with(vcuda("50", "30"), {{"tencent.com/vcuda-core-limit", "60"},
+                                                 {"elasticgpu.io/core-limit", "70"}})),
+            "vcuda: 7.5 GiB, compute 50 to 70, burst");
   EXPECT_EQ(meaning(pod_with(vcuda("50", "30"), {{"tencent.com/vcuda-core-limit", "50"}})),
             "vcuda: 7.5 GiB, compute 50, fixed");
   EXPECT_EQ(meaning(pod_with(vcuda("200", "60"))), "vcuda: 2 whole cards");

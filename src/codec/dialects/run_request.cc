@@ -12,6 +12,7 @@ struct Parsed {
   Amounts amounts;
   std::optional<ShareClass> share;
   PriorityClass priority = PriorityClass::kStandard;
+  CoreShare ceiling = CoreShare::whole();
   std::vector<Error> errors;
 };
 
@@ -36,6 +37,14 @@ Parsed parse(const RunWords& words) {
       out.amounts.cards = static_cast<std::uint32_t>(*count);
     } else {
       out.errors.push_back(count.error());
+    }
+  }
+  if (words.core_limit) {
+    const auto limit = parse_count("core-limit", *words.core_limit, 1, 100, "hundredths of each card");
+    if (limit) {
+      out.ceiling = CoreShare(static_cast<std::uint32_t>(*limit));
+    } else {
+      out.errors.push_back(limit.error());
     }
   }
   if (words.share) {
@@ -84,7 +93,7 @@ Result<Request> request_from(const Amounts& amounts) {
   request.count = amounts.cards.value_or(1);
   if (amounts.cores) {
     request.compute = amounts.cores->share;
-    request.memory = amounts.memory.value_or(MemoryAsk::of_percent(request.compute.hundredths()));
+    request.memory = amounts.memory.value_or(MemoryAsk::of_percent(amounts.cores->share.hundredths()));
   } else {
     request.compute = CoreShare();
     request.memory = *amounts.memory;
@@ -105,6 +114,7 @@ Result<Request> request_from(const RunWords& words) {
   Request checked = request.value_or(whole_cards(1));
   if (parsed.share && request) checked.share = *parsed.share;
   checked.priority = parsed.priority;
+  checked.ceiling = parsed.ceiling;
   checked.constraints.model = words.model.value_or("");
   checked.constraints.exclusive = checked.constraints.exclusive || words.exclusive;
   for (const std::string& uuid : words.card) checked.constraints.cards.emplace_back(uuid);

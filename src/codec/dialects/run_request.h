@@ -16,6 +16,7 @@ struct RunWords {
   std::optional<std::string> memory;    // 4Gi, 50%
   std::optional<std::string> cores;     // 30, 100, 200
   std::optional<std::string> cards;     // 2
+  std::optional<std::string> core_limit;  // 60
   std::optional<std::string> share;     // fixed, burst, besteffort
   std::optional<std::string> priority;  // online, standard, offline
   std::optional<std::string> model;     // H200

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,8 +8,8 @@
 #include "codec/quantity.h"
 
 // Tencent's vCUDA (GaiaGPU, gpu-manager): hundredths of a card, and memory in blocks of 256 MiB. The compute is a cap,
-// unless the annotation tencent.com/vcuda-core-limit permits more where the card is idle. Carve then does not limit it
-// to that figure: the guarantee stays, and idle compute is used.
+// unless the annotation tencent.com/vcuda-core-limit has a larger one: then the compute is a guarantee, and the
+// annotation is the cap.
 //   source  tkestack/gpu-manager, vcuda-controller and gpu-admission (spec: systems.md R8)
 namespace carve::codec {
 namespace {
@@ -24,12 +25,12 @@ Result<Request> read_vcuda(const Words& words, const PodAsk& pod, const DialectS
   std::vector<Error> errors;
   const auto core = words.hundredths(kVcudaCore, 1, true, &errors);
   const auto blocks = words.count(kVcudaMemory, 16384, "blocks of 256 MiB", &errors);
-  bool soft = false;
-  if (const auto limit = pod.annotations.find(std::string(kCoreLimit)); limit != pod.annotations.end()) {
+  std::optional<CoreShare> limit;  // above the guarantee
+  if (const auto written = pod.annotations.find(std::string(kCoreLimit)); written != pod.annotations.end()) {
     const auto read =
-        parse_count(fmt::format("annotation {}", kCoreLimit), limit->second, 1, 100, "hundredths of a card");
+        parse_count(fmt::format("annotation {}", kCoreLimit), written->second, 1, 100, "hundredths of a card");
     if (!read) errors.push_back(read.error());
-    soft = read && core && *read > *core;
+    if (read && core && *read > *core) limit = CoreShare(static_cast<std::uint32_t>(*read));
   }
   if (errors.empty() && !core) {
     errors.push_back({Code::kInvalidArgument, fmt::format("{} without {}: how much compute is missing; set {} too",
@@ -45,7 +46,8 @@ Result<Request> read_vcuda(const Words& words, const PodAsk& pod, const DialectS
   Request request;
   request.memory = MemoryAsk::of(kBlock * *blocks);
   request.compute = CoreShare(static_cast<std::uint32_t>(*core));
-  request.share = soft ? ShareClass::kBurst : ShareClass::kFixed;
+  request.share = limit ? ShareClass::kBurst : ShareClass::kFixed;
+  request.ceiling = limit.value_or(CoreShare::whole());
   request.constraints.exclusive = *core == 100;
   return request;
 }

@@ -57,8 +57,17 @@ Result<ShareConfig> parse_share_config(std::string_view text) {
       config.share = word(key, item.value(), share_class_from, kShareClassWords, &wrong);
     } else if (key == "priorityClass") {
       config.priority = word(key, item.value(), priority_class_from, kPriorityClassWords, &wrong);
+    } else if (key == "coreLimit") {
+      const auto* limit = item.value().if_int64();
+      if (limit != nullptr && *limit >= 1 && *limit <= 100) {
+        config.core_limit = CoreShare(static_cast<std::uint32_t>(*limit));
+      } else {
+        wrong.push_back(fmt::format("coreLimit: {} is not a whole number from 1 to 100 (hundredths of a device)",
+                                    shown(item.value())));
+      }
     } else if (key != "apiVersion") {
-      wrong.push_back(fmt::format("{}: unknown member; legal: shareClass and priorityClass", key.substr(0, 64)));
+      wrong.push_back(
+          fmt::format("{}: unknown member; legal: shareClass, coreLimit and priorityClass", key.substr(0, 64)));
     }
   }
   if (!kind) wrong.insert(wrong.begin(), fmt::format("kind: must be \"{}\"", kShareConfigKind));

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "core/model/classes.h"
 
 namespace carve::codec {
@@ -12,11 +13,13 @@ inline constexpr std::string_view kShareConfigVersion = "gpu.elasticgpu.io/v1";
 inline constexpr std::string_view kShareConfigKind = "ShareConfig";
 
 /// What a claim or a DeviceClass may set for its slices, in the opaque parameters of Carve's driver:
-///   {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed", "priorityClass": "online"}
+///   {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "burst", "coreLimit": 60,
+///    "priorityClass": "online"}
 /// Preferences only: the allocation decides how much of which card.
 struct ShareConfig {
   std::optional<ShareClass> share;  // not set: the earlier configuration applies, and finally burst
   std::optional<PriorityClass> priority;
+  std::optional<CoreShare> core_limit;  // see Request::ceiling; 1 to 100 hundredths of a device
   friend bool operator==(const ShareConfig&, const ShareConfig&) = default;
 };
 

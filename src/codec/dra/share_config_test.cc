@@ -15,7 +15,16 @@ TEST(ShareConfig, ReadsAllLegalMembers) {
             ShareConfig{});
   EXPECT_EQ(*parse_share_config(R"({"kind":"ShareConfig","shareClass":"fixed","priorityClass":"offline",
                                     "apiVersion":"gpu.elasticgpu.io/v1"})"),
-            (ShareConfig{ShareClass::kFixed, PriorityClass::kOffline}));
+            (ShareConfig{ShareClass::kFixed, PriorityClass::kOffline, std::nullopt}));
+  EXPECT_EQ(*parse_share_config(R"({"kind":"ShareConfig","apiVersion":"gpu.elasticgpu.io/v1","coreLimit":60})"),
+            (ShareConfig{std::nullopt, std::nullopt, CoreShare(60)}));
+  for (const char* wrong : {"0", "101", "-1", "\"60\"", "null"}) {
+    const auto got = parse_share_config(
+        R"({"kind":"ShareConfig","apiVersion":"gpu.elasticgpu.io/v1","coreLimit":)" + std::string(wrong) + "}");
+    ASSERT_FALSE(got) << wrong;
+    EXPECT_THAT(got.error().what,
+                HasSubstr("coreLimit: " + std::string(wrong) + " is not a whole number from 1 to 100"));
+  }
 }
 
 TEST(ShareConfig, AllFaultsAreReported) {

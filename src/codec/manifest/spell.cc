@@ -17,6 +17,7 @@ using json_read::json_text;
 
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
+constexpr std::string_view kCoreLimitAnnotation = "elasticgpu.io/core-limit";
 constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 constexpr std::size_t kLongestName = 63;
 
@@ -79,13 +80,19 @@ void remove_names(json::object& container) {
   }
 }
 
-std::uint64_t mib_of(const Request& request) { return request.memory.bytes().count() / Bytes::mib(1).count(); }
-
 /// Whether all parts agree on what an annotation of the pod says for all of them.
 template <class Word>
 bool agree(const std::vector<PartRequest>& parts, const Word& word) {
   return std::all_of(parts.begin(), parts.end(),
                      [&](const PartRequest& part) { return word(part.request) == word(parts.front().request); });
+}
+
+void put_compute(const ComputeAsk& compute, json::object* amounts) {
+  if (compute.is_tflops()) {
+    (*amounts)["elasticgpu.io/gpu-tflops"] = compute.tflops();
+  } else if (!compute.is_none()) {
+    (*amounts)["elasticgpu.io/gpu-core"] = compute.share().hundredths();
+  }
 }
 
 void set_native(Pod& pod, const PartRequest& part) {
@@ -95,13 +102,13 @@ void set_native(Pod& pod, const PartRequest& part) {
   const Request& request = part.request;
   if (request.whole || request.count > 1) limits["elasticgpu.io/gpu"] = request.count;
   if (request.whole) return;
-  limits["elasticgpu.io/gpu-memory"] = mib_of(request);
-  if (request.compute != CoreShare()) limits["elasticgpu.io/gpu-core"] = request.compute.hundredths();
+  limits["elasticgpu.io/gpu-memory"] = request.memory.bytes().whole_mib();
+  put_compute(request.compute, &limits);
 }
 
 /// What native amounts mean without an annotation.
 ShareClass usual_share(const Request& request) {
-  return request.compute == CoreShare() ? ShareClass::kBestEffort : ShareClass::kBurst;
+  return request.compute.is_none() ? ShareClass::kBestEffort : ShareClass::kBurst;
 }
 
 std::string to_native(Pod& pod) {
@@ -116,11 +123,18 @@ std::string to_native(Pod& pod) {
     return "its containers have different share classes, and an annotation of the pod holds for all of them";
   if (!agree(pod.parts, [](const Request& one) { return one.priority; }))
     return "its containers have different priority classes, and an annotation of the pod holds for all of them";
+  const bool capped = std::any_of(slices.begin(), slices.end(), [](const PartRequest& part) {
+    return part.request.ceiling != CoreShare::whole();
+  });
+  if (capped && !agree(slices, [](const Request& one) { return one.ceiling; }))
+    return "its containers have different limits of compute, and an annotation of the pod holds for all of them";
   for (const auto& part : pod.parts) set_native(pod, part);
   const auto priority = pod.parts.front().request.priority;
-  if (usual && priority == PriorityClass::kStandard) return {};
+  if (usual && !capped && priority == PriorityClass::kStandard) return {};
   auto& annotations = made_object(made_object(pod.pod.value, "metadata"), "annotations");
   if (!usual) annotations[json_text(kShareAnnotation)] = json_text(to_string(slices.front().request.share));
+  if (capped)
+    annotations[json_text(kCoreLimitAnnotation)] = std::to_string(slices.front().request.ceiling.hundredths());
   if (priority != PriorityClass::kStandard)
     annotations[json_text(kPriorityAnnotation)] = json_text(to_string(priority));
   return {};
@@ -128,16 +142,17 @@ std::string to_native(Pod& pod) {
 
 /// ShareConfig in the parameters of a claim; null: the defaults are meant.
 json::value share_config(const Request& request) {
-  if (request.whole || (request.share == ShareClass::kBurst && request.priority == PriorityClass::kStandard))
+  const bool capped = request.ceiling != CoreShare::whole();
+  if (request.whole || (request.share == ShareClass::kBurst && request.priority == PriorityClass::kStandard && !capped))
     return nullptr;
+  json::object parameters{{"apiVersion", "gpu.elasticgpu.io/v1"},
+                          {"kind", "ShareConfig"},
+                          {"shareClass", json_text(to_string(request.share))},
+                          {"priorityClass", json_text(to_string(request.priority))}};
+  if (capped) parameters["coreLimit"] = request.ceiling.hundredths();
   return json::object{
       {"requests", json::array{"gpu"}},
-      {"opaque",
-       json::object{{"driver", json_text(kDriver)},
-                    {"parameters", json::object{{"apiVersion", "gpu.elasticgpu.io/v1"},
-                                                {"kind", "ShareConfig"},
-                                                {"shareClass", json_text(to_string(request.share))},
-                                                {"priorityClass", json_text(to_string(request.priority))}}}}}};
+      {"opaque", json::object{{"driver", json_text(kDriver)}, {"parameters", std::move(parameters)}}}};
 }
 
 json::value claim_template(const ManifestObject& object, const std::string& name, const Request& request) {
@@ -145,9 +160,10 @@ json::value claim_template(const ManifestObject& object, const std::string& name
   if (request.count > 1) exactly["count"] = request.count;
   if (!request.whole) {
     // A device's share of compute is at least 1.
-    const auto cores = std::max(request.compute.hundredths(), 1U);
+    const auto cores = std::max(request.compute.share().hundredths(), 1U);
     exactly["capacity"] = json::object{
-        {"requests", json::object{{"memory", fmt::format("{}Mi", mib_of(request))}, {"cores", std::to_string(cores)}}}};
+        {"requests", json::object{{"memory", fmt::format("{}Mi", request.memory.bytes().whole_mib())},
+                                  {"cores", std::to_string(cores)}}}};
   }
   json::object devices{{"requests", json::array{json::object{{"name", "gpu"}, {"exactly", std::move(exactly)}}}}};
   if (auto config = share_config(request); !config.is_null()) devices["config"] = json::array{std::move(config)};
@@ -165,6 +181,7 @@ void add_to(json::object& object, std::string_view list, json::value value) {
 
 std::string to_dra(Pod& pod, std::vector<json::value>* objects) {
   for (const auto& part : pod.parts) {
+    if (part.request.compute.is_tflops()) return "it requests TFLOPS, and a claim's compute is in hundredths of a card";
     const bool shares = std::any_of(pod.parts.begin(), pod.parts.end(), [&](const PartRequest& other) {
       return other.part != part.part && !part.together.empty() && other.together == part.together;
     });
@@ -197,6 +214,8 @@ std::string why_no_claim(const Pod& pod, const PartRequest& part) {
   }
   if (request.priority != PriorityClass::kStandard)
     return fmt::format("container {}: claims have no priority class", part.part);
+  if (request.ceiling != CoreShare::whole())
+    return fmt::format("container {}: claims have no limit of compute beyond their cores", part.part);
   const auto* spec = pod.object.value.if_contains("spec");
   const auto replicas = spec == nullptr ? 0 : json_read::number(*spec, "replicas");
   if (replicas > 1)
@@ -222,8 +241,8 @@ std::string to_claims(Pod& pod, std::vector<json::value>* objects) {
     if (part.request.whole) {
       amounts["elasticgpu.io/gpu"] = 1;
     } else {
-      amounts["elasticgpu.io/gpu-memory"] = mib_of(part.request);
-      if (part.request.compute != CoreShare()) amounts["elasticgpu.io/gpu-core"] = part.request.compute.hundredths();
+      amounts["elasticgpu.io/gpu-memory"] = part.request.memory.bytes().whole_mib();
+      put_compute(part.request.compute, &amounts);
     }
     const auto name = name_for(pod.object, part.part);
     objects->push_back(json::object{{"apiVersion", "elasticgpu.io/v1alpha1"},

@@ -15,10 +15,12 @@ json::object value_of(const PartRequest& part) {
                    {"init", part.phase == Phase::kInit},
                    {"cards", request.count},
                    {"whole", request.whole},
-                   {"cores", request.compute.hundredths()},
+                   {"cores", request.compute.share().hundredths()},
                    {"share", json_read::json_text(to_string(request.share))},
                    {"priority", json_read::json_text(to_string(request.priority))},
                    {"dialect", request.dialect}};
+  if (request.compute.is_tflops()) out["tflops"] = request.compute.tflops();
+  if (request.ceiling != CoreShare::whole()) out["core_limit"] = request.ceiling.hundredths();
   if (request.memory.is_percent()) {
     out["memory_percent"] = request.memory.percent();
   } else {

@@ -73,8 +73,8 @@ const ElasticGpu* match(const Steps& steps, const ElasticClaim& claim, const Req
     const bool meant = gpu.claim && gpu.claim->namespace_name == claim.namespace_name && gpu.claim->name == claim.name;
     if (gpu.claim && !meant) continue;
     const auto place = steps.world.place_of(gpu);
-    if (!place || !place->trouble.empty() || !serves(gpu, request, place->memory)) continue;
-    std::tuple size{!meant, gpu.request.memory.on(place->memory), gpu.request.compute, name};
+    if (!place || !place->trouble.empty() || !serves(gpu, request, place->memory, place->model)) continue;
+    std::tuple size{!meant, gpu.request.memory.on(place->memory), gpu.request.compute.share(), name};
     if (best != nullptr && size >= least) continue;
     best = &gpu;
     least = std::move(size);
@@ -90,6 +90,7 @@ ElasticGpu provisioned(const ElasticClaim& claim, const ElasticClass& by, const 
   gpu.node = place.node;
   gpu.card = place.card.str();
   gpu.request = request;
+  gpu.request.compute = request.compute.on(place.model).value_or(CoreShare());
   gpu.claim = ElasticClaimRef{claim.namespace_name, claim.name, claim.uid};
   gpu.retain = by.retain;
   return gpu;
@@ -163,7 +164,7 @@ Request request_by(const Provisioner& provisioner, const ElasticClass& by, Reque
   }
   request.share = by.enforced ? ShareClass::kFixed : provisioner.share;
   request.dialect = provisioner.dialect;
-  if (request.compute == CoreShare()) request.share = ShareClass::kBestEffort;
+  if (request.compute.is_none()) request.share = ShareClass::kBestEffort;
   return request;
 }
 

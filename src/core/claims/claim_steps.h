@@ -17,6 +17,7 @@ struct CardPlace {
   CardId card;
   Bytes memory;
   std::string trouble = {};  // why its slices cannot be used: unhealthy, the node is gone; empty: they can
+  std::string model = {};
   friend bool operator==(const CardPlace&, const CardPlace&) = default;
 };
 

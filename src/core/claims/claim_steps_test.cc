@@ -108,6 +108,23 @@ TEST(ClaimSteps, AnImmediateClaimIsProvisionedAndBound) {
   EXPECT_THAT(claim_steps(all.world), IsEmpty());
 }
 
+// 20 TFLOPS are 30 hundredths of an H200, and more than a T4 has.
+TEST(ClaimSteps, AClaimForTflopsGetsThePartOfTheChosenCardsModel) {
+  Objects all;
+  all.claim().request.compute = ComputeAsk::of_tflops(20);
+  all.chosen = CardPlace{"n1", CardId("GPU-a"), Bytes::gib(16), {}, "NVIDIA H200"};
+  all.settle();
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").request.compute, ComputeAsk(CoreShare(30)));
+
+  const ElasticGpu& made = all.world.gpus.at("egpu-uid-k");
+  Request wanted = all.world.claims.at({"s", "k"}).request;
+  EXPECT_TRUE(serves(made, wanted, Bytes::gib(16), "NVIDIA H200"));
+  EXPECT_FALSE(serves(made, wanted, Bytes::gib(16), "Tesla T4")) << "30 hundredths of it are less";
+  EXPECT_FALSE(serves(made, wanted, Bytes::gib(16), "another card"));
+  wanted.compute = ComputeAsk::of_tflops(21);
+  EXPECT_FALSE(serves(made, wanted, Bytes::gib(16), "NVIDIA H200"));
+}
+
 TEST(ClaimSteps, TheSmallestAvailableElasticGpuThatServesIsTaken) {
   Objects all;
   all.gpu("large", 8);

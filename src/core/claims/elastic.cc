@@ -55,9 +55,11 @@ std::string_view to_string(ClaimPhase phase) {
   return kWords[static_cast<std::size_t>(phase)];
 }
 
-bool serves(const ElasticGpu& gpu, const Request& wanted, Bytes card_memory) {
+bool serves(const ElasticGpu& gpu, const Request& wanted, Bytes card_memory, std::string_view model) {
   if (gpu.request.whole || wanted.whole) return gpu.request.whole == wanted.whole;
-  return gpu.request.memory.on(card_memory) >= wanted.memory.on(card_memory) && gpu.request.compute >= wanted.compute;
+  const auto compute = wanted.compute.on(model);
+  return gpu.request.memory.on(card_memory) >= wanted.memory.on(card_memory) && compute &&
+         gpu.request.compute.share() >= *compute;
 }
 
 }  // namespace carve

@@ -94,6 +94,6 @@ inline constexpr std::string_view kClaimFinalizer = "elasticgpu.io/claim-protect
 
 /// Whether that ElasticGPU is large enough for the claim's request: memory, compute, whole or not.
 ///   card_memory  of its card
-[[nodiscard]] bool serves(const ElasticGpu& gpu, const Request& wanted, Bytes card_memory);
+[[nodiscard]] bool serves(const ElasticGpu& gpu, const Request& wanted, Bytes card_memory, std::string_view model);
 
 }  // namespace carve

@@ -7,8 +7,6 @@
 namespace carve {
 namespace {
 
-constexpr std::uint64_t kMiB = 1ULL << 20;
-
 /// The largest value in [1, high) for which the pod fits; nullopt: there is none. Assumes that a pod that fits with a
 /// value also fits with a smaller one.
 template <class Fits>
@@ -42,7 +40,7 @@ SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const
   };
   SmallerAsk smaller;
   const bool whole = std::any_of(parts.begin(), parts.end(), [](const PartRequest& p) { return p.request.whole; });
-  const auto memory = most(parts, [](const Request& r) { return r.memory.bytes().count() / kMiB; });
+  const auto memory = most(parts, [](const Request& r) { return r.memory.bytes().whole_mib(); });
   if (!whole && memory > 1) {
     const auto found = largest_below(memory, [&](std::uint64_t cap) {
       return fits_with([&](Request& r) {
@@ -51,11 +49,13 @@ SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const
     });
     if (found) smaller.memory = Bytes::mib(*found);
   }
-  const auto compute = most(parts, [](const Request& r) { return r.compute.hundredths(); });
+  const auto compute = most(parts, [](const Request& r) { return r.compute.share().hundredths(); });
   if (!whole && compute > 1) {
     const auto found = largest_below(compute, [&](std::uint64_t cap) {
       const CoreShare most_of_it(static_cast<std::uint32_t>(cap));
-      return fits_with([&](Request& r) { r.compute = std::min(r.compute, most_of_it); });
+      return fits_with([&](Request& r) {
+        if (!r.compute.is_tflops()) r.compute = std::min(r.compute.share(), most_of_it);
+      });
     });
     if (found) smaller.compute = static_cast<std::uint32_t>(*found);
   }

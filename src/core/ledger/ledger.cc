@@ -86,7 +86,8 @@ std::string misfit(const Changed& after) {
 /// every slice of a node whenever something changes on the node.
 bool is_legal(const Slice& slice) {
   const bool shared = slice.compute != CoreShare() || slice.share == ShareClass::kBestEffort;
-  return slice.memory != Bytes(0) && slice.compute <= CoreShare::whole() && shared &&
+  return slice.memory != Bytes(0) && slice.compute <= slice.ceiling && slice.ceiling <= CoreShare::whole() && shared &&
+         slice.ceiling != CoreShare() &&
          (slice.exclusive || !slice.whole) && valid_name(slice.owner.uid) && valid_name(slice.part) &&
          valid_name(slice.card.str()) && valid_name(slice.dialect);
 }
@@ -102,7 +103,8 @@ Result<void> check_slice(const Slice& slice) {
                            slice.share,
                            slice.priority,
                            slice.dialect,
-                           {RecordCard{slice.card, slice.memory, slice.compute}}}}};
+                           {RecordCard{slice.card, slice.memory, slice.compute}},
+                           slice.ceiling}}};
   return joined(validate(alone));
 }
 

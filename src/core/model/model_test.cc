@@ -53,6 +53,64 @@ TEST(Request, QuantitiesAreLegalUpToTheirLimits) {
   EXPECT_THAT(wrong([](Request& r) { r.compute = CoreShare(0), r.share = ShareClass::kBestEffort; }), IsEmpty());
 }
 
+TEST(Request, ACoreLimitIsAtLeastTheComputeAndOfAClassWithoutAnotherLimit) {
+  const auto limited = [](std::uint32_t limit, const std::function<void(Request&)>& change = [](Request&) {}) {
+    return wrong([&](Request& r) {
+      r.ceiling = CoreShare(limit);
+      change(r);
+    });
+  };
+  for (const std::uint32_t limit : {30U, 60U, 100U}) EXPECT_THAT(limited(limit), IsEmpty()) << limit;
+  EXPECT_THAT(limited(29),
+              ElementsAre("core-limit: 29 is below the 30 hundredths that are requested; specify 30 to 100"));
+  for (const std::uint32_t limit : {0U, 101U})
+    EXPECT_THAT(limited(limit), ElementsAre(HasSubstr("specify 1 to 100 hundredths of each card"))) << limit;
+  const auto besteffort = [](Request& r) { r.share = ShareClass::kBestEffort, r.compute = CoreShare(); };
+  EXPECT_THAT(limited(1, besteffort), IsEmpty());
+  EXPECT_THAT(limited(60, [](Request& r) { r.share = ShareClass::kFixed; }), ElementsAre(HasSubstr("fixed")));
+  EXPECT_THAT(limited(60, [](Request& r) { r.share = ShareClass::kNode; }), ElementsAre(HasSubstr("whose policy")));
+  EXPECT_THAT(limited(60, [](Request& r) { r.compute = ComputeAsk::of_tflops(3); }),
+              ElementsAre(HasSubstr("together with 3 TFLOPS")));
+  EXPECT_THAT(wrong([](Request& r) { r = whole_cards(1), r.ceiling = CoreShare(60); }),
+              ElementsAre(HasSubstr("a whole card")));
+  EXPECT_THAT(limited(99, [](Request& r) { r.compute = CoreShare(101); }), ElementsAre(HasSubstr("cores: 101")))
+      << "one fault is reported once";
+}
+
+// The fractions of data sheets: 20 TFLOPS are 30 hundredths of an H200, and more than a V100 has.
+TEST(Request, ARateIsAnotherShareOfEachModel) {
+  const auto on = [](std::uint32_t tflops, const char* model) -> int {
+    const auto share = ComputeAsk::of_tflops(tflops).on(model);
+    return share ? static_cast<int>(share->hundredths()) : -1;
+  };
+  EXPECT_EQ(on(20, "NVIDIA H200"), 30);
+  EXPECT_EQ(on(20, "NVIDIA H100 80GB HBM3"), 30);
+  EXPECT_EQ(on(20, "NVIDIA H100 PCIe"), 40);
+  EXPECT_EQ(on(67, "NVIDIA H200"), 100);
+  EXPECT_EQ(on(68, "NVIDIA H200"), 102) << "more than the card has";
+  EXPECT_EQ(on(20, "Tesla V100-SXM2-32GB"), 128);
+  EXPECT_EQ(on(8, "Tesla T4"), 99);
+  EXPECT_EQ(on(1, "NVIDIA A100-SXM4-80GB"), 6) << "not an A10";
+  EXPECT_EQ(on(1, "nvidia a10"), 4);
+  EXPECT_EQ(on(1, "NVIDIA L40S"), 2);
+  EXPECT_EQ(on(1, "NVIDIA T400 4GB"), -1) << "not a T4";
+  EXPECT_EQ(on(1, "another card"), -1);
+  EXPECT_EQ(on(1, ""), -1);
+  EXPECT_EQ(ComputeAsk(CoreShare(30)).on("another card"), CoreShare(30));
+}
+
+TEST(Request, IsDividedIntoEqualParts) {
+  Request request = legal();
+  EXPECT_EQ(to_human(part_of(request, 1, 4)), "1 GiB, compute 7, burst");
+  EXPECT_EQ(to_human(part_of(request, 3, 4)), "3 GiB, compute 21, burst");
+  EXPECT_EQ(part_of(request, 4, 4), request);
+  request.compute = ComputeAsk::of_tflops(20);
+  EXPECT_EQ(to_human(part_of(request, 1, 4)), "1 GiB, compute 5 TFLOPS, burst");
+  request.compute = ComputeAsk::of_tflops(3);
+  EXPECT_EQ(part_of(request, 1, 4).compute, ComputeAsk::of_tflops(1)) << "0 would mean that no rate is requested";
+  EXPECT_EQ(part_of(whole_cards(1), 1, 4), whole_cards(1));
+}
+
 TEST(Request, AWholeCardTakesAllMemoryAndCompute) {
   EXPECT_THAT(texts(validate(whole_cards(1))), IsEmpty());
   const auto whole = [](const std::function<void(Request&)>& change) {
@@ -116,6 +174,14 @@ TEST(Request, HasAReadableText) {
   request.compute = CoreShare(0);
   request.share = ShareClass::kBestEffort;
   EXPECT_EQ(to_human(request), "50% of the memory, besteffort");
+  request.ceiling = CoreShare(50);
+  EXPECT_EQ(to_human(request), "50% of the memory, compute 0 to 50, besteffort");
+  request = legal();
+  request.ceiling = CoreShare(60);
+  EXPECT_EQ(to_human(request), "4 GiB, compute 30 to 60, burst");
+  request = legal();
+  request.compute = ComputeAsk::of_tflops(20);
+  EXPECT_EQ(to_human(request), "4 GiB, compute 20 TFLOPS, burst");
   EXPECT_EQ(to_human(whole_cards(1)), "1 whole card");
   EXPECT_EQ(to_human(whole_cards(2)), "2 whole cards");
   EXPECT_EQ(to_human(std::vector<PartRequest>{{"a", Phase::kRun, legal()}, {"b", Phase::kRun, whole_cards(1)}}),

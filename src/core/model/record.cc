@@ -29,6 +29,10 @@ void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>
                             "card (0 with besteffort)",
                             part.part, card.card.str(), card.compute.hundredths()));
   }
+  if (card.compute > part.ceiling && card.compute <= CoreShare::whole()) {
+    add_invalid(errors, fmt::format("part {}, card {}: compute {} is above the ceiling, {}", part.part,
+                                    card.card.str(), card.compute.hundredths(), part.ceiling.hundredths()));
+  }
 }
 
 void check_part(const RecordPart& part, std::vector<Error>& errors) {
@@ -39,6 +43,10 @@ void check_part(const RecordPart& part, std::vector<Error>& errors) {
   if (part.cards.empty() || part.cards.size() > kMaxCardsPerRequest) {
     add_invalid(errors, fmt::format("part {}: {} cards is not legal; 1 to {} are", part.part,
                             part.cards.size(), kMaxCardsPerRequest));
+  }
+  if (part.ceiling == CoreShare() || part.ceiling > CoreShare::whole()) {
+    add_invalid(errors, fmt::format("part {}: ceiling {} is not legal; 1 to 100 hundredths of a card", part.part,
+                                    part.ceiling.hundredths()));
   }
   if (part.whole && !part.exclusive) {
     add_invalid(errors, fmt::format("part {}: a whole card must be exclusive", part.part));
@@ -92,7 +100,7 @@ std::vector<Slice> slices_of(const Owner& owner, const RecordPart& part) {
   std::vector<Slice> slices;
   for (const RecordCard& card : part.cards) {
     slices.push_back(Slice{owner, part.part, card.card, card.memory, card.compute, part.exclusive, part.whole,
-                           part.phase, part.share, part.priority, part.dialect});
+                           part.phase, part.share, part.priority, part.dialect, part.ceiling});
   }
   return slices;
 }
@@ -108,7 +116,7 @@ Result<Record> record_of(std::uint64_t epoch, const std::vector<Slice>& slices) 
                   fmt::format("record: two owners, {} and {}", record.owner.uid, slice.owner.uid));
     }
     RecordPart like{slice.part,  slice.phase,    slice.exclusive, slice.whole,
-                    slice.share, slice.priority, slice.dialect,   {}};
+                    slice.share, slice.priority, slice.dialect,   {},              slice.ceiling};
     RecordPart* part = part_named(record, slice.part);
     if (part == nullptr) part = &record.parts.emplace_back(like);
     like.cards = part->cards;

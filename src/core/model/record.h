@@ -29,6 +29,7 @@ struct RecordPart {
   PriorityClass priority = PriorityClass::kStandard;
   std::string dialect = "native";
   std::vector<RecordCard> cards;
+  CoreShare ceiling = CoreShare::whole();  // see Request::ceiling
   friend bool operator==(const RecordPart&, const RecordPart&) = default;
 };
 
@@ -43,9 +44,9 @@ struct Record {
 
 inline constexpr std::size_t kMaxPartsPerRecord = 64;
 
-/// All faults of the record's contents: names, empty or repeated parts and cards, zero memory, compute above 100, a
-/// whole card that is not exclusive. Empty when the record is legal. It does not check the record against the real
-/// cards.
+/// All faults of the record's contents: names, empty or repeated parts and cards, zero memory, compute above 100 or
+/// above the ceiling, a whole card that is not exclusive. Empty when the record is legal. It does not check the record
+/// against the real cards.
 [[nodiscard]] std::vector<Error> validate(const Record& record);
 
 /// The part with this name; nullptr: the record has none.

@@ -6,10 +6,33 @@
 #include <set>
 
 #include "base/ascii.h"
+#include "core/model/card_rates.h"
 #include "core/model/slice.h"
 
 namespace carve {
 namespace {
+
+void check_ceiling(const Request& request, std::vector<Error>& errors) {
+  const CoreShare ceiling = request.ceiling;
+  if (ceiling == CoreShare() || ceiling > CoreShare::whole()) {
+    add_invalid(errors, fmt::format("core-limit: {} is not legal; specify 1 to 100 hundredths of each card",
+                                    ceiling.hundredths()));
+  } else if (ceiling < CoreShare::whole() && (request.whole || request.share == ShareClass::kFixed)) {
+    const char* other = request.whole ? "a whole card" : "share class fixed, which has its cores as limit";
+    add_invalid(errors,
+                fmt::format("core-limit: {} together with {}; remove one of the two", ceiling.hundredths(), other));
+  } else if (ceiling < CoreShare::whole() && request.share == ShareClass::kNode) {
+    add_invalid(errors, fmt::format("core-limit: {} together with share class node, whose policy sets the limit; state "
+                                    "burst or besteffort",
+                                    ceiling.hundredths()));
+  } else if (ceiling < CoreShare::whole() && request.compute.is_tflops()) {
+    add_invalid(errors, fmt::format("core-limit: {} together with {} TFLOPS; request compute in hundredths of a card",
+                                    ceiling.hundredths(), request.compute.tflops()));
+  } else if (const auto least = request.compute.share().hundredths(); ceiling < CoreShare(least) && least <= 100) {
+    add_invalid(errors, fmt::format("core-limit: {} is below the {} hundredths that are requested; specify {} to 100",
+                                    ceiling.hundredths(), least, least));
+  }
+}
 
 void check_amounts(const Request& request, std::vector<Error>& errors) {
   if (request.count < 1 || request.count > kMaxCardsPerRequest) {
@@ -29,20 +52,21 @@ void check_amounts(const Request& request, std::vector<Error>& errors) {
                                     request.memory.bytes().count(), to_human(kSmallestSlice),
                                     kSmallestSlice.count()));
   }
-  if (request.compute > CoreShare::whole()) {
+  if (request.compute.share() > CoreShare::whole()) {
     add_invalid(errors, fmt::format("cores: {} is not legal; ask for 1 to 100 hundredths of each card",
-                            request.compute.hundredths()));
+                            request.compute.share().hundredths()));
   }
-  if (request.compute == CoreShare() && request.share != ShareClass::kBestEffort) {
+  if (request.compute.is_none() && request.share != ShareClass::kBestEffort) {
     add_invalid(errors, fmt::format("cores: share class {} guarantees compute; specify 1 to 100 hundredths, "
                             "or use besteffort",
                             to_string(request.share)));
   }
+  check_ceiling(request, errors);
 }
 
 void check_whole(const Request& request, std::vector<Error>& errors) {
   if (!request.whole) return;
-  if (request.memory != MemoryAsk::of_percent(100) || request.compute != CoreShare::whole() ||
+  if (request.memory != MemoryAsk::of_percent(100) || request.compute != ComputeAsk(CoreShare::whole()) ||
       !request.constraints.exclusive) {
     add_invalid(errors, "cards: a whole card takes 100% of its memory and compute 100, and is exclusive");
   }
@@ -78,6 +102,14 @@ void check_constraints(const Request& request, std::vector<Error>& errors) {
 
 }  // namespace
 
+std::optional<CoreShare> ComputeAsk::on(std::string_view model) const {
+  if (!is_tflops()) return share_;
+  const auto peak = fp32_peak(model);
+  if (!peak) return std::nullopt;
+  const std::uint64_t hundredths = (std::uint64_t{tflops_} * 10 * 100 + *peak - 1) / *peak;
+  return CoreShare(static_cast<std::uint32_t>(std::min<std::uint64_t>(hundredths, UINT32_MAX)));
+}
+
 Request whole_cards(std::uint32_t count) {
   Request request;
   request.count = count;
@@ -92,6 +124,15 @@ Request equal_parts(std::uint32_t count, std::uint32_t parts) {
   request.count = count;
   request.memory = MemoryAsk::of_percent(100 / parts);
   request.compute = CoreShare(100 / parts);
+  return request;
+}
+
+Request part_of(Request request, std::uint32_t part, std::uint32_t parts) {
+  if (request.whole || part == parts) return request;
+  request.memory = MemoryAsk::of(Bytes(request.memory.bytes().count() / parts * part));
+  request.compute = request.compute.is_tflops()
+                        ? ComputeAsk::of_tflops(std::max(request.compute.tflops() / parts * part, 1U))
+                        : ComputeAsk(CoreShare(request.compute.share().hundredths() / parts * part));
   return request;
 }
 
@@ -116,6 +157,15 @@ Result<void> joined(const std::vector<Error>& errors) {
   return fail(errors.front().code, std::move(text));
 }
 
+std::string to_human(const ComputeAsk& compute) {
+  return compute.is_tflops() ? fmt::format("{} TFLOPS", compute.tflops())
+                             : std::to_string(compute.share().hundredths());
+}
+
+std::string to_human(const ComputeAsk& compute, CoreShare ceiling) {
+  return to_human(compute) + (ceiling == CoreShare::whole() ? "" : fmt::format(" to {}", ceiling.hundredths()));
+}
+
 std::string to_human(const Request& request) {
   if (request.whole) {
     return fmt::format("{} whole card{}", request.count, request.count == 1 ? "" : "s");
@@ -123,10 +173,9 @@ std::string to_human(const Request& request) {
   const std::string memory = request.memory.is_percent()
                                  ? fmt::format("{}% of the memory", request.memory.percent())
                                  : to_human(request.memory.bytes());
-  std::string each = request.compute == CoreShare()
-                         ? fmt::format("{}, {}", memory, to_string(request.share))
-                         : fmt::format("{}, compute {}, {}", memory, request.compute.hundredths(),
-                                       to_string(request.share));
+  const bool any = !request.compute.is_none() || request.ceiling != CoreShare::whole();
+  const std::string compute = any ? ", compute " + to_human(request.compute, request.ceiling) : "";
+  std::string each = fmt::format("{}{}, {}", memory, compute, to_string(request.share));
   if (request.constraints.exclusive) each += ", exclusive";
   if (request.count == 1) return each;
   return fmt::format("{} cards × ({})", request.count, each);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,31 @@ class MemoryAsk {
   std::uint32_t percent_;
 };
 
+/// How much compute of each card is requested: a share of the card, or an FP32 rate, which is another share on each
+/// model of card.
+class ComputeAsk {
+ public:
+  constexpr ComputeAsk(CoreShare share) : share_(share) {}  // implicit: most requests are shares
+  static constexpr ComputeAsk of_tflops(std::uint32_t tflops) {
+    ComputeAsk ask{CoreShare()};
+    ask.tflops_ = tflops;
+    return ask;
+  }
+  [[nodiscard]] constexpr bool is_tflops() const { return tflops_ != 0; }
+  [[nodiscard]] constexpr std::uint32_t tflops() const { return tflops_; }  // 0 when it is a share
+  [[nodiscard]] constexpr CoreShare share() const { return share_; }        // 0 when it is a rate
+  /// True: nothing is requested.
+  [[nodiscard]] constexpr bool is_none() const { return tflops_ == 0 && share_ == CoreShare(); }
+  /// The share on a card of that model, rounded up to a hundredth; above 100 if the card is too slow. nullopt: the
+  /// rate of the model is unknown (card_rates.h).
+  [[nodiscard]] std::optional<CoreShare> on(std::string_view model) const;
+  friend constexpr bool operator==(ComputeAsk, ComputeAsk) = default;
+
+ private:
+  CoreShare share_;
+  std::uint32_t tflops_ = 0;
+};
+
 /// Which cards may serve a request. Empty fields do not constrain.
 struct Constraints {
   std::string model;          // of the model's name: "h200", "NVIDIA H200", "A100,H200", "!T4" (model_matches)
@@ -56,12 +82,15 @@ struct Constraints {
 struct Request {
   std::uint32_t count = 1;                        // number of distinct cards, each as follows
   MemoryAsk memory = MemoryAsk::of_percent(100);  // of each card
-  CoreShare compute = CoreShare::whole();         // of each card; a wish with besteffort, else a guarantee; may be 0
+  ComputeAsk compute = CoreShare::whole();        // of each card; a wish with besteffort, else a guarantee; may be 0
   bool whole = false;
   Constraints constraints;
   ShareClass share = ShareClass::kBurst;
   PriorityClass priority = PriorityClass::kStandard;
   std::string dialect = "native";  // the dialect of the original spelling
+  /// The most compute of each card that the slice gets, on an idle card too. whole(): no limit beyond the share class.
+  /// At least `compute`; legal with burst and besteffort, whose compute has no other limit.
+  CoreShare ceiling = CoreShare::whole();
   friend bool operator==(const Request&, const Request&) = default;
 };
 
@@ -87,6 +116,14 @@ struct PartRequest {
 /// One Error from all of `errors` (their texts joined by "; ", the code of the first); success when there are none.
 [[nodiscard]] Result<void> joined(const std::vector<Error>& errors);
 
+/// `part` of `parts` equal parts of the request, on one card; a whole card stays whole.
+///   in  a request in bytes
+[[nodiscard]] Request part_of(Request request, std::uint32_t part, std::uint32_t parts);
+
+/// "30", "20 TFLOPS".
+[[nodiscard]] std::string to_human(const ComputeAsk& compute);
+/// "30"; "30 to 60" with a ceiling.
+[[nodiscard]] std::string to_human(const ComputeAsk& compute, CoreShare ceiling);
 /// The request as readable text: "2 cards × (4 GiB, compute 30, burst)", "1 whole card".
 [[nodiscard]] std::string to_human(const Request& request);
 /// The same of all parts: "main: 4 GiB, compute 30, burst; side: 1 whole card".

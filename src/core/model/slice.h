@@ -41,6 +41,7 @@ struct Slice {
   ShareClass share = ShareClass::kBurst;
   PriorityClass priority = PriorityClass::kStandard;
   std::string dialect = "native";
+  CoreShare ceiling = CoreShare::whole();  // see Request::ceiling
 
   /// The compute that the ledger sets aside for this slice.
   [[nodiscard]] CoreShare guarantee() const {

@@ -60,8 +60,8 @@ Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& li
   std::vector<PlacedCard> placed;
   for (const std::size_t at : choose_set(candidates, request.count, links, request.whole)) {
     const CardState& card = *ledger.find(*candidates[at].card);
-    placed.push_back(
-        PlacedCard{card.card.id, request.memory.on(card.card.memory), request.compute});
+    const Offer offer = offer_of(card, request);
+    placed.push_back(PlacedCard{card.card.id, offer.memory, offer.compute});
   }
   return placed;
 }

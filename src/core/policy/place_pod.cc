@@ -42,7 +42,8 @@ Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner
     if (!model_matches(state.card.model, part.request.constraints.model)) {
       return fail(Code::kFailedPrecondition, card.str() + ": model is not " + part.request.constraints.model);
     }
-    placed.push_back({card, part.request.memory.on(state.card.memory), part.request.compute});
+    const Offer offer = offer_of(state, part.request);
+    placed.push_back({card, offer.memory, offer.compute});
   }
   auto slices = slices_of_part(owner, part, placed);
   Ledger tried = ledger;
@@ -65,8 +66,13 @@ Result<Request> sum_of(const std::vector<const PartRequest*>& group) {
           "part " + part->part +
               ": parts on the same cards must request memory in bytes and the same number of cards");
     }
+    if (part->request.compute.is_tflops()) {
+      if (group.size() == 1) return all;
+      return fail(Code::kInvalidArgument,
+                  "part " + part->part + ": parts on the same cards must request compute in hundredths of a card");
+    }
     const Bytes bytes = part->request.memory.bytes();
-    const std::uint32_t cores = part->request.compute.hundredths();
+    const std::uint32_t cores = part->request.compute.share().hundredths();
     if (part->phase == Phase::kInit) {
       memory[1] = std::max(memory[1], bytes);
       compute[1] = std::max(compute[1], cores);
@@ -105,7 +111,8 @@ Result<std::vector<Slice>> place_group(const Ledger& ledger, const LinkMatrix& l
   for (const PartRequest* part : group) {
     std::vector<PlacedCard> own;
     for (const PlacedCard& card : placed) {
-      own.push_back({card.card, part->request.memory.bytes(), part->request.compute});
+      own.push_back({card.card, part->request.memory.bytes(),
+                     group.size() == 1 ? card.compute : part->request.compute.share()});
     }
     const auto of_part = slices_of_part(owner, *part, own);
     slices.insert(slices.end(), of_part.begin(), of_part.end());

@@ -31,7 +31,7 @@ Machine arbitrary_machine() {
   for (int i = 0; i < cards; ++i) {
     Card card;
     card.id = CardId("GPU-" + std::to_string(i));
-    card.model = *rc::gen::element<std::string>("NVIDIA T4", "NVIDIA H200");
+    card.model = *rc::gen::element<std::string>("NVIDIA T4", "NVIDIA H200", "Another 9000");
     card.memory = Bytes::gib(pick<std::uint64_t>(4, 16));
     card.health.ok = pick(0, 9) != 9;
     ids.push_back(card.id);
@@ -57,6 +57,7 @@ Request arbitrary_request() {
     request.memory = pick(0, 1) == 0 ? MemoryAsk::of(Bytes::mib(pick<std::uint64_t>(1, 8000)))
                                      : MemoryAsk::of_percent(pick(1u, 100u));
     request.compute = CoreShare(pick(1u, 60u));
+    if (pick(0, 5) == 5) request.compute = ComputeAsk::of_tflops(pick(1u, 80u));
     request.constraints.exclusive = pick(0, 7) == 7;
   }
   if (pick(0, 3) == 3) request.constraints.model = "h200";
@@ -66,9 +67,11 @@ Request arbitrary_request() {
 /// True when the ledger would accept that request on that card; tested on a copy.
 bool books(const Ledger& ledger, const CardState& card, const Request& request) {
   if (!model_matches(card.card.model, request.constraints.model)) return false;
+  const auto compute = request.compute.on(card.card.model);
+  if (!compute) return false;
   Ledger copy = ledger;
   const Owner probe{OwnerKind::kClaim, "probe"};
-  const PlacedCard placed{card.card.id, request.memory.on(card.card.memory), request.compute};
+  const PlacedCard placed{card.card.id, request.memory.on(card.card.memory), *compute};
   return copy.add(slices_for(probe, "p", request, {placed})).has_value();
 }
 

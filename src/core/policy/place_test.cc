@@ -36,7 +36,7 @@ Request fraction(std::uint64_t gib, std::uint32_t cores) {
 void hold(Ledger& ledger, const std::string& uid, const Request& request, const std::string& name) {
   std::vector<PlacedCard> at = {{CardId("GPU-" + name),
                                  request.memory.on(ledger.find(CardId("GPU-" + name))->card.memory),
-                                 request.compute}};
+                                 request.compute.share()}};
   const auto held = ledger.add(slices_for(Owner{OwnerKind::kLocal, uid}, "main", request, at));
   ASSERT_TRUE(held) << held.error().what;
 }
@@ -195,6 +195,36 @@ TEST(Place, PercentIsTakenOfEachCard) {
   ASSERT_TRUE(placed);
   EXPECT_EQ((*placed)[0].memory, Bytes::gib(4));
   EXPECT_EQ((*placed)[1].memory, Bytes::gib(20));
+}
+
+TEST(Place, TflopsAreTakenOfEachCardsModel) {
+  Card slow = card("a", 16);
+  slow.model = "Tesla T4";
+  Card fast = card("b", 80);
+  fast.model = "NVIDIA H200";
+  Card other = card("c", 80);
+  other.model = "Another 9000";
+  Ledger ledger = ledger_of({slow, fast, other});
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(4));
+  request.compute = ComputeAsk::of_tflops(20);
+  const auto placed = place(ledger, {}, request, binpack());
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(chosen(placed), "GPU-b");
+  EXPECT_EQ(placed->front().compute, CoreShare(30));
+  for (const char* owner : {"1", "2", "3"})
+    ASSERT_TRUE(ledger.add(slices_for({OwnerKind::kPod, owner}, "c", request, *placed)));
+  const auto full = place(ledger, {}, request, binpack());
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(full.error().what,
+            "no room for 4 GiB, compute 20 TFLOPS, burst: 1 card: largest free compute 10 < 30; 2 cards: total compute "
+            "8.1 TFLOPS < 20");
+  ledger = ledger_of({other});
+  const auto never = place(ledger, {}, request, binpack());
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(never.error().what, testing::HasSubstr("Carve does not know the FP32 TFLOPS of Another 9000"));
 }
 
 TEST(Policy, AnUnknownNameIsRefusedWithTheListOfNames) {

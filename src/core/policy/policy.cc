@@ -34,7 +34,7 @@ std::vector<Slice> slices_for(const Owner& owner, const std::string& part, const
   for (const PlacedCard& card : placed) {
     slices.push_back(Slice{owner, part, card.card, card.memory, card.compute,
                            request.constraints.exclusive, request.whole, Phase::kRun, request.share,
-                           request.priority, request.dialect});
+                           request.priority, request.dialect, request.ceiling});
   }
   return slices;
 }

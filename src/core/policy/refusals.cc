@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/model/card_rates.h"
+
 namespace carve {
 namespace {
 
@@ -14,6 +16,12 @@ bool contains(const std::vector<CardId>& cards, const CardId& card) {
 bool is_permitted(const Request& request, const CardId& card) {
   const std::vector<CardId>& named = request.constraints.cards;
   return (named.empty() || contains(named, card)) && !contains(request.constraints.not_cards, card);
+}
+
+std::string too_slow(const Request& request, const Card& card) {
+  const auto peak = fp32_peak(card.model);
+  if (!peak) return fmt::format("Carve does not know the FP32 TFLOPS of {}", card.model);
+  return fmt::format("total compute {}.{} TFLOPS < {}", *peak / 10, *peak % 10, request.compute.tflops());
 }
 
 /// The common text for the cards of one group; `best` is the card that came nearest to serving the request.
@@ -44,6 +52,8 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
                                                     : "in mode shared, accepts no request for a whole card";
     case Refusal::kTooSmall:
       return "total memory " + human_less(card.card.memory, best.offer.memory);
+    case Refusal::kTooSlow:
+      return too_slow(request, card.card);
     case Refusal::kModel:
       return "model is not " + request.constraints.model;
     case Refusal::kNotNamed:
@@ -64,6 +74,8 @@ bool nearer(const RefusedCard& a, const RefusedCard& b) {
       return a.card->use.slices < b.card->use.slices;
     case Refusal::kTooSmall:
       return a.card->card.memory > b.card->card.memory;
+    case Refusal::kTooSlow:
+      return fp32_peak(a.card->card.model) > fp32_peak(b.card->card.model);
     default:
       return false;
   }
@@ -72,8 +84,9 @@ bool nearer(const RefusedCard& a, const RefusedCard& b) {
 }  // namespace
 
 Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept_back) {
-  return Offer{request.memory.on(card.card.memory), request.compute,
-               request.share == ShareClass::kBestEffort ? CoreShare() : request.compute,
+  const CoreShare compute = request.compute.on(card.card.model).value_or(CoreShare());
+  return Offer{request.memory.on(card.card.memory), compute,
+               request.share == ShareClass::kBestEffort ? CoreShare() : compute,
                kMaxSlicesPerCard - std::min(kept_back, kMaxSlicesPerCard)};
 }
 
@@ -82,6 +95,8 @@ std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
   if (!is_permitted(request, card.card.id)) return Refusal::kNotNamed;
   if (!model_matches(card.card.model, request.constraints.model)) return Refusal::kModel;
   if (offer.memory > card.card.memory || offer.memory == Bytes(0)) return Refusal::kTooSmall;
+  if (request.compute.is_tflops() && (offer.compute == CoreShare() || offer.compute > card.card.compute))
+    return Refusal::kTooSlow;
   if (!card.card.health.ok) return Refusal::kUnhealthy;
   if (!card.card.closed.empty()) return Refusal::kClosed;
   if (!permits(card.card.mode, request.whole)) return Refusal::kMode;

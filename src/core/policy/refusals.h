@@ -22,6 +22,7 @@ enum class Refusal : std::uint8_t {
   kClosed,    // takes no new slice
   kMode,      // its mode does not permit such requests
   kTooSmall,  // permanent: the card's total memory is too small
+  kTooSlow,   // permanent: a rate is requested that the card does not have, or whose model's rate is unknown
   kModel,     // permanent: another model is requested
   kNotNamed,  // permanent: the request names other cards
 };

@@ -35,6 +35,7 @@ class Part(NamedTuple):
     fraction: int = 0           # the n-th part of each card's memory
     whole: bool = False
     compute: int = 0
+    limit: int = 100            # of compute
     share: str = ""
     priority: str = "standard"
 
@@ -64,7 +65,8 @@ def part_of(text) -> Part | None:
     made = made._replace(fraction=int(amount[2:])) if amount.startswith("1/") else \
         made._replace(memory=int(amount.removesuffix(" MiB")) * MIB)
     compute, share, *priority = rest
-    return made._replace(compute=int(compute.removeprefix("compute ")), share=share, **(
+    least, _, limit = compute.removeprefix("compute ").partition(" to ")
+    return made._replace(compute=int(least), limit=int(limit or 100), share=share, **(
         {"priority": priority[0]} if priority else {}))
 
 
@@ -255,7 +257,8 @@ class Corpus(RingTest):
     def amount(self, card, part, wanted):
         if wanted.whole:
             return                          # check.check compares the sizes
-        self.assertEqual((part["share"], card["compute"]), (wanted.share, wanted.compute), part)
+        self.assertEqual((part["share"], card["compute"], part.get("ceiling", 100)),
+                         (wanted.share, wanted.compute, wanted.limit), part)
         if wanted.memory:
             self.assertEqual(card["bytes"], wanted.memory, part)
         else:       # of the size that Carve publishes, which is a little less than the driver's

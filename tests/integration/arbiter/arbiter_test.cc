@@ -311,6 +311,14 @@ TEST_F(ArbiterTest, LimitsChangeInPlaceAndADeletedSliceIsRevoked) {
   EXPECT_EQ(client.card().grant->memory_limit.load_relaxed(), 1ULL << 30);
   EXPECT_EQ(client.card().grant->compute_limit.load_relaxed(), 20U);
   EXPECT_TRUE(eventually([&] { return client.card().grant->rate_ppm.load_relaxed() == 200'000; }));
+  other.slices[0].ceiling = CoreShare(60);
+  put(other);
+  EXPECT_EQ(client.card().grant->compute_ceiling.load_relaxed(), 60U);
+  other.slices[0].ceiling = CoreShare(19);
+  EXPECT_FALSE(agent_->put(other)) << "below the guarantee";
+  EXPECT_EQ(client.card().grant->compute_ceiling.load_relaxed(), 60U);
+  other.slices[0].ceiling = CoreShare::whole();
+  put(other);
   ASSERT_TRUE(agent_->set_overhead("edit", 0, Bytes::mib(7)));
   EXPECT_EQ(client.card().grant->overhead_bytes.load_relaxed(), 7ULL << 20);
   EXPECT_FALSE(agent_->set_overhead("edit", 1, Bytes()));

@@ -114,7 +114,9 @@ TEST_F(RestartTest, PagesInAGatedFolderStayThere) {
 }
 
 TEST_F(RestartTest, WithoutAnAgentTheProcessesLeadToTheirPages) {
-  put(order("b", 30, ShareClass::kFixed));
+  PageOrder capped = order("b", 30, ShareClass::kBurst);
+  capped.slices[0].ceiling = CoreShare(60);
+  put(capped);
   RawClient client = connect("b");
   client.card().entry->used_bytes.store_seq_cst(777);
   agent_.reset();
@@ -125,6 +127,7 @@ TEST_F(RestartTest, WithoutAnAgentTheProcessesLeadToTheirPages) {
   ASSERT_TRUE(slice.has_value());
   EXPECT_EQ(slice->cards[0].announced, Bytes(777));
   EXPECT_EQ(client.card().grant->compute_limit.load_relaxed(), 30U);
+  EXPECT_EQ(client.card().grant->compute_ceiling.load_relaxed(), 60U);
   RawClient late = connect("b");
   EXPECT_EQ(late.card().account->entries[client.welcome.entry].used_bytes.load_relaxed(), 777U);
 }

@@ -109,7 +109,7 @@ std::vector<codec::ClaimExplanation> elastic_claims_of_pod(KubeApi& api, const c
     const auto asks = !claim->error.empty() ? claim->error
                       : request.whole       ? std::string("a whole card")
                                             : fmt::format("{}, compute {}", to_human(request.memory.bytes()),
-                                                          request.compute.hundredths());
+                                                          to_human(request.compute));
     out.push_back({claim->name, use.container, fmt::format("{}, of class {}", asks, claim->class_name),
                    codec::claim_place(*text),
                    fmt::format("{}{}{}", claim->phase.empty() ? "Pending" : claim->phase,

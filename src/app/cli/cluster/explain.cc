@@ -36,7 +36,7 @@ std::string holds(const codec::Explanation& said) {
     for (const auto& card : part.cards) {
       const std::string share = part.whole ? "the whole card"
                                            : fmt::format("{}, compute {}, {}", to_human(card.memory),
-                                                         card.compute.hundredths(), to_string(part.share));
+                                                         to_human(card.compute, part.ceiling), to_string(part.share));
       text += fmt::format("  slice    {}: {}  {}\n", part.part, card.card.str(), share);
     }
   }

@@ -338,10 +338,11 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
       {pod(limits(R"("elasticgpu.io/gpu-mem":"4")")),
        "carve: container c: elasticgpu.io/gpu-mem: no such resource; valid names are "
        "elasticgpu.io/gpu-memory, "
-       "elasticgpu.io/gpu-core, elasticgpu.io/gpu"},
+       "elasticgpu.io/gpu-core, elasticgpu.io/gpu-tflops, elasticgpu.io/gpu"},
       {pod(limits(R"("elasticgpu.io/slot":"1")")),
        "carve: container c: elasticgpu.io/slot without a request for cards; do not request slots, Carve adds one per "
-       "card (request cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu)"},
+       "card (request cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu-tflops, "
+       "elasticgpu.io/gpu)"},
       {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/share-class":3})"),
        "carve: label or annotation elasticgpu.io/share-class: its value is not a string; put it in "
        "quotes; container c: "
@@ -355,10 +356,11 @@ TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
       {pod(limits(R"("nvidia.com/gpu":"1","nvidia.com/gpumem":"4096")")),
        "carve: container c: nvidia.com/gpumem: Carve does not read this name unless ConfigMap carve-cluster has "
        "dialects.hami = on; remove it, or request cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, "
-       "elasticgpu.io/gpu instead of all these names"},
-      {pod(limits(R"("aliyun.com/gpu-mem":"2","aliyun.com/gpu-core.tflops":"30")")),
-       "carve: container c: aliyun.com/gpu-core.tflops: Carve does not read this name; remove it, or request "
-       "cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all these names"},
+       "elasticgpu.io/gpu-tflops, elasticgpu.io/gpu instead of all these names"},
+      {pod(limits(R"("aliyun.com/gpu-mem":"2","aliyun.com/gpu-core.share":"30")")),
+       "carve: container c: aliyun.com/gpu-core.share: Carve does not read this name; remove it, or request "
+       "cards with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu-tflops, elasticgpu.io/gpu "
+       "instead of all these names"},
   };
   for (const auto& row : rows) {
     const auto answer = mutate(row.object);
@@ -547,7 +549,8 @@ TEST(Manifests, PermitEventsOnlyOfTheGroupThatThePoliciesGuard) {
 /// The API server's policy extracts the epoch from the record's text.
 TEST(Manifests, MatchTheEpochsPositionInTheRecordText) {
   const std::string policy = deployed("leader-policy.yaml");
-  EXPECT_EQ(occurrences(policy, "startsWith('{\"v\":1,\"epoch\":')"), 2U) << "the condition and the validation";
+  static_assert(codec::kRecordVersion == 2, "the policy names all versions");
+  EXPECT_EQ(occurrences(policy, "matches('^[{]\"v\":[12],\"epoch\":')"), 2U) << "the condition and the validation";
   EXPECT_EQ(occurrences(policy, "int(variables.record.substring(15).split(',')[0])"), 1U);
   EXPECT_EQ(occurrences(policy, "['" + std::string(codec::kRecordAnnotation) + "'].substring(15).split(',')[0])"), 1U);
   EXPECT_EQ(occurrences(policy, "'" + std::string(codec::kRecordAnnotation) + "'"), 5U);
@@ -561,6 +564,8 @@ TEST(Manifests, MatchTheEpochsPositionInTheRecordText) {
   const auto text = codec::encode_record(record);
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, ::testing::StartsWith("{\"v\":1,\"epoch\":17,"));
+  record.parts.front().ceiling = CoreShare(60);
+  EXPECT_THAT(*codec::encode_record(record), ::testing::StartsWith("{\"v\":2,\"epoch\":17,"));
 }
 
 json::object random_container(const std::string& name) {

@@ -63,6 +63,7 @@ carve_control_filter_refusals_total{reason="unhealthy"} 2
 carve_control_filter_refusals_total{reason="card_closed"} 0
 carve_control_filter_refusals_total{reason="card_mode"} 0
 carve_control_filter_refusals_total{reason="too_small"} 0
+carve_control_filter_refusals_total{reason="too_slow"} 0
 carve_control_filter_refusals_total{reason="model"} 0
 carve_control_filter_refusals_total{reason="not_named"} 0
 carve_control_filter_refusals_total{reason="too_few"} 0
@@ -119,7 +120,7 @@ void refuse_pods(ControlMetrics* metrics) {
   for (const auto& call :
        {std::string("{"), review(asking(R"("aliyun.com/gpu-mem":"10G","nvidia.com/gpumem":"1")")),
         review(asking(R"("elasticgpu.io/gpus":"1","elasticgpu.io/gpu-cores":"1")")),
-        review(asking(R"("aliyun.com/gpu-mem":"1","aliyun.com/gpu-core.tflops":"30")")),
+        review(asking(R"("aliyun.com/gpu-mem":"1","aliyun.com/gpu-core.share":"30")")),
         review(asking(R"("elasticgpu.io/slot":"1")")),
         review(asking(gpu, R"(,"claims":[{"name":"x"}])")),
         review(asking(gpu), R"(,"annotations":{"elasticgpu.io/x-<name>":"y"})"),

@@ -129,7 +129,7 @@ Result<ClaimController::Place> ClaimController::choose(const ElasticClaim& claim
   const SeenLedger seen(state, owner, kAboveAll);
   CARVE_TRY(const auto slices, place_pod(*seen, state.links, owner, {part}, world_.policy(as_pod, best->node)));
   const CardState& card = *state.ledger.find(slices.front().card);
-  CardPlace place{best->node, card.card.id, card.card.memory, {}};
+  CardPlace place{best->node, card.card.id, card.card.memory, {}, card.card.model};
   {
     const MutexLock lock(rooms_mutex_);
     const ClaimRoom room = room_for(owner, request, place);

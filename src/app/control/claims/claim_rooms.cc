@@ -21,14 +21,6 @@ std::optional<int> index_in(std::string_view name) {
   return index;
 }
 
-/// `count` of `of` equal parts of the request.
-Request parts_of_request(Request request, std::uint32_t count, std::uint32_t of) {
-  if (request.whole || count == of) return request;
-  request.memory = MemoryAsk::of(Bytes(request.memory.bytes().count() / of * count));
-  request.compute = CoreShare(request.compute.hundredths() / of * count);
-  return request;
-}
-
 /// How many pods may use the ElasticGPU at a time, by the class of its claim.
 std::uint32_t most_pods(const ClaimWorld& world, const ElasticGpu& gpu) {
   std::string class_name = gpu.class_name;
@@ -53,11 +45,11 @@ void add_rooms(const ClusterModel& model, const ElasticGpu& gpu, const CardPlace
       ++used;
       const auto stored = model.pod(pod);
       if (stored && stored->holds()) continue;
-      (*rooms)[pod] = room_for({OwnerKind::kPod, pod}, parts_of_request(gpu.request, 1, most), place);
+      (*rooms)[pod] = room_for({OwnerKind::kPod, pod}, part_of(gpu.request, 1, most), place);
     }
   }
   if (used >= most || (used > 0 && gpu.request.whole)) return;
-  (*rooms)[uid] = room_for({OwnerKind::kClaim, uid}, parts_of_request(gpu.request, most - used, most), place);
+  (*rooms)[uid] = room_for({OwnerKind::kClaim, uid}, part_of(gpu.request, most - used, most), place);
 }
 
 }  // namespace
@@ -69,7 +61,7 @@ ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& 
   slice.part = kClaimPart;
   slice.card = place.card;
   slice.memory = request.memory.on(place.memory);
-  slice.compute = request.compute;
+  slice.compute = request.compute.on(place.model).value_or(CoreShare::whole());
   slice.whole = request.whole;
   slice.exclusive = request.whole || request.constraints.exclusive;
   slice.share = request.share;
@@ -89,7 +81,7 @@ std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& g
   }
   const CardState* card = node->second->ledger.find(id);
   if (card == nullptr) return std::nullopt;
-  CardPlace place{gpu.node, id, card->card.memory, {}};
+  CardPlace place{gpu.node, id, card->card.memory, {}, card->card.model};
   if (!card->card.health.ok)
     place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), card->card.health.reason);
   return place;

@@ -150,11 +150,7 @@ Result<Request> ClaimBook::part_locked(const std::string& namespace_name, const 
       return refuse("it is not bound" + (claim.message.empty() ? std::string() : ": " + claim.message));
     request = request_by(*provisioner, by->second, claim.request);
   }
-  if (most > 1 && !request.whole) {
-    request.memory = MemoryAsk::of(Bytes(request.memory.bytes().count() / most));
-    request.compute = CoreShare(request.compute.hundredths() / most);
-  }
-  return request;
+  return part_of(std::move(request), 1, most);
 }
 
 Result<Request> ClaimBook::part_for(const std::string& namespace_name, const std::string& claim,
