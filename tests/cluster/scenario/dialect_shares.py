@@ -17,11 +17,12 @@ def setUpModule():
 
 
 class DialectShares(Shares, control.ControlTest):
-    def busy_on_one_card(self, *limits):
+    def busy_on_one_card(self, *limits, annotations=None):
         """Pods on n1, each placed when the one before is Ready, so that they meet on one card."""
         names = []
         for one in limits:
             made = control.asking(self.name(), one, BUSY, nodeSelector={"kubernetes.io/hostname": "n1"})
+            made["metadata"].setdefault("annotations", {}).update(annotations or {})
             names.append(self.create(made)["metadata"]["name"])
             self.wait_ready(names[-1])
         self.assertEqual(len({card for name in names for card, _, _ in self.cards_of(name)["main"]}), 1)
@@ -32,6 +33,15 @@ class DialectShares(Shares, control.ControlTest):
                                       {"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 8},
                                       {"elasticgpu.io/gpu-memory": 2048, "elasticgpu.io/gpu-core": 45})
         self.assert_shares_kept(dict(zip(names, (25, 30, 45))))
+
+    def test_a_core_limit_holds_on_an_idle_card_and_beside_a_neighbour(self):
+        vcuda = {"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 8}
+        capped, = self.busy_on_one_card(vcuda, annotations={"tencent.com/vcuda-core-limit": "60"})
+        self.assert_shares_kept({capped: 60})
+        neighbour = self.create(control.asking(self.name(), {"elasticgpu.io/gpu-memory": 2048, "elasticgpu.io/gpu-core": 20}, BUSY,
+                                               nodeSelector={"kubernetes.io/hostname": "n1"}))["metadata"]["name"]
+        self.wait_ready(neighbour)
+        self.assert_shares_kept({capped: 60, neighbour: 40})
 
     def set_policy(self, label, word):
         """Labels the node, and waits until the agent has written down that it follows."""
