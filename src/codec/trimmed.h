@@ -12,4 +12,12 @@ namespace carve::codec {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+/// Returns the text before the next `separator`; the rest stays in `text`.
+[[nodiscard]] inline std::string_view next_piece(std::string_view* text, char separator) {
+  const auto end = text->find(separator);
+  const auto piece = text->substr(0, end);
+  *text = end == std::string_view::npos ? std::string_view() : text->substr(end + 1);
+  return piece;
+}
+
 }  // namespace carve::codec

@@ -1,10 +1,8 @@
 #include "app/node/node_metrics.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
-#include <iterator>
-#include <limits>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,17 +115,16 @@ class SliceSeries {
     claim_ = claim->second.name;
   }
   [[nodiscard]] const SliceCardView& held() const { return held_; }
-  template <class Value>
-  void write(codec::MetricsText* text, Value value, std::string_view suffix = "", std::string_view le = "") const {
-    const std::pair<std::string_view, std::string_view> labels[] = {
-        {"node", node_},          {"card", held_.card},
-        {"slice", slice_.id},     {"namespace", by_.namespace_name},
-        {"pod", by_.pod},         {"container", by_.container},
-        {"resourceclaim_name", claim_},
-        {"share", slice_.whole ? "whole" : to_string(slice_.share)},
-        {"priority", to_string(slice_.priority)},
-        {"le", le}};
-    text->sample(value, std::span(labels).first(std::size(labels) - (le.empty() ? 1 : 0)), suffix);
+  [[nodiscard]] std::array<codec::MetricsText::Label, 9> labels() const {
+    return {{{"node", node_},
+             {"card", held_.card},
+             {"slice", slice_.id},
+             {"namespace", by_.namespace_name},
+             {"pod", by_.pod},
+             {"container", by_.container},
+             {"resourceclaim_name", claim_},
+             {"share", slice_.whole ? "whole" : to_string(slice_.share)},
+             {"priority", to_string(slice_.priority)}}};
   }
 
  private:
@@ -139,15 +136,9 @@ class SliceSeries {
 };
 
 void write_waits(const SliceSeries& series, const SliceCounters& counters, codec::MetricsText* text) {
-  std::uint64_t count = 0;
-  for (std::size_t i = 0; i < counters.waits.size(); ++i) {
-    count += counters.waits[i];
-    const double end = i < kLeaseWaitEnds.size() ? std::chrono::duration<double>(kLeaseWaitEnds[i]).count()
-                                                 : std::numeric_limits<double>::infinity();
-    series.write(text, count, "_bucket", codec::metrics_number(end));
-  }
-  series.write(text, static_cast<double>(counters.waited_ns) / 1e9, "_sum");
-  series.write(text, count, "_count");
+  std::array<double, kLeaseWaitEnds.size()> ends;
+  for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = std::chrono::duration<double>(kLeaseWaitEnds[i]).count();
+  text->histogram(counters.waits, ends, static_cast<double>(counters.waited_ns) / 1e9, series.labels());
 }
 
 void write_slices(const AgentView& view, std::string_view node, const ClaimHolders::ByUid& claims,
@@ -158,12 +149,12 @@ void write_slices(const AgentView& view, std::string_view node, const ClaimHolde
   }
   for (const auto& row : kSliceRows) {
     text->family(row.name, row.kind, row.help);
-    for (const auto& series : all) series.write(text, row.value(series.held()));
+    for (const auto& series : all) text->sample(row.value(series.held()), series.labels());
   }
   for (const auto& row : kCounterRows) {
     text->family(row.name, Kind::kCounter, row.help);
     for (const auto& series : all) {
-      if (series.held().counters) series.write(text, row.value(*series.held().counters));
+      if (series.held().counters) text->sample(row.value(*series.held().counters), series.labels());
     }
   }
   text->family("carve_slice_lease_wait_seconds", Kind::kHistogram,

@@ -55,6 +55,11 @@ enum class Total : std::uint8_t { kNone, kCards, kSlots, kCardsOfNvidia, kCardsO
 /// What a container may request by a resource name. A card counts in its total only in a mode that permits that.
 enum class Requested : std::uint8_t { kAny, kFractions, kWholeCards };
 
+/// Pod annotations with which a tenant states how its containers share compute, in every dialect.
+inline constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
+inline constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
+inline constexpr std::string_view kCoreLimitAnnotation = "elasticgpu.io/core-limit";
+
 /// The largest legal number of TFLOPS: no card has that many.
 inline constexpr std::uint64_t kMostTflops = 10'000;
 

@@ -12,10 +12,6 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
-constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
-constexpr std::string_view kCoreLimitAnnotation = "elasticgpu.io/core-limit";
-
 /// True for equal amounts with different spellings, such as 4096 and 4Ki; the API server keeps both.
 bool same_amount(const std::string& a, const std::string& b) {
   if (a == b) return true;

@@ -33,11 +33,8 @@ std::vector<std::string> listed_in(const PodAsk& pod, std::string_view annotatio
   const auto found = pod.annotations.find(std::string(annotation));
   if (found == pod.annotations.end()) return {};
   std::vector<std::string> words;
-  std::string_view rest = found->second;
-  while (!rest.empty()) {
-    const auto end = rest.find(',');
-    if (const auto word = trimmed(rest.substr(0, end)); !word.empty()) words.emplace_back(word);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  for (std::string_view rest = found->second; !rest.empty();) {
+    if (const auto word = trimmed(next_piece(&rest, ',')); !word.empty()) words.emplace_back(word);
   }
   return words;
 }

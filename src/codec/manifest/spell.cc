@@ -15,9 +15,6 @@ namespace {
 
 using json_read::json_text;
 
-constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
-constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
-constexpr std::string_view kCoreLimitAnnotation = "elasticgpu.io/core-limit";
 constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 constexpr std::size_t kLongestName = 63;
 

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace carve::codec {
 namespace {
@@ -96,6 +98,21 @@ void MetricsText::sample(std::uint64_t value, Labels labels, std::string_view su
   head(labels, suffix);
   text_ += std::to_string(value);
   text_ += '\n';
+}
+
+void MetricsText::histogram(std::span<const std::uint64_t> counts, std::span<const double> bounds, double sum,
+                            Labels labels) {
+  std::vector<Label> with_end(labels.begin(), labels.end());
+  with_end.emplace_back("le", "");
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    below += counts[i];
+    const std::string end = i < bounds.size() ? metrics_number(bounds[i]) : "+Inf";
+    with_end.back().second = end;
+    sample(below, with_end, "_bucket");
+  }
+  sample(sum, labels, "_sum");
+  sample(below, labels, "_count");
 }
 
 }  // namespace carve::codec

@@ -20,7 +20,7 @@ class MetricsText {
 
   /// Begins a family: the following samples belong to it.
   void family(std::string_view name, Kind kind, std::string_view help);
-  /// One sample. `suffix` is for histograms: "_bucket", "_sum", "_count".
+  /// One sample. `suffix` is added to the family's name.
   void sample(double value, Labels labels = {}, std::string_view suffix = "");
   void sample(std::uint64_t value, Labels labels = {}, std::string_view suffix = "");
   void sample(double value, std::initializer_list<Label> labels, std::string_view suffix = "") {
@@ -29,6 +29,11 @@ class MetricsText {
   void sample(std::uint64_t value, std::initializer_list<Label> labels, std::string_view suffix = "") {
     sample(value, Labels(labels.begin(), labels.size()), suffix);
   }
+
+  /// The samples of one histogram, with the label `le` after `labels`.
+  ///   in   counts: in each interval, not added up; one more than `bounds`, the last one for all longer values
+  ///        bounds: the upper ends of the intervals, ascending, in the unit of the name; sum: in the same unit
+  void histogram(std::span<const std::uint64_t> counts, std::span<const double> bounds, double sum, Labels labels);
 
   [[nodiscard]] const std::string& text() const { return text_; }
 

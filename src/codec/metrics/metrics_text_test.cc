@@ -24,6 +24,20 @@ TEST(MetricsText, WritesFamiliesAndSamples) {
             "b_seconds_sum 0.25\n");
 }
 
+TEST(MetricsText, AHistogramAddsItsCountsUp) {
+  MetricsText text;
+  text.family("b_seconds", Kind::kHistogram, "How long.");
+  const std::uint64_t counts[] = {2, 0, 3};
+  const double bounds[] = {0.005, 1};
+  const MetricsText::Label labels[] = {{"verb", "bind"}};
+  text.histogram(counts, bounds, 7.5, labels);
+  EXPECT_EQ(text.text(),
+            "# HELP b_seconds How long.\n# TYPE b_seconds histogram\n"
+            "b_seconds_bucket{verb=\"bind\",le=\"0.005\"} 2\nb_seconds_bucket{verb=\"bind\",le=\"1\"} 2\n"
+            "b_seconds_bucket{verb=\"bind\",le=\"+Inf\"} 5\nb_seconds_sum{verb=\"bind\"} 7.5\n"
+            "b_seconds_count{verb=\"bind\"} 5\n");
+}
+
 TEST(MetricsText, CharactersThatEndAValueAreEscaped) {
   MetricsText text;
   text.family("a", Kind::kGauge, "A \\ and\nan \"end\".");

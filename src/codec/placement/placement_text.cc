@@ -15,14 +15,6 @@ namespace {
 constexpr std::size_t kMostPools = 100;
 constexpr std::string_view kKeys = "cluster, namespace.NAME, pool.NAME and pool.NAME.nodes";
 
-/// Returns the text before the next `separator`; the rest stays in `text`.
-std::string_view next_piece(std::string_view* text, char separator) {
-  const auto end = text->find(separator);
-  const auto piece = text->substr(0, end);
-  *text = end == std::string_view::npos ? std::string_view() : text->substr(end + 1);
-  return piece;
-}
-
 bool is_word(std::string_view text, std::string_view beside, std::size_t most) {
   return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||

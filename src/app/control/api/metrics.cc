@@ -27,14 +27,10 @@ void Durations::observe(std::chrono::nanoseconds took) {
 }
 
 void Durations::write(std::string_view verb, codec::MetricsText* text) const {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    sum += counts_[i].load(std::memory_order_relaxed);
-    const auto bound = i < kBounds.size() ? codec::metrics_number(kBounds[i]) : std::string("+Inf");
-    text->sample(sum, {{"verb", verb}, {"le", bound}}, "_bucket");
-  }
-  text->sample(static_cast<double>(sum_ns_.load(std::memory_order_relaxed)) / 1e9, {{"verb", verb}}, "_sum");
-  text->sample(sum, {{"verb", verb}}, "_count");
+  std::array<std::uint64_t, kBounds.size() + 1> counts;
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = counts_[i].load(std::memory_order_relaxed);
+  const codec::MetricsText::Label labels[] = {{"verb", verb}};
+  text->histogram(counts, kBounds, static_cast<double>(sum_ns_.load(std::memory_order_relaxed)) / 1e9, labels);
 }
 
 void ControlMetrics::observe(Verb verb, Ended ended, std::chrono::nanoseconds took) {
