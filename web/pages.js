@@ -208,11 +208,17 @@ function amount(ask) {
   return ask.memory_percent === undefined ? bytes(ask.memory_bytes) : `${ask.memory_percent} % of the card`;
 }
 
+function compute(ask) {
+  if (ask.whole) return "whole";
+  const wanted = ask.tflops === undefined ? `${ask.cores} of 100` : `${ask.tflops} TFLOPS`;
+  return ask.core_limit === undefined ? wanted : `${wanted}, at most ${ask.core_limit}`;
+}
+
 const ASK_COLUMNS = [
   ["part", (ask) => (ask.init ? `${ask.part} (init)` : ask.part)],
   ["cards", (ask) => ask.cards],
   ["memory per card", amount],
-  ["compute", (ask) => (ask.whole ? "whole" : `${ask.cores} of 100`)],
+  ["compute", compute],
   ["class", (ask) => `${ask.share}, ${ask.priority}`],
   ["dialect", (ask) => ask.dialect],
 ];

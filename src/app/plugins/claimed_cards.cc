@@ -18,8 +18,8 @@ void ClaimedCards::run(const std::stop_token& stop) {
 void ClaimedCards::learn(const std::string& object) {
   const auto room = codec::parse_elastic_room(object);
   if (!room) return;
-  if (room->kept && room->node == node_ && !room->card.empty()) {
-    cards_.insert_or_assign(room->name, CardId(room->card));
+  if (room->kept && room->node == node_ && !room->cards.empty()) {
+    cards_.insert_or_assign(room->name, room->cards);
   } else {
     cards_.erase(room->name);
   }
@@ -41,7 +41,7 @@ void ClaimedCards::change(const KubeChange& change) {
 std::set<CardId> ClaimedCards::cards() const {
   const MutexLock lock(mutex_);
   std::set<CardId> all;
-  for (const auto& [name, card] : cards_) all.insert(card);
+  for (const auto& [name, cards] : cards_) all.insert(cards.begin(), cards.end());
   return all;
 }
 

@@ -34,7 +34,7 @@ class ClaimedCards {
   KubeApi& api_;
   mutable Mutex mutex_;
   bool synced_ GUARDED_BY(mutex_) = false;
-  std::map<std::string, CardId> cards_ GUARDED_BY(mutex_);  // by the name of the ElasticGPU
+  std::map<std::string, std::vector<CardId>> cards_ GUARDED_BY(mutex_);  // by the name of the ElasticGPU
 };
 
 }  // namespace carve::plugins

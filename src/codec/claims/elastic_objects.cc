@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "codec/json_read.h"
+#include "codec/trimmed.h"
 
 namespace carve::codec {
 namespace {
@@ -93,11 +94,11 @@ std::string node_of(const json::value& value) {
   return {};
 }
 
-std::string card_named(const json::value& value) {
-  auto name = any_of(value, {"spec.gpuShare.gpuName", "spec.qGPU.gpuName"});
-  if (!name.empty()) return name;
-  const auto& all = read::list(value, "spec.physicalGPU.gpuNames");
-  return all.size() == 1 ? read::text_of(&all.front()) : std::string();
+std::vector<std::string> cards_named(const json::value& value) {
+  if (auto name = any_of(value, {"spec.gpuShare.gpuName", "spec.qGPU.gpuName"}); !name.empty()) return {name};
+  std::vector<std::string> names;
+  for (const auto& name : read::list(value, "spec.physicalGPU.gpuNames")) names.push_back(read::text_of(&name));
+  return names;
 }
 
 bool has_finalizer(const json::value& value) {
@@ -148,9 +149,11 @@ Result<Request> request_of_amounts(const Amounts& amounts, const DialectSettings
                 "no resource name of a dialect; legal are for example elasticgpu.io/gpu-memory (MiB) "
                 "and elasticgpu.io/gpu-core (hundredths of a card)");
   Request request = std::move(parts->front().request);
-  if (request.count != 1)
+  // On cards of different models the rate would be different parts, and an ElasticGPU has one size.
+  if (request.count != 1 && request.compute.is_tflops())
     return fail(Code::kInvalidArgument,
-                fmt::format("{} cards: a claim is for a part of one card, or for one card", request.count));
+                fmt::format("{} cards, and compute in TFLOPS; state the compute of several cards in hundredths",
+                            request.count));
   return request;
 }
 
@@ -215,26 +218,29 @@ Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSetting
   gpu.deleting = !read::text(value, "metadata.deletionTimestamp").empty();
   gpu.class_name = read::text_named(read::at(value, "metadata.annotations"), kClassAnnotation);
   gpu.node = node_of(value);
-  gpu.card = card_named(value);
+  gpu.cards = cards_named(value);
   gpu.claim = claim_ref_of(value);
   gpu.phase = read::text(value, "status.phase");
   gpu.message = read::text(value, "status.message");
   gpu.shown_node = read::text(value, "status.node");
-  gpu.shown_card = read::text(value, "status.card");
+  gpu.shown_cards = read::text(value, "status.card");
   // Without a policy it is an administrator's object, which stays.
   gpu.retain =
       !is_second("spec.reclaimPolicy", read::text(value, "spec.reclaimPolicy"), "Retain", "Delete", &gpu.error);
   if (gpu.node.empty())
     add_error(&gpu.error, "spec.nodeAffinity.required: names no node by kubernetes.io/hostname In [NAME]");
-  if (gpu.card.empty())
+  if (gpu.cards.empty())
     add_error(&gpu.error,
               "names no card; legal is one of spec.gpuShare.gpuName, spec.qGPU.gpuName and "
-              "spec.physicalGPU.gpuNames with one name");
+              "spec.physicalGPU.gpuNames");
   if (auto request = request_of_amounts(amounts_at(value, "spec.capacity"), settings)) {
     gpu.request = std::move(*request);
     if (gpu.request.compute.is_tflops())
       add_error(&gpu.error, "spec.capacity: an ElasticGPU is a part of one card; state its compute in hundredths "
                             "(elasticgpu.io/gpu-core)");
+    if (!gpu.cards.empty() && gpu.cards.size() != gpu.request.count)
+      add_error(&gpu.error, fmt::format("names {} card(s), and spec.capacity is of {}", gpu.cards.size(),
+                                        gpu.request.count));
   } else {
     add_error(&gpu.error, "spec.capacity: " + request.error().what);
   }
@@ -243,8 +249,9 @@ Result<ElasticGpu> parse_elastic_gpu(std::string_view text, const DialectSetting
 
 Result<ElasticRoom> parse_elastic_room(std::string_view text) {
   CARVE_TRY(const auto value, read::parse(text, "ElasticGPU"));
-  ElasticRoom room{read::text(value, "metadata.name"), read::text(value, "status.node"),
-                   read::text(value, "status.card")};
+  ElasticRoom room{read::text(value, "metadata.name"), read::text(value, "status.node"), {}};
+  const auto cards = read::text(value, "status.card");
+  for (std::string_view rest = cards; !rest.empty();) room.cards.emplace_back(std::string(next_piece(&rest, ',')));
   if (room.name.empty()) return fail(Code::kInvalidArgument, "ElasticGPU: metadata.name is missing");
   room.kept = keeps_room(read::text(value, "status.phase"));
   return room;
@@ -252,9 +259,8 @@ Result<ElasticRoom> parse_elastic_room(std::string_view text) {
 
 std::string encode_elastic_gpu(const ElasticGpu& gpu) {
   json::object capacity;
-  if (gpu.request.whole) {
-    capacity["elasticgpu.io/gpu"] = "1";
-  } else {
+  if (gpu.request.whole || gpu.request.count > 1) capacity["elasticgpu.io/gpu"] = std::to_string(gpu.request.count);
+  if (!gpu.request.whole) {
     capacity["elasticgpu.io/gpu-memory"] = std::to_string(gpu.request.memory.bytes().whole_mib());
     if (!gpu.request.compute.is_none())
       capacity["elasticgpu.io/gpu-core"] = std::to_string(gpu.request.compute.share().hundredths());
@@ -271,12 +277,10 @@ std::string encode_elastic_gpu(const ElasticGpu& gpu) {
                                                                     {"operator", "In"},
                                                                     {"values", json::array{gpu.node}}}}}}}}}}}}};
   if (gpu.claim) spec["claimRef"] = ref_object(*gpu.claim);
-  if (gpu.request.whole) {
-    spec["physicalGPU"] = json::object{{"gpuNames", json::array{gpu.card}}};
-  } else if (gpu.request.dialect == "qgpu") {
-    spec["qGPU"] = json::object{{"gpuName", gpu.card}};
+  if (gpu.request.whole || gpu.cards.size() != 1) {  // the one member for several cards
+    spec["physicalGPU"] = json::object{{"gpuNames", json::array(gpu.cards.begin(), gpu.cards.end())}};
   } else {
-    spec["gpuShare"] = json::object{{"gpuName", gpu.card}};
+    spec[gpu.request.dialect == "qgpu" ? "qGPU" : "gpuShare"] = json::object{{"gpuName", gpu.cards.front()}};
   }
   return json::serialize(json::object{
       {"apiVersion", "elasticgpu.io/v1alpha1"},
@@ -315,18 +319,20 @@ std::string elastic_gpu_status(GpuPhase phase, std::string_view message, const C
   json::object status{{"phase", read::json_text(to_string(phase))}, {"message", read::json_text(message)}};
   if (place != nullptr) {
     status["node"] = place->node;
-    status["card"] = place->card.str();
+    status["card"] = card_list(place->cards);
   }
   return json::serialize(json::object{{"status", std::move(status)}});
 }
 
-std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu, Bytes card_memory) {
+std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu,
+                                 const CardPlace* place) {
   json::object status{{"phase", read::json_text(to_string(phase))}, {"message", read::json_text(message)}};
   if (gpu != nullptr) {
     status["node"] = gpu->node;
-    status["card"] = gpu->card;
-    status["memoryBytes"] = gpu->request.memory.on(card_memory).count();
-    status["memory"] = to_human(gpu->request.memory.on(card_memory));
+    status["card"] = place != nullptr ? card_list(place->cards) : card_list(gpu->cards);
+    const Bytes memory = gpu->request.memory.on(place != nullptr ? place->memory : Bytes());  // of each card
+    status["memoryBytes"] = memory.count();
+    status["memory"] = (gpu->request.count == 1 ? "" : fmt::format("{} × ", gpu->request.count)) + to_human(memory);
     status["cores"] = gpu->request.compute.share().hundredths();
     status["share"] = gpu->request.whole ? "whole" : read::json_text(to_string(gpu->request.share));
   }

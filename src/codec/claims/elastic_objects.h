@@ -27,7 +27,7 @@ inline constexpr std::string_view kElasticGpuClasses = "/apis/elasticgpu.io/v1al
 struct ElasticRoom {
   std::string name;  // of the ElasticGPU
   std::string node;
-  std::string card;  // the UUID
+  std::vector<CardId> cards;
   bool kept = false;  // by its phase
 };
 /// For the agent of the node. Tolerant: what is missing is empty.
@@ -36,7 +36,7 @@ struct ElasticRoom {
 
 /// Amounts by resource names of any dialect, as in `requests` of a claim or `capacity` of an ElasticGPU. A memory may
 /// have a unit ("4GB" and "4Gi" are 4 GiB, "4096MB" and "4096Mi" are 4 GiB); without one it counts in the name's unit.
-///   errors  kInvalidArgument: no name of a dialect, two dialects, an illegal amount
+///   errors  kInvalidArgument: no name of a dialect, two dialects, an illegal amount, a rate of several cards
 [[nodiscard]] Result<Request> request_of_amounts(const std::vector<std::pair<std::string, std::string>>& amounts,
                                                  const DialectSettings& settings);
 
@@ -49,9 +49,10 @@ struct ElasticRoom {
 /// Merge patches of status, without a precondition: the next step corrects an outdated one.
 ///   place   where its room is kept; nullptr: unknown, and what the status shows of it stays
 [[nodiscard]] std::string elastic_gpu_status(GpuPhase phase, std::string_view message, const CardPlace* place);
-/// `gpu`: of a Bound claim; nullptr: none.
+///   gpu    of a Bound claim; nullptr: none
+///   place  of its cards; nullptr: unknown
 [[nodiscard]] std::string elastic_claim_status(ClaimPhase phase, std::string_view message, const ElasticGpu* gpu,
-                                               Bytes card_memory);
+                                               const CardPlace* place);
 
 /// What the status of a claim's JSON says of its place: "4 GiB, compute 10, fixed, on card GPU-1 of node n1". Empty: it
 /// is not bound.

@@ -45,8 +45,11 @@ TEST(ElasticObjects, AMemoryMayHaveAUnit) {
 
 TEST(ElasticObjects, AnIllegalClaimSaysWhatIsLegal) {
   EXPECT_THAT(claim_of("").error, HasSubstr("spec.resources.requests: no resource name of a dialect; legal are"));
-  EXPECT_THAT(claim_of(R"("resources":{"requests":{"elasticgpu.io/gpu-core":"200"}})").error,
-              HasSubstr("2 cards: a claim is for a part of one card, or for one card"));
+  EXPECT_THAT(claim_of(R"("resources":{"requests":{"elasticgpu.io/gpu":"2","elasticgpu.io/gpu-memory":"4096",)"
+                       R"("elasticgpu.io/gpu-tflops":"20"}})")
+                  .error,
+              HasSubstr("2 cards, and compute in TFLOPS; state the compute of several cards in hundredths"));
+  EXPECT_THAT(claim_of(R"("resources":{"requests":{"elasticgpu.io/gpu":"17"}})").error, HasSubstr("1 to 16"));
   EXPECT_FALSE(parse_elastic_claim("{}", {}));
 }
 
@@ -70,7 +73,7 @@ TEST(ElasticObjects, AProvisionedElasticGpuIsReadBackEqual) {
   gpu.name = "egpu-u";
   gpu.class_name = "c";
   gpu.node = "n1";
-  gpu.card = "GPU-a";
+  gpu.cards = {"GPU-a"};
   gpu.request.memory = MemoryAsk::of(Bytes::gib(4));
   gpu.request.compute = CoreShare(10);
   gpu.claim = ElasticClaimRef{"s", "k", "u"};
@@ -81,11 +84,42 @@ TEST(ElasticObjects, AProvisionedElasticGpuIsReadBackEqual) {
   ASSERT_TRUE(back);
   EXPECT_EQ(back->error, "");
   EXPECT_EQ(back->node, "n1");
-  EXPECT_EQ(back->card, "GPU-a");
+  EXPECT_EQ(back->cards, gpu.cards);
   EXPECT_EQ(back->request.memory, gpu.request.memory);
   EXPECT_EQ(back->request.compute, gpu.request.compute);
   EXPECT_EQ(back->claim, gpu.claim);
   EXPECT_FALSE(back->retain);
+}
+
+TEST(ElasticObjects, AnElasticGpuMayHaveSeveralCards) {
+  EXPECT_EQ(claim_of(R"("resources":{"requests":{"elasticgpu.io/gpu-core":"200"}})").request, whole_cards(2));
+  ElasticGpu gpu;
+  gpu.name = "g";
+  gpu.node = "n1";
+  gpu.cards = {"GPU-a", "GPU-b"};
+  for (const bool whole : {true, false}) {
+    gpu.request = whole_cards(2);
+    if (!whole) {
+      gpu.request = Request{.count = 2, .memory = MemoryAsk::of(Bytes::gib(4)), .compute = CoreShare(10)};
+    }
+    std::string text = encode_elastic_gpu(gpu);
+    text.insert(text.find("\"name\""), R"("uid":"x",)");
+    const auto back = parse_elastic_gpu(text, {});
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->error, "");
+    EXPECT_EQ(back->cards, gpu.cards);
+    EXPECT_EQ(back->request, gpu.request);
+  }
+  const CardPlace place{"n1", {CardId("GPU-a"), CardId("GPU-b")}, Bytes::gib(16)};
+  EXPECT_THAT(elastic_claim_status(ClaimPhase::kBound, "", &gpu, &place),
+              HasSubstr(R"("card":"GPU-a,GPU-b","memoryBytes":4294967296,"memory":"2 × 4 GiB","cores":10)"));
+  const auto room = parse_elastic_room(R"({"metadata":{"name":"g"},"status":{"node":"n1","card":"GPU-a,GPU-b"}})");
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->cards, place.cards);
+  gpu.cards.push_back("GPU-c");
+  std::string text = encode_elastic_gpu(gpu);
+  text.insert(text.find("\"name\""), R"("uid":"x",)");
+  EXPECT_THAT(parse_elastic_gpu(text, {})->error, HasSubstr("names 3 card(s), and spec.capacity is of 2"));
 }
 
 TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
@@ -98,7 +132,7 @@ TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
   const ElasticGpu whole = read(capacity + R"(,"gpuShare":{"gpuName":"gpu-0"})" + node);
   EXPECT_EQ(whole.error, "");
   EXPECT_EQ(whole.node, "node-1");
-  EXPECT_EQ(whole.card, "gpu-0");
+  EXPECT_EQ(whole.cards, std::vector<std::string>{"gpu-0"});
   EXPECT_TRUE(whole.retain) << "an administrator's object";
   EXPECT_THAT(read(capacity).error, HasSubstr("names no node"));
   const std::string rate = R"("capacity":{"elasticgpu.io/gpu-tflops":10,"elasticgpu.io/gpu-memory":4096})";

@@ -226,10 +226,24 @@ TEST(Manifest, ARequestThatTheNewSpellingCannotSayStays) {
   const auto burst = pod_with("{elasticgpu.io/gpu-core: 10, elasticgpu.io/gpu-memory: 1024}");
   EXPECT_EQ(repaired(burst, Spelling::kClaim).text, burst);
   EXPECT_THAT(said(repaired(burst, Spelling::kClaim), Kind::kWrong), ElementsAre(HasSubstr("share class burst")));
-  EXPECT_THAT(said(repaired(pod_with("{elasticgpu.io/gpu: 2}"), Spelling::kClaim), Kind::kWrong),
-              ElementsAre(HasSubstr("a claim is for one card, not 2")));
   EXPECT_THAT(said(read_manifest(kOldDeployment, {{}, Spelling::kClaim}), Kind::kWrong),
               ElementsAre(HasSubstr("spec.replicas is 2")));
+}
+
+TEST(Manifest, ACoreLimitIsKeptInTheOtherSpellings) {
+  const auto soft = pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16}",
+                             "annotations: {tencent.com/vcuda-core-limit: \"60\"}");
+  const auto native = repaired(soft, Spelling::kNative);
+  EXPECT_THAT(native.text, HasSubstr("elasticgpu.io/core-limit: \"60\""));
+  EXPECT_THAT(native.text, Not(HasSubstr("share-class")));
+  EXPECT_THAT(said(native, Kind::kReads), ElementsAre(HasSubstr("native: 4 GiB, compute 30 to 60, burst")));
+  EXPECT_THAT(repaired(soft, Spelling::kDra).text, HasSubstr("coreLimit: 60"));
+}
+
+TEST(Manifest, AClaimMayBeForSeveralCards) {
+  const auto read = repaired(pod_with("{elasticgpu.io/gpu: 2}"), Spelling::kClaim);
+  EXPECT_THAT(read.text, HasSubstr("provisioner: elasticgpu.io/physical"));
+  EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/gpu: 2\n"));
 }
 
 TEST(Manifest, RequestsBecomeElasticGpuClaims) {

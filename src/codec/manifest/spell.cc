@@ -204,7 +204,8 @@ std::string_view provisioner_for(const Request& request) {
 
 std::string why_no_claim(const Pod& pod, const PartRequest& part) {
   const Request& request = part.request;
-  if (request.count > 1) return fmt::format("container {}: a claim is for one card, not {}", part.part, request.count);
+  if (request.count > 1 && request.compute.is_tflops())
+    return fmt::format("container {}: a claim of several cards states compute in hundredths", part.part);
   if (!request.whole && request.share == ShareClass::kBurst) {
     return fmt::format("container {}: no provisioner promises the share class burst; state {}: fixed or besteffort",
                        part.part, kShareAnnotation);
@@ -235,9 +236,8 @@ std::string to_claims(Pod& pod, std::vector<json::value>* objects) {
                                       {"provisioner", fmt::format("elasticgpu.io/{}", provisioner)}});
     }
     json::object amounts;
-    if (part.request.whole) {
-      amounts["elasticgpu.io/gpu"] = 1;
-    } else {
+    if (part.request.whole || part.request.count > 1) amounts["elasticgpu.io/gpu"] = part.request.count;
+    if (!part.request.whole) {
       amounts["elasticgpu.io/gpu-memory"] = part.request.memory.bytes().whole_mib();
       put_compute(part.request.compute, &amounts);
     }

@@ -27,7 +27,7 @@ bool is_of(const ElasticGpu& gpu, const ElasticClaim& claim) {
 using Place = std::optional<CardPlace>;
 
 void say_gpu(Steps& steps, const ElasticGpu& gpu, const Place& place, GpuPhase phase, std::string message) {
-  const bool placed = !place || (gpu.shown_node == place->node && gpu.shown_card == place->card.str());
+  const bool placed = !place || (gpu.shown_node == place->node && gpu.shown_cards == card_list(place->cards));
   if (placed && gpu.phase == to_string(phase) && gpu.message == message) return;
   steps.all.push_back(SetGpuStatus{gpu, phase, std::move(message), place});
   steps.gpus.insert(gpu.name);
@@ -55,7 +55,8 @@ void step_gpu(Steps& steps, const ElasticGpu& gpu) {
   const bool released = gpu.claim && !gpu.claim->uid.empty() && (claim == nullptr || claim->uid != gpu.claim->uid);
   if (released) return reclaim(steps, gpu, place);
   if (!place)
-    return say_gpu(steps, gpu, place, GpuPhase::kFailed, "there is no card " + gpu.card + " on node " + gpu.node);
+    return say_gpu(steps, gpu, place, GpuPhase::kFailed,
+                   "there is no card " + card_list(gpu.cards) + " on node " + gpu.node);
   if (!place->trouble.empty()) return say_gpu(steps, gpu, place, GpuPhase::kFailed, place->trouble);
   if (gpu.claim && !gpu.claim->uid.empty()) return say_gpu(steps, gpu, place, GpuPhase::kBound, "");
   if (gpu.phase != to_string(GpuPhase::kAvailable) && !steps.world.has_room(gpu, *place))
@@ -88,7 +89,7 @@ ElasticGpu provisioned(const ElasticClaim& claim, const ElasticClass& by, const 
   gpu.name = provisioned_name(claim);
   gpu.class_name = by.name;
   gpu.node = place.node;
-  gpu.card = place.card.str();
+  for (const CardId& card : place.cards) gpu.cards.push_back(card.str());
   gpu.request = request;
   gpu.request.compute = request.compute.on(place.model).value_or(CoreShare());
   gpu.claim = ElasticClaimRef{claim.namespace_name, claim.name, claim.uid};
@@ -158,7 +159,7 @@ std::vector<ClaimStep> claim_steps(const ClaimWorld& world) {
 
 Request request_by(const Provisioner& provisioner, const ElasticClass& by, Request request) {
   if (provisioner.whole || request.whole) {
-    Request all = whole_cards(1);
+    Request all = whole_cards(request.count);
     all.dialect = provisioner.dialect;
     return all;
   }

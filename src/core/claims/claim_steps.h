@@ -11,13 +11,13 @@
 
 namespace carve {
 
-/// The place of a card in the cluster, and whether it can serve now.
+/// The place of an ElasticGPU's cards in the cluster, and whether they can serve now.
 struct CardPlace {
   std::string node;
-  CardId card;
-  Bytes memory;
+  std::vector<CardId> cards;
+  Bytes memory;              // of the card; of several cards, of the smallest one
   std::string trouble = {};  // why its slices cannot be used: unhealthy, the node is gone; empty: they can
-  std::string model = {};
+  std::string model = {};    // of the card; of several cards, of the first one
   friend bool operator==(const CardPlace&, const CardPlace&) = default;
 };
 
@@ -26,13 +26,13 @@ struct ClaimWorld {
   std::map<std::string, ElasticClass> classes;                    // by name
   std::map<std::string, ElasticGpu> gpus;                       // by name
   std::map<std::pair<std::string, std::string>, ElasticClaim> claims;  // by namespace and name
-  /// Where the card of an ElasticGPU is; nullopt: there is no such card.
+  /// Where the cards of an ElasticGPU are; nullopt: one of them does not exist.
   std::function<std::optional<CardPlace>(const ElasticGpu&)> place_of;
   /// Whether the room of an Available ElasticGPU can be kept: nothing else holds it.
   std::function<bool(const ElasticGpu&, const CardPlace&)> has_room;
   /// Pods that use the claim and have not ended.
   std::function<std::size_t(const ElasticClaim&)> users;
-  /// The node and the card that a new ElasticGPU for the claim would get: the card of the first pod that uses it where
+  /// The node and the cards that a new ElasticGPU for the claim would get: those of the first pod that uses it where
   /// the class waits for one (nullopt: none is placed yet), else the engine's choice. The error is the reason.
   std::function<Result<std::optional<CardPlace>>(const ElasticClaim&, const ElasticClass&, const Request&)> choose;
 };

@@ -15,14 +15,18 @@ struct Objects {
   ClaimWorld world;
   std::map<std::string, std::string> troubles;  // by card
   std::size_t pods = 0;
-  Result<std::optional<CardPlace>> chosen = std::optional<CardPlace>({"n1", CardId("GPU-a"), Bytes::gib(16), {}});
+  Result<std::optional<CardPlace>> chosen = std::optional<CardPlace>({"n1", {CardId("GPU-a")}, Bytes::gib(16)});
   int version = 0;
 
   Objects() {
     world.place_of = [this](const ElasticGpu& gpu) -> std::optional<CardPlace> {
-      if (gpu.card != "GPU-a") return std::nullopt;
-      const auto trouble = troubles.find(gpu.card);
-      return CardPlace{gpu.node, CardId(gpu.card), Bytes::gib(16), trouble == troubles.end() ? "" : trouble->second};
+      CardPlace place{gpu.node, {}, Bytes::gib(16)};
+      for (const std::string& card : gpu.cards) {
+        if (!card.starts_with("GPU-")) return std::nullopt;
+        place.cards.emplace_back(card);
+        if (const auto trouble = troubles.find(card); trouble != troubles.end()) place.trouble = trouble->second;
+      }
+      return place;
     };
     world.has_room = [](const ElasticGpu&, const CardPlace&) { return true; };
     world.users = [this](const ElasticClaim&) { return pods; };
@@ -44,7 +48,7 @@ struct Objects {
     made.name = name;
     made.uid = "uid-" + name;
     made.node = "n1";
-    made.card = "GPU-a";
+    made.cards = {"GPU-a"};
     made.request.memory = MemoryAsk::of(Bytes::gib(gib));
     made.request.compute = CoreShare(10);
     return world.gpus[name] = made;
@@ -68,7 +72,7 @@ struct Objects {
     } else if (const auto* gpu_status = std::get_if<SetGpuStatus>(&step)) {
       if (gpu_status->place) {
         world.gpus.at(gpu_status->gpu.name).shown_node = gpu_status->place->node;
-        world.gpus.at(gpu_status->gpu.name).shown_card = gpu_status->place->card.str();
+        world.gpus.at(gpu_status->gpu.name).shown_cards = card_list(gpu_status->place->cards);
       }
       auto& stored = world.gpus.at(gpu_status->gpu.name);
       stored.phase = to_string(gpu_status->phase);
@@ -112,7 +116,7 @@ TEST(ClaimSteps, AnImmediateClaimIsProvisionedAndBound) {
 TEST(ClaimSteps, AClaimForTflopsGetsThePartOfTheChosenCardsModel) {
   Objects all;
   all.claim().request.compute = ComputeAsk::of_tflops(20);
-  all.chosen = CardPlace{"n1", CardId("GPU-a"), Bytes::gib(16), {}, "NVIDIA H200"};
+  all.chosen = CardPlace{"n1", {CardId("GPU-a")}, Bytes::gib(16), {}, "NVIDIA H200"};
   all.settle();
   EXPECT_EQ(all.world.gpus.at("egpu-uid-k").request.compute, ComputeAsk(CoreShare(30)));
 
@@ -123,6 +127,28 @@ TEST(ClaimSteps, AClaimForTflopsGetsThePartOfTheChosenCardsModel) {
   EXPECT_FALSE(serves(made, wanted, Bytes::gib(16), "another card"));
   wanted.compute = ComputeAsk::of_tflops(21);
   EXPECT_FALSE(serves(made, wanted, Bytes::gib(16), "NVIDIA H200"));
+}
+
+TEST(ClaimSteps, AClaimForSeveralCardsGetsOneElasticGpuWithAllOfThem) {
+  Objects all;
+  all.world.classes["c"].provisioner = "elasticgpu.io/physical";
+  all.claim().request = whole_cards(2);
+  all.gpu("one", 4).request = whole_cards(1);
+  all.chosen = CardPlace{"n1", {CardId("GPU-b"), CardId("GPU-c")}, Bytes::gib(16)};
+  all.settle();
+  EXPECT_EQ(all.phase(), "Bound");
+  EXPECT_EQ(all.world.gpus.at("one").phase, "Available") << "one card does not serve";
+  const ElasticGpu& made = all.world.gpus.at("egpu-uid-k");
+  EXPECT_EQ(made.cards, (std::vector<std::string>{"GPU-b", "GPU-c"}));
+  EXPECT_EQ(made.shown_cards, "GPU-b,GPU-c");
+  EXPECT_EQ(made.request.count, 2U);
+
+  all.troubles["GPU-c"] = "card GPU-c is unhealthy: XID 79";
+  all.settle();
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").phase, "Failed") << "one of its cards cannot be used";
+  all.troubles.clear();
+  all.settle();
+  EXPECT_EQ(all.world.gpus.at("egpu-uid-k").phase, "Bound");
 }
 
 TEST(ClaimSteps, TheSmallestAvailableElasticGpuThatServesIsTaken) {

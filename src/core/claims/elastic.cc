@@ -55,7 +55,20 @@ std::string_view to_string(ClaimPhase phase) {
   return kWords[static_cast<std::size_t>(phase)];
 }
 
+std::string card_list(const std::vector<std::string>& cards) {
+  std::string text;
+  for (const std::string& card : cards) text += (text.empty() ? "" : ",") + card;
+  return text;
+}
+
+std::string card_list(const std::vector<CardId>& cards) {
+  std::vector<std::string> names;
+  for (const CardId& card : cards) names.push_back(card.str());
+  return card_list(names);
+}
+
 bool serves(const ElasticGpu& gpu, const Request& wanted, Bytes card_memory, std::string_view model) {
+  if (gpu.request.count != wanted.count) return false;
   if (gpu.request.whole || wanted.whole) return gpu.request.whole == wanted.whole;
   const auto compute = wanted.compute.on(model);
   return gpu.request.memory.on(card_memory) >= wanted.memory.on(card_memory) && compute &&

@@ -55,15 +55,15 @@ struct ElasticClaimRef {
   friend bool operator==(const ElasticClaimRef&, const ElasticClaimRef&) = default;
 };
 
-/// An ElasticGPU: a part of one card, or a whole card.
+/// An ElasticGPU: one or several cards of a node, or an equal part of each of them.
 struct ElasticGpu {
   std::string name;
   std::string uid;
   std::string version;     // resourceVersion
   std::string class_name;  // empty: of any class
   std::string node;
-  std::string card;  // a UUID, an index, or "gpu-N"
-  Request request;   // its size
+  std::vector<std::string> cards;  // each a UUID, an index, or "gpu-N"
+  Request request;                 // its size
   std::optional<ElasticClaimRef> claim;
   bool retain = true;
   bool deleting = false;
@@ -71,7 +71,7 @@ struct ElasticGpu {
   std::string phase = {};  // as its status says, like the next three
   std::string message = {};
   std::string shown_node = {};  // where its room is kept, for the node's agent
-  std::string shown_card = {};  // the UUID
+  std::string shown_cards = {};  // the UUIDs, as card_list() writes them
   friend bool operator==(const ElasticGpu&, const ElasticGpu&) = default;
 };
 
@@ -92,8 +92,12 @@ struct ElasticClaim {
 };
 inline constexpr std::string_view kClaimFinalizer = "elasticgpu.io/claim-protection";
 
-/// Whether that ElasticGPU is large enough for the claim's request: memory, compute, whole or not.
-///   card_memory  of its card
+/// "GPU-a,GPU-b": the cards in the status of an ElasticGPU or a claim, and in messages.
+[[nodiscard]] std::string card_list(const std::vector<std::string>& cards);
+[[nodiscard]] std::string card_list(const std::vector<CardId>& cards);
+
+/// Whether that ElasticGPU is large enough for the claim's request: number of cards, memory, compute, whole or not.
+///   card_memory, model  of its card; of several cards, the smallest memory and any model
 [[nodiscard]] bool serves(const ElasticGpu& gpu, const Request& wanted, Bytes card_memory, std::string_view model);
 
 }  // namespace carve

@@ -19,9 +19,9 @@ namespace carve {
 /// Parts with the same PartRequest::together are placed as one request: on each card the larger of the largest init
 /// part and the sum of the others.
 ///   errors  kInvalidArgument: a request is illegal, a part is named twice, there is no part, or parts with the same
-///           `together` request different numbers of cards or shares of a card. Else the error of place() for the first
-///           part without room, prefixed by the part's name. Where all parts request whole cards and there are too few:
-///           "needs 4 whole cards, 2 are free: …"
+///           `together` request different numbers of cards, shares of a card's memory, or TFLOPS. Else the error of
+///           place() for the first part without room, prefixed by the part's name. Where all parts request whole cards
+///           and there are too few: "needs 4 whole cards, 2 are free: …"
 ///   cost    place() per part; a copy of the ledger when there are several parts. Without room: that for each order,
 ///           if each part alone would have room
 [[nodiscard]] Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& links,

@@ -45,9 +45,12 @@ class ElasticClaims(control.ControlTest):
                                "provisioner": provisioner, **more}))
 
     def make_claim(self, name, mib=4096, cores=10, class_name="c1"):
+        self.make_claim_for(name, {"gpu-memory": str(mib), "gpu-core": str(cores)}, class_name)
+
+    def make_claim_for(self, name, amounts, class_name="c1"):
+        requests = {f"elasticgpu.io/{resource}": amount for resource, amount in amounts.items()}
         self.apply(json.dumps({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "ElasticGPUClaim", "metadata": {"name": name},
-                               "spec": {"elasticGPUClassName": class_name, "resources": {"requests": {
-                                   "elasticgpu.io/gpu-memory": str(mib), "elasticgpu.io/gpu-core": str(cores)}}}}))
+                               "spec": {"elasticGPUClassName": class_name, "resources": {"requests": requests}}}))
 
     def user_of(self, claim, **spec):
         made = control.asking(self.name(), {}, **spec)
@@ -104,6 +107,35 @@ class ElasticClaims(control.ControlTest):
         last = self.create(control.asking(self.name(), on_card))["metadata"]["name"]
         self.waits_because(last, "largest free compute 40 < 60")
         self.assertEqual(self.get("elasticgpuclaim", "k1")["status"], before)
+
+    def test_a_claim_of_several_cards_keeps_all_of_them(self):
+        self.make_class()
+        self.make_class("whole", "elasticgpu.io/physical")
+        self.make_claim_for("parts", {"gpu": "2", "gpu-memory": "4096", "gpu-core": "60"})
+        self.make_claim_for("cards", {"gpu": "2"}, "whole")
+        kept = {}
+        for name in ("parts", "cards"):
+            self.wait_for_phase("elasticgpuclaim", name, "Bound")
+            status = self.get("elasticgpuclaim", name)["status"]
+            kept[name] = set(status["card"].split(","))
+            self.assertEqual(len(kept[name]), 2, status)
+        self.assertIn("2 × 4 GiB", self.ring.kubectl("get", "elasticgpuclaims").stdout)
+        self.assertFalse(kept["parts"] & kept["cards"], "whole cards are exclusive")
+        # 8 cards: six with room for 60 hundredths are left, of which one pod after the other takes one.
+        on_card = {"elasticgpu.io/gpu-memory": 1024, "elasticgpu.io/gpu-core": 60}
+        others = [self.create(control.asking(self.name(), on_card))["metadata"]["name"] for _ in range(4)]
+        for name in others:
+            self.wait_ready(name, 90)
+            self.assertNotIn(self.cards_of(name)["main"][0][0], kept["parts"] | kept["cards"])
+        last = self.create(control.asking(self.name(), on_card))["metadata"]["name"]
+        self.waits_because(last, "largest free compute 40 < 60")
+        for name in ("parts", "cards"):
+            user = self.user_of(name)
+            self.wait_ready(user)
+            self.assertEqual({card for card, _, _ in self.cards_of(user)["main"]}, kept[name])
+            sizes = [card["memory"] for card in self.look(user, "main")["cuda"]["cards"]]
+            self.assertEqual(len(sizes), 2)
+            self.assertEqual(set(sizes) == {4 * GIB}, name == "parts", sizes)
 
     def test_a_deleted_claim_is_reclaimed_as_its_class_says(self):
         for policy in ("Delete", "Retain"):

@@ -27,7 +27,7 @@ bool ClaimController::has_room(const Owner& owner, const Request& request, const
   const auto node = cluster->find(place.node);
   if (node == cluster->end()) return false;
   PartRequest part{std::string(kClaimPart), Phase::kRun, request};
-  part.request.constraints.cards = {place.card};
+  part.request.constraints.cards = place.cards;
   const SeenLedger seen(*node->second, owner, kAboveAll);
   return place_pod(*seen, node->second->links, owner, {part}, kPolicies[0]).has_value();
 }
@@ -62,7 +62,7 @@ void ClaimController::add_leaving(const std::string& uid, ClaimRoom* room) {
 
 ClaimRooms ClaimController::wanted_rooms() {
   const auto world = world_.book.world();
-  std::map<std::string, CardId> cards;
+  std::map<std::string, std::vector<CardId>> cards;
   ClaimRooms rooms = claim_rooms(world_.model, world, world_.book.users(), &cards);
   world_.book.know_cards(std::move(cards));
   for (auto& [uid, room] : rooms) {
@@ -104,7 +104,7 @@ Result<ClaimController::Place> ClaimController::place_of_first_user(const Elasti
       if (part == nullptr || part->cards.empty()) continue;
       ElasticGpu there;
       there.node = pod->object.node;
-      there.card = part->cards.front().card.str();
+      for (const auto& held : part->cards) there.cards.push_back(held.card.str());
       return place_of(world_.model, there);
     }
   }
@@ -128,8 +128,13 @@ Result<ClaimController::Place> ClaimController::choose(const ElasticClaim& claim
   const auto& state = *cluster->at(best->node);
   const SeenLedger seen(state, owner, kAboveAll);
   CARVE_TRY(const auto slices, place_pod(*seen, state.links, owner, {part}, world_.policy(as_pod, best->node)));
-  const CardState& card = *state.ledger.find(slices.front().card);
-  CardPlace place{best->node, card.card.id, card.card.memory, {}, card.card.model};
+  CardPlace place{best->node, {}, Bytes::max(), {}, {}};
+  for (const Slice& slice : slices) {
+    const Card& card = state.ledger.find(slice.card)->card;
+    if (place.cards.empty()) place.model = card.model;
+    place.memory = std::min(place.memory, card.memory);
+    place.cards.push_back(card.id);
+  }
   {
     const MutexLock lock(rooms_mutex_);
     const ClaimRoom room = room_for(owner, request, place);
@@ -182,14 +187,15 @@ Result<void> ClaimController::write(const ClaimStep& step) {
   }
   const auto& one = std::get<SetClaimStatus>(step);
   const auto place = one.gpu ? place_of(world_.model, *one.gpu) : Place();
-  ElasticGpu shown = one.gpu.value_or(ElasticGpu());
-  if (place) shown.card = place->card.str();
+  const ElasticGpu shown = one.gpu.value_or(ElasticGpu());
   CARVE_TRY_VOID(done(world_.api.patch(claim_path(one.claim) + "/status", KubePatch::kMerge,
                                        codec::elastic_claim_status(one.phase, one.message, one.gpu ? &shown : nullptr,
-                                                                   place ? place->memory : Bytes()))));
+                                                                   place ? &*place : nullptr))));
   if (one.phase == ClaimPhase::kBound) {
     say(one.claim, "Bound",
-        fmt::format("bound to ElasticGPU {} on card {} of node {}", shown.name, shown.card, shown.node), false);
+        fmt::format("bound to ElasticGPU {} on card {} of node {}", shown.name,
+                    place ? card_list(place->cards) : card_list(shown.cards), shown.node),
+        false);
     return requeue_on(shown.node);
   }
   say(one.claim, one.phase == ClaimPhase::kLost ? "Lost" : "Pending", one.message, true);

@@ -59,32 +59,42 @@ ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& 
   Slice slice;
   slice.owner = owner;
   slice.part = kClaimPart;
-  slice.card = place.card;
   slice.memory = request.memory.on(place.memory);
   slice.compute = request.compute.on(place.model).value_or(CoreShare::whole());
   slice.whole = request.whole;
   slice.exclusive = request.whole || request.constraints.exclusive;
   slice.share = request.share;
   slice.dialect = request.dialect;
-  return {place.node, {owner, kAboveAll, {std::move(slice)}, {}}};
+  std::vector<Slice> slices;
+  for (const CardId& card : place.cards) {
+    slice.card = card;
+    slices.push_back(slice);
+  }
+  return {place.node, {owner, kAboveAll, std::move(slices), {}}};
 }
 
 std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& gpu) {
   const auto cluster = model.snapshot();
   const auto node = cluster->find(gpu.node);
   if (node == cluster->end()) return std::nullopt;
-  CardId id(gpu.card);
-  if (const auto index = index_in(gpu.card)) {
-    for (const auto& card : model.counted_cards(gpu.node)) {
-      if (card.index == *index) id = card.id;
+  CardPlace place{gpu.node, {}, Bytes::max(), {}, {}};
+  for (const auto& name : gpu.cards) {
+    CardId id(name);
+    if (const auto index = index_in(name)) {
+      for (const auto& card : model.counted_cards(gpu.node)) {
+        if (card.index == *index) id = card.id;
+      }
     }
+    const CardState* state = node->second->ledger.find(id);
+    if (state == nullptr) return std::nullopt;
+    const Card& card = state->card;
+    if (place.cards.empty()) place.model = card.model;
+    place.memory = std::min(place.memory, card.memory);
+    place.cards.push_back(id);
+    if (!card.health.ok && place.trouble.empty())
+      place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), card.health.reason);
   }
-  const CardState* card = node->second->ledger.find(id);
-  if (card == nullptr) return std::nullopt;
-  CardPlace place{gpu.node, id, card->card.memory, {}, card->card.model};
-  if (!card->card.health.ok)
-    place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), card->card.health.reason);
-  return place;
+  return place.cards.empty() ? std::nullopt : std::optional(std::move(place));
 }
 
 ClaimBook::Users claim_users(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& before) {
@@ -104,13 +114,13 @@ ClaimBook::Users claim_users(const ClusterModel& model, const ClaimWorld& world,
 }
 
 ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
-                       std::map<std::string, CardId>* cards) {
+                       std::map<std::string, std::vector<CardId>>* cards) {
   ClaimRooms rooms;
   for (const auto& [name, gpu] : world.gpus) {
     if (!has_room(gpu)) continue;
     const auto place = place_of(model, gpu);
     if (!place) continue;
-    (*cards)[name] = place->card;
+    (*cards)[name] = place->cards;
     add_rooms(model, gpu, *place, most_pods(world, gpu), users, &rooms);
   }
   return rooms;

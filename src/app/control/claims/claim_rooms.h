@@ -23,10 +23,10 @@ struct ClaimRoom {
 inline constexpr std::string_view kClaimPart = "claim";  // the part of these reservations' slices
 using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
 
-/// The slice of an owner that keeps the room for the request on that card.
+/// The slices of an owner that keep the room for the request on those cards.
 [[nodiscard]] ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& place);
 
-/// The card of an ElasticGPU, which names it by its UUID or its index; nullopt: there is no such card.
+/// The cards of an ElasticGPU, which names them by UUIDs or indexes; nullopt: one of them does not exist.
 [[nodiscard]] std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& gpu);
 
 /// The pods that use claims: those with cards, and those of `before` that still wait.
@@ -34,9 +34,9 @@ using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
                                            const ClaimBook::Users& before);
 
 /// The rooms of all ElasticGPUs that have one. A pod with a record has no room: its record is booked.
-///   out     `cards`: the card of each ElasticGPU with a room, by its name
+///   out     `cards`: the cards of each ElasticGPU with a room, by its name
 [[nodiscard]] ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
-                                     std::map<std::string, CardId>* cards);
+                                     std::map<std::string, std::vector<CardId>>* cards);
 
 /// Adds these rooms to the cards' holders, each by the name of the pod that waits with the claim, of the claim, or of
 /// the ElasticGPU without one.

@@ -141,8 +141,10 @@ Result<Request> ClaimBook::part_locked(const std::string& namespace_name, const 
     request = gpu->second.request;
     const Provisioner* provisioner = by == classes_.end() ? nullptr : provisioner_named(by->second.provisioner);
     if (provisioner != nullptr) request = request_by(*provisioner, by->second, request);
-    const auto card = cards_.find(claim.gpu);
-    request.constraints.cards = {card == cards_.end() ? CardId(gpu->second.card) : card->second};
+    const auto known = cards_.find(claim.gpu);
+    request.constraints.cards = known == cards_.end()
+                                    ? std::vector<CardId>(gpu->second.cards.begin(), gpu->second.cards.end())
+                                    : known->second;
   } else {
     const bool waits = by != classes_.end() && by->second.waits && by->second.error.empty() && claim.error.empty();
     const Provisioner* provisioner = waits ? provisioner_named(by->second.provisioner) : nullptr;
@@ -173,7 +175,7 @@ Result<Request> ClaimBook::take(const std::string& namespace_name, const std::st
   return part;
 }
 
-void ClaimBook::know_cards(std::map<std::string, CardId> cards) {
+void ClaimBook::know_cards(std::map<std::string, std::vector<CardId>> cards) {
   const MutexLock lock(mutex_);
   cards_ = std::move(cards);
 }

@@ -37,7 +37,7 @@ class ClaimBook {
   /// The objects, without the functions. Cost: a copy.
   [[nodiscard]] ClaimWorld world() const;
 
-  /// What the pod gets of the claim: the claim's size, and the card where it is bound. Sets nothing aside.
+  /// What the pod gets of the claim: the claim's size, and the cards where it is bound. Sets nothing aside.
   ///   errors  kFailedPrecondition: the claim does not exist, is not bound, is lost, or is used by other pods; the text
   ///           is for users
   [[nodiscard]] Result<Request> part_for(const std::string& namespace_name, const std::string& claim,
@@ -46,7 +46,7 @@ class ClaimBook {
   Result<Request> take(const std::string& namespace_name, const std::string& claim, const std::string& pod);
 
   /// The cards of ElasticGPUs that name them by an index, by the name of the ElasticGPU.
-  void know_cards(std::map<std::string, CardId> cards);
+  void know_cards(std::map<std::string, std::vector<CardId>> cards);
 
   using Users = std::map<std::string, std::set<std::string>>;  // by the claim's UID: UIDs of pods
   [[nodiscard]] Users users() const;
@@ -69,7 +69,7 @@ class ClaimBook {
   std::map<std::string, ElasticClass> classes_ GUARDED_BY(mutex_);
   std::map<std::string, ElasticGpu> gpus_ GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, ElasticClaim> claims_ GUARDED_BY(mutex_);
-  std::map<std::string, CardId> cards_ GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<CardId>> cards_ GUARDED_BY(mutex_);
   Users users_ GUARDED_BY(mutex_);
 };
 
