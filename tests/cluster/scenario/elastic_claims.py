@@ -177,12 +177,17 @@ class ElasticClaims(control.ControlTest):
         self.check_pod(name, "k4")
         self.assertEqual(self.get("elasticgpuclaim", "k4")["status"]["node"], "n2")
 
+    def admits_pods(self):
+        pod = control.asking("probe", {"elasticgpu.io/gpu-memory": 1024})
+        return self.ring.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod), check=False).returncode == 0
+
     def test_claims_survive_control(self):
         self.make_class()
         self.make_claim("k5")
         self.wait_for_phase("elasticgpuclaim", "k5", "Bound")
         before = self.get("elasticgpuclaim", "k5")
         self.ring.kubectl("-n", "carve-system", "delete", "pods", "-l", "app.kubernetes.io/component=control", "--grace-period=1")
+        wait_for("the webhook answers", 60, lambda: self.admits_pods())
         name = self.user_of("k5")
         self.wait_ready(name, 120)
         self.check_pod(name, "k5")
