@@ -100,7 +100,10 @@ TEST(ElasticObjects, AnElasticGpuMayHaveSeveralCards) {
   for (const bool whole : {true, false}) {
     gpu.request = whole_cards(2);
     if (!whole) {
-      gpu.request = Request{.count = 2, .memory = MemoryAsk::of(Bytes::gib(4)), .compute = CoreShare(10)};
+      gpu.request = Request();
+      gpu.request.count = 2;
+      gpu.request.memory = MemoryAsk::of(Bytes::gib(4));
+      gpu.request.compute = CoreShare(10);
     }
     std::string text = encode_elastic_gpu(gpu);
     text.insert(text.find("\"name\""), R"("uid":"x",)");

@@ -131,7 +131,7 @@ void KnownCluster::keep_claims() {
   if (claims_.empty()) return;
   const auto world = claims_.world();
   claims_.keep_users({}, control::claim_users(model_, world, {}));
-  std::map<std::string, CardId> cards;
+  control::GpuCards cards;
   (void)control::claim_rooms(model_, world, {}, &cards);
   claims_.know_cards(cards);
   // As in control, a pod that waits uses its claims from the first question about it.

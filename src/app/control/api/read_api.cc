@@ -54,7 +54,7 @@ codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, cons
     add_stated(*cluster, &gpu);
   }
   const auto world = claims.world();
-  std::map<std::string, CardId> places;
+  GpuCards places;
   add_room_holders(model, world, claim_rooms(model, world, claims.users(), &places), &cards);
   return codec::cluster_view(std::move(cards), std::move(waiting));
 }

@@ -62,7 +62,7 @@ void ClaimController::add_leaving(const std::string& uid, ClaimRoom* room) {
 
 ClaimRooms ClaimController::wanted_rooms() {
   const auto world = world_.book.world();
-  std::map<std::string, std::vector<CardId>> cards;
+  GpuCards cards;
   ClaimRooms rooms = claim_rooms(world_.model, world, world_.book.users(), &cards);
   world_.book.know_cards(std::move(cards));
   for (auto& [uid, room] : rooms) {

@@ -164,7 +164,8 @@ TEST_F(ClaimControllerTest, AClaimThatWaitsIsBoundToTheCardOfItsFirstPod) {
   put_pod("p", "k", "n1", record_text({slice("p", "GPU-1", 4)}));
   settle();
   EXPECT_EQ(claim("k").phase, "Bound");
-  EXPECT_EQ(codec::parse_elastic_gpu(*api.object(std::string(codec::kElasticGpus) + "/egpu-uid-k"), {})->card, "GPU-1");
+  const auto made = codec::parse_elastic_gpu(*api.object(std::string(codec::kElasticGpus) + "/egpu-uid-k"), {});
+  EXPECT_EQ(made->cards, std::vector<std::string>{"GPU-1"});
 }
 
 TEST_F(ClaimControllerTest, AClaimThatCannotBeUsedSaysWhy) {

@@ -114,7 +114,7 @@ ClaimBook::Users claim_users(const ClusterModel& model, const ClaimWorld& world,
 }
 
 ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
-                       std::map<std::string, std::vector<CardId>>* cards) {
+                       GpuCards* cards) {
   ClaimRooms rooms;
   for (const auto& [name, gpu] : world.gpus) {
     if (!has_room(gpu)) continue;

@@ -36,7 +36,7 @@ using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
 /// The rooms of all ElasticGPUs that have one. A pod with a record has no room: its record is booked.
 ///   out     `cards`: the cards of each ElasticGPU with a room, by its name
 [[nodiscard]] ClaimRooms claim_rooms(const ClusterModel& model, const ClaimWorld& world, const ClaimBook::Users& users,
-                                     std::map<std::string, std::vector<CardId>>* cards);
+                                     GpuCards* cards);
 
 /// Adds these rooms to the cards' holders, each by the name of the pod that waits with the claim, of the claim, or of
 /// the ElasticGPU without one.

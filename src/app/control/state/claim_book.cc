@@ -175,7 +175,7 @@ Result<Request> ClaimBook::take(const std::string& namespace_name, const std::st
   return part;
 }
 
-void ClaimBook::know_cards(std::map<std::string, std::vector<CardId>> cards) {
+void ClaimBook::know_cards(GpuCards cards) {
   const MutexLock lock(mutex_);
   cards_ = std::move(cards);
 }

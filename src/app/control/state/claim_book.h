@@ -18,6 +18,9 @@
 
 namespace carve::control {
 
+/// The cards of ElasticGPUs, by the names of the ElasticGPUs.
+using GpuCards = std::map<std::string, std::vector<CardId>>;
+
 /// The Elastic GPU objects of the cluster as the watches show them, and the pods that use each claim. A pod uses a
 /// claim from its first question about it until it has ended or is deleted; a class states how many pods may use a
 /// claim at a time. Safe from any thread; three threads feed the sinks.
@@ -45,8 +48,8 @@ class ClaimBook {
   /// The same, and from now on the pod uses the claim.
   Result<Request> take(const std::string& namespace_name, const std::string& claim, const std::string& pod);
 
-  /// The cards of ElasticGPUs that name them by an index, by the name of the ElasticGPU.
-  void know_cards(std::map<std::string, std::vector<CardId>> cards);
+  /// The UUIDs of the cards, which an ElasticGPU may name by an index.
+  void know_cards(GpuCards cards);
 
   using Users = std::map<std::string, std::set<std::string>>;  // by the claim's UID: UIDs of pods
   [[nodiscard]] Users users() const;
@@ -69,7 +72,7 @@ class ClaimBook {
   std::map<std::string, ElasticClass> classes_ GUARDED_BY(mutex_);
   std::map<std::string, ElasticGpu> gpus_ GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, ElasticClaim> claims_ GUARDED_BY(mutex_);
-  std::map<std::string, std::vector<CardId>> cards_ GUARDED_BY(mutex_);
+  GpuCards cards_ GUARDED_BY(mutex_);
   Users users_ GUARDED_BY(mutex_);
 };
 
