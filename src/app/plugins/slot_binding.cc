@@ -275,10 +275,12 @@ Result<void> DevicePlugin::try_bind(Binding* binding) {
     return fail(Code::kNotFound,
                 fmt::format("pod {}: its record has no cards for container {}", name, binding->container));
   }
-  if (part->cards.size() != binding->slots.size()) {
+  const auto& claimed = pod->by_elastic_claim;
+  const bool by_claim = std::find(claimed.begin(), claimed.end(), binding->container) != claimed.end();
+  if (binding->slots.size() != (by_claim ? 1 : part->cards.size())) {
     return fail(Code::kInvalidArgument,
                 fmt::format("pod {}, container {}: {} slots, but its record names {} cards; legal is one "
-                            "slot per card",
+                            "slot per card, and one slot with an ElasticGPUClaim",
                             name, binding->container, binding->slots.size(), part->cards.size()));
   }
   const auto cards = world_.slices.cards();

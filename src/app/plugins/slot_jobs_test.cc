@@ -145,6 +145,27 @@ TEST_F(SlotJobs, SlotsThatAreAllocatedAgainBeforeItsJobRunsHoldNothing) {
   EXPECT_EQ(slices.prepares, 1);
 }
 
+// Admission gives a container one slot per card, and one slot if it uses an ElasticGPUClaim: the claim may be for several
+// cards, which admission does not know.
+TEST_F(SlotJobs, TheNumberOfSlotsIsThatOfTheCardsExceptWithAnElasticClaim) {
+  slices.put_cards(some_cards(2));
+  auto two = slices_of_pod("a");
+  two.push_back(two.front());
+  two.back().card = slices.cards().cards.back().id;
+  const auto record = record_annotation(*codec::encode_record(*record_of(1, two)));
+  hear("a", "Pending", record);
+  allocate("a", "slot-1");
+  start("slot-1");
+  settle();
+  EXPECT_TRUE(slices.held().empty());
+  EXPECT_FALSE(answers.contains("slot-1"));
+
+  hear("a", "Pending", record.substr(0, record.size() - 1) + R"(,"egpuc.elasticgpu.io/main":"k"})");
+  settle();
+  EXPECT_THAT(slices.held(), SizeIs(2));
+  EXPECT_TRUE(answers.at("slot-1"));
+}
+
 TEST_F(SlotJobs, TheContainersOfAPodArePreparedInTheOrderOfAllocate) {
   std::vector<Slice> all;
   std::vector<std::string> expected;

@@ -344,9 +344,9 @@ std::string claim_place(std::string_view text) {
   if (!value) return {};
   const auto card = read::text(*value, "status.card");
   if (card.empty()) return {};
-  return fmt::format("{}, compute {}, {}, on card {} of node {}", read::text(*value, "status.memory"),
-                     read::number(*value, "status.cores"), read::text(*value, "status.share"), card,
-                     read::text(*value, "status.node"));
+  return fmt::format("{}, compute {}, {}, on card{} {} of node {}", read::text(*value, "status.memory"),
+                     read::number(*value, "status.cores"), read::text(*value, "status.share"),
+                     card.find(',') == std::string::npos ? "" : "s", card, read::text(*value, "status.node"));
 }
 
 std::vector<PodClaim> claims_of(const PodAsk& pod) {

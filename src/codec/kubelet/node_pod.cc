@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 #include <map>
 
+#include "codec/claims/elastic_objects.h"
 #include "codec/dialects/dialect.h"
 #include "codec/json_read.h"
 
@@ -84,6 +85,19 @@ std::vector<std::string> unresolved_of(const json::value& pod) {
   return containers;
 }
 
+std::vector<std::string> with_elastic_claims(const json::value* annotations) {
+  std::vector<std::string> containers;
+  const auto* all = annotations == nullptr ? nullptr : annotations->if_object();
+  if (all == nullptr) return containers;
+  for (const auto& [key, claim] : *all) {
+    for (const auto start : {kClaimOfContainer, kClaimOfContainerLong}) {
+      const std::string_view name(key.data(), key.size());
+      if (name.starts_with(start)) containers.emplace_back(name.substr(start.size()));
+    }
+  }
+  return containers;
+}
+
 }  // namespace
 
 Result<NodePod> parse_node_pod(std::string_view object) {
@@ -103,6 +117,7 @@ Result<NodePod> parse_node_pod(std::string_view object) {
   pod.deleting = !text(value, "metadata.deletionTimestamp").empty();
   pod.pending = phase == "Pending" || phase.empty();
   pod.claims = claims_of(value);
+  pod.by_elastic_claim = with_elastic_claims(annotations);
   pod.slot_rejected = slot_rejected(value);
   pod.started = text(value, "status.startTime");
   if (!pod.mirror.empty()) pod.asks_without_slots = asks_without_slots(value);

@@ -52,6 +52,14 @@ TEST(NodePod, ReadsItsNamesAndAnnotations) {
   EXPECT_EQ(pod->node, "n1");
 }
 
+TEST(NodePod, NamesTheContainersThatUseElasticGpuClaims) {
+  const auto pod = parse_node_pod(
+      R"({"metadata":{"name":"p","uid":"u","annotations":{"elasticgpu.io/egpuc-a":"k","egpuc.elasticgpu.io/b":"l",)"
+      R"("elasticgpu.io/share-class":"burst"}}})");
+  ASSERT_TRUE(pod);
+  EXPECT_THAT(pod->by_elastic_claim, ::testing::UnorderedElementsAre("a", "b"));
+}
+
 TEST(NodePod, AStaticPodThatRequestsCardsWithoutSlotsIsNoticed) {
   const auto asks = [](const std::string& mirror, const std::string& limits) {
     return parse_node_pod(R"({"metadata":{"name":"p","uid":"u","annotations":{)" + mirror +

@@ -107,9 +107,10 @@ std::vector<codec::ClaimExplanation> elastic_claims_of_pod(KubeApi& api, const c
     }
     const Request& request = claim->request;  // its class decides about the share
     const auto asks = !claim->error.empty() ? claim->error
-                      : request.whole       ? std::string("a whole card")
-                                            : fmt::format("{}, compute {}", to_human(request.memory.bytes()),
-                                                          to_human(request.compute));
+                      : request.whole       ? to_human(request)
+                                            : fmt::format("{}{}, compute {}",
+                                                          request.count == 1 ? "" : fmt::format("{} × ", request.count),
+                                                          to_human(request.memory.bytes()), to_human(request.compute));
     out.push_back({claim->name, use.container, fmt::format("{}, of class {}", asks, claim->class_name),
                    codec::claim_place(*text),
                    fmt::format("{}{}{}", claim->phase.empty() ? "Pending" : claim->phase,

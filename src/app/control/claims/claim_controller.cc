@@ -193,7 +193,7 @@ Result<void> ClaimController::write(const ClaimStep& step) {
                                                                    place ? &*place : nullptr))));
   if (one.phase == ClaimPhase::kBound) {
     say(one.claim, "Bound",
-        fmt::format("bound to ElasticGPU {} on card {} of node {}", shown.name,
+        fmt::format("bound to ElasticGPU {} on card{} {} of node {}", shown.name, shown.cards.size() == 1 ? "" : "s",
                     place ? card_list(place->cards) : card_list(shown.cards), shown.node),
         false);
     return requeue_on(shown.node);

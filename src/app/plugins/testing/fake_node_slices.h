@@ -21,6 +21,11 @@ class FakeNodeSlices final : public NodeSlices {
  public:
   explicit FakeNodeSlices(GpuInventory cards) : cards_(std::move(cards)) {}
 
+  void put_cards(GpuInventory cards) {
+    const std::lock_guard lock(mutex_);
+    cards_ = std::move(cards);
+  }
+
   Result<std::string> promise_device() override {
     const std::lock_guard lock(mutex_);
     return fmt::format("carve.elasticgpu.io/slice=f{}", ++promised_);
