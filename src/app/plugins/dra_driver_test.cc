@@ -311,7 +311,7 @@ TEST_F(DraDriverTest, UnprepareNeedsNoDriverAndNoApiServerButWaitsForProcesses) 
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   ASSERT_TRUE(prepare());
   slices.busy = {{OwnerKind::kClaim, "u-1"}};
-  slices.remove_cards();  // the GPU driver does not answer
+  slices.put_cards({});  // the GPU driver does not answer
   kube.set_away(true);
   EXPECT_EQ(plugin.unprepare({{"ml", "c", "u-1"}}).at("u-1").error().code, Code::kFailedPrecondition);
   slices.busy.clear();

@@ -145,8 +145,8 @@ TEST_F(SlotJobs, SlotsThatAreAllocatedAgainBeforeItsJobRunsHoldNothing) {
   EXPECT_EQ(slices.prepares, 1);
 }
 
-// Admission gives a container one slot per card, and one slot if it uses an ElasticGPUClaim: the claim may be for several
-// cards, which admission does not know.
+// Admission gives a container one slot per card, and one slot if it uses an ElasticGPUClaim: the claim may be for
+// several cards, which admission does not know.
 TEST_F(SlotJobs, TheNumberOfSlotsIsThatOfTheCardsExceptWithAnElasticClaim) {
   slices.put_cards(some_cards(2));
   auto two = slices_of_pod("a");

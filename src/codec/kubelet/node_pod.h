@@ -32,7 +32,7 @@ struct NodePod {
   bool pending = false;
   bool deleting = false;  // a deletionTimestamp is set: the kubelet ends it, and then deletes it from the API server
   std::vector<PodClaimUse> claims;
-  // Containers that use an ElasticGPUClaim. They have one slot: admission does not know how many cards the claim is for.
+  // Containers that use an ElasticGPUClaim. They have one slot: admission does not know how many cards it is for.
   std::vector<std::string> by_elastic_claim;
   // For a static pod without slots: the name by which a container requests cards; empty: it requests none, or has
   // slots. Admission does not see static pods, so their file must contain the slots.

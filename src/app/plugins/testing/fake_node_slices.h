@@ -130,10 +130,6 @@ class FakeNodeSlices final : public NodeSlices {
     const std::lock_guard lock(mutex_);
     cards_.cards.at(card).health = std::move(health);
   }
-  void remove_cards() {
-    const std::lock_guard lock(mutex_);
-    cards_.cards.clear();
-  }
   /// The slices of a container with this CDI name.
   [[nodiscard]] std::vector<Slice> behind(const std::string& device) const {
     const std::lock_guard lock(mutex_);
