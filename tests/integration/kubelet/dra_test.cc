@@ -81,7 +81,7 @@ TEST_F(Dra, PreparesAndUnpreparesAcrossARestart) {
   const auto again = ScriptedKubelet::prepare(driver, "ml", "c", "u-1");
   EXPECT_EQ(again.SerializeAsString(), first.SerializeAsString());
   kube.set_away(true);
-  slices.remove_cards();
+  slices.put_cards({});
   EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
   EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
   EXPECT_TRUE(slices.held().empty());
