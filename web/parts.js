@@ -33,7 +33,8 @@ export function MemoryMeter({ memory }) {
 export function ComputeMeter({ cores }) {
   const granted = cores.granted ?? cores.guaranteed;
   const total = cores.total ?? 100;
-  const text = `${percent(granted)} promised, ${percent(cores.delivered)} delivered`;
+  const limit = cores.limit === undefined || cores.limit === 100 ? "" : `, at most ${percent(cores.limit)}`;
+  const text = `${percent(granted)} promised${limit}, ${percent(cores.delivered)} delivered`;
   return html`<${Meter} label="compute" granted=${granted} used=${cores.delivered} total=${total} text=${text} />`;
 }
 

@@ -23,6 +23,10 @@ function stateOf({ state, reason } = {}) {
 }
 
 /** One row of text per slice, sorted by node and card. */
+function computeOf({ cores, coreLimit }) {
+  return coreLimit === undefined ? `${cores}` : `${cores} to ${coreLimit}`;
+}
+
 export function slicesOf(subject, gpus) {
   const sorted = [...gpus].sort((a, b) => a.spec.nodeName.localeCompare(b.spec.nodeName) || a.spec.index - b.spec.index);
   return sorted.flatMap((gpu) =>
@@ -36,7 +40,7 @@ export function slicesOf(subject, gpus) {
         holder: nameOf(holder),
         part: holder.part,
         memory: `${gib(holder.whole ? gpu.spec.memory : holder.memory)} of ${gib(gpu.spec.memory)}`,
-        compute: holder.whole ? "whole card" : `${holder.cores} of 100, ${holder.shareClass}`,
+        compute: holder.whole ? "whole card" : `${computeOf(holder)} of 100, ${holder.shareClass}`,
         priority: holder.priorityClass,
       })),
   );

@@ -78,6 +78,7 @@ BoardSlice slice_of(const SliceView& slice, const SliceCardView& held, const std
   one.kind = slice.kind;
   one.memory = held.limit;
   one.cores = held.compute.hundredths();
+  one.core_limit = slice.ceiling.hundredths();
   one.whole = slice.whole;
   one.share = to_string(slice.share);
   one.priority = to_string(slice.priority);
@@ -153,6 +154,7 @@ BoardSlice slice_of(const codec::GpuObject& gpu, const codec::GpuHolder& holder)
   one.container = slice.part;
   one.memory = slice.whole ? gpu.card.memory : slice.memory;
   one.cores = slice.whole ? gpu.card.compute.hundredths() : slice.compute.hundredths();
+  one.core_limit = slice.ceiling.hundredths();
   one.whole = slice.whole;
   one.share = to_string(slice.share);
   one.priority = to_string(slice.priority);

@@ -88,6 +88,7 @@ json::object holder_of(const GpuHolder& holder) {
                    {"whole", slice.whole},
                    {"shareClass", json_read::json_text(to_string(slice.share))},
                    {"priorityClass", json_read::json_text(to_string(slice.priority))}};
+  if (slice.ceiling != CoreShare::whole()) out["coreLimit"] = static_cast<std::int64_t>(slice.ceiling.hundredths());
   if (slice.exclusive && !slice.whole) out["exclusive"] = true;
   if (slice.phase == Phase::kInit) out["init"] = true;
   if (slice.dialect != "native") out["dialect"] = slice.dialect;

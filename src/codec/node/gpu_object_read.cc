@@ -39,6 +39,8 @@ bool take_holder(const json::value& value, const CardId& card, GpuHolder* holder
   slice.card = card;
   slice.memory = Bytes(memory);
   slice.compute = CoreShare(static_cast<std::uint32_t>(cores));
+  if (std::uint64_t limit = 0; take_number(value, "coreLimit", 100, &limit) && limit >= cores && limit > 0)
+    slice.ceiling = CoreShare(static_cast<std::uint32_t>(limit));
   slice.whole = flag(value, "whole");
   slice.exclusive = slice.whole || flag(value, "exclusive");
   slice.phase = flag(value, "init") ? Phase::kInit : Phase::kRun;

@@ -87,6 +87,7 @@ TEST(GpuObject, IsReadBackAsWritten) {
   init.slice.exclusive = true;
   init.slice.dialect = "gpushare";
   init.slice.share = ShareClass::kBestEffort;
+  init.slice.ceiling = CoreShare(60);
   init.slice.card = CardId("GPU-1");
   gpu.holders[0].slice.card = CardId("GPU-1");
   gpu.holders.push_back(init);

@@ -56,6 +56,7 @@ struct BoardSlice {
   std::string agent_id = {};  // the agent's name of it; empty: the agent does not know it yet
   Bytes memory;
   std::uint32_t cores = 0;
+  std::uint32_t core_limit = 100;  // see Request::ceiling
   bool whole = false;
   std::string share;
   std::string priority;

@@ -19,18 +19,20 @@ json::object value_of(const GpuHolder& holder) {
   const Slice& slice = holder.slice;
   json::array pods;
   for (const auto& pod : holder.pods) pods.emplace_back(pod);
-  return {{"name", name_of(holder)},
-          {"kind", json_read::json_text(to_string(slice.owner.kind))},
-          {"uid", slice.owner.uid},
-          {"part", slice.part},
-          {"pods", std::move(pods)},
-          {"memory_bytes", slice.memory.count()},
-          {"cores", slice.compute.hundredths()},
-          {"whole", slice.whole},
-          {"share", json_read::json_text(to_string(slice.share))},
-          {"priority", json_read::json_text(to_string(slice.priority))},
-          {"dialect", slice.dialect},
-          {"ending", holder.ending}};
+  json::object out{{"name", name_of(holder)},
+                   {"kind", json_read::json_text(to_string(slice.owner.kind))},
+                   {"uid", slice.owner.uid},
+                   {"part", slice.part},
+                   {"pods", std::move(pods)},
+                   {"memory_bytes", slice.memory.count()},
+                   {"cores", slice.compute.hundredths()},
+                   {"whole", slice.whole},
+                   {"share", json_read::json_text(to_string(slice.share))},
+                   {"priority", json_read::json_text(to_string(slice.priority))},
+                   {"dialect", slice.dialect},
+                   {"ending", holder.ending}};
+  if (slice.ceiling != CoreShare::whole()) out["core_limit"] = slice.ceiling.hundredths();
+  return out;
 }
 
 /// True: no other owner can use the card, because it is held exclusively or unhealthy.

@@ -33,14 +33,16 @@ json::array values_of(const std::vector<RecordPart>& parts) {
   json::array out;
   for (const auto& part : parts) {
     for (const auto& card : part.cards) {
-      out.push_back(json::object{{"part", part.part},
-                                 {"card", card.card.str()},
-                                 {"memory_bytes", card.memory.count()},
-                                 {"cores", card.compute.hundredths()},
-                                 {"whole", part.whole},
-                                 {"share", json_read::json_text(to_string(part.share))},
-                                 {"priority", json_read::json_text(to_string(part.priority))},
-                                 {"dialect", part.dialect}});
+      json::object one{{"part", part.part},
+                       {"card", card.card.str()},
+                       {"memory_bytes", card.memory.count()},
+                       {"cores", card.compute.hundredths()},
+                       {"whole", part.whole},
+                       {"share", json_read::json_text(to_string(part.share))},
+                       {"priority", json_read::json_text(to_string(part.priority))},
+                       {"dialect", part.dialect}};
+      if (part.ceiling != CoreShare::whole()) one["core_limit"] = part.ceiling.hundredths();
+      out.push_back(std::move(one));
     }
   }
   return out;

@@ -38,7 +38,7 @@ std::string holders_of(const codec::GpuObject& gpu) {
 
 std::string share_of(const Slice& slice) {
   if (slice.whole) return "whole card";
-  return fmt::format("{} {}", slice.compute.hundredths(), to_string(slice.share));
+  return fmt::format("{} {}", to_human(slice.compute, slice.ceiling), to_string(slice.share));
 }
 
 void add_card(const codec::GpuObject& gpu, bool wide, Rows* rows) {
@@ -94,16 +94,18 @@ std::string render_cluster(const codec::ClusterView& view, bool wide) {
 }
 
 std::string cluster_csv(const codec::ClusterView& view) {
-  std::string out = "node,card,model,state,held_by,part,memory_bytes,cores,whole,share,priority,dialect,ending\n";
+  std::string out =
+      "node,card,model,state,held_by,part,memory_bytes,cores,whole,share,priority,dialect,ending,core_limit\n";
   for (const auto& gpu : view.cards) {
     const std::string card = fmt::format("{},{},{},{}", csv_field(gpu.node), csv_field(gpu.card.id.str()),
                                          csv_field(gpu.card.model), csv_field(state_of(gpu)));
-    if (gpu.holders.empty()) out += card + ",,,,,,,,,\n";
+    if (gpu.holders.empty()) out += card + ",,,,,,,,,,\n";
     for (const auto& holder : gpu.holders) {
       const Slice& slice = holder.slice;
-      out += fmt::format("{},{},{},{},{},{},{},{},{},{}\n", card, csv_field(codec::name_of(holder)),
+      out += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", card, csv_field(codec::name_of(holder)),
                          csv_field(slice.part), slice.memory.count(), slice.compute.hundredths(), slice.whole,
-                         to_string(slice.share), to_string(slice.priority), csv_field(slice.dialect), holder.ending);
+                         to_string(slice.share), to_string(slice.priority), csv_field(slice.dialect), holder.ending,
+                         slice.ceiling.hundredths());
     }
   }
   return out;
