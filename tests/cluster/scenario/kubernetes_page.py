@@ -232,7 +232,7 @@ class Page(RingTest):
             self.assertEqual(self.before.left(), [])
 
 
-BEFORE = {"kubectl apply -f deploy/agent-rbac.yaml -f deploy/agent-policy.yaml": Page.remember_containers}
+BEFORE = {"kubectl apply -f deploy/crds -f deploy/agent-rbac.yaml -f deploy/agent-policy.yaml": Page.remember_containers}
 AFTER = {
     "kubectl wait --for=condition=Ready pod/by-name --timeout=5m": Page.by_name_has_its_fraction,
     "kubectl -n carve-system delete pod -l app.kubernetes.io/component=arbiter --field-selector spec.nodeName=$NODE":
