@@ -105,7 +105,7 @@ inline constexpr std::size_t kWaitCounts = sizeof kWaitEndsNs / sizeof kWaitEnds
 struct ControlCounters {
   std::uint64_t waits[kWaitCounts];  // times in which a launch waited for a lease and that have ended, by their length
   std::uint64_t waited_ns;           // their sum
-  std::uint64_t capped_ns;           // of a `fixed` slice: the part in which it had used up its rate
+  std::uint64_t capped_ns;           // the part in which a slice with a cap had used up its rate
   // As the slice's processes count them (AccountPage): a tenant can write any number.
   std::uint64_t gated_launches;
   std::uint64_t refused_requests;

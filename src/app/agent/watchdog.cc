@@ -168,7 +168,9 @@ ComputeRound Watchdog::round_of(const WatchedSlice& slice, std::size_t index, co
   if (slice.revoked) return round;
   round.guarantee = card.guarantee().hundredths();
   if (card.share == ShareClass::kFixed) return round;
-  round.charged = index < slice.charged_percent.size() ? slice.charged_percent[index] : 0;
+  // A tenant can raise what is charged, but not beyond the ceiling of its slice.
+  const double most = card.ceiling.hundredths();
+  round.charged = std::min(most, index < slice.charged_percent.size() ? slice.charged_percent[index] : 0);
   if (index < slice.granted_percent.size()) round.granted = slice.granted_percent[index];
   if (index < slice.drained_percent.size()) round.drained = slice.drained_percent[index];
   return round;

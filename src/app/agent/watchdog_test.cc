@@ -188,6 +188,20 @@ TEST(Watchdog, FixedIsACapRegardlessOfTheAccount) {
           .empty());
 }
 
+/// A tenant that reports its use is charged for all of it. Above the ceiling that does not allow it.
+TEST(Watchdog, ACeilingIsACapRegardlessOfWhatIsCharged) {
+  const auto is_noticed = [](std::uint32_t ceiling, unsigned used) {
+    Watchdog dog;
+    Clock::Time now{std::chrono::seconds(10)};
+    WatchedSlice capped = slice(ShareClass::kBurst, static_cast<double>(used));
+    capped.cards[0].ceiling = CoreShare(ceiling);
+    return !rounds(dog, capped, {{"s", CardId("GPU-0"), {1, Bytes::mib(1), used}}}, 20, &now).empty();
+  };
+  EXPECT_FALSE(is_noticed(100, 99));
+  EXPECT_TRUE(is_noticed(60, 99));
+  EXPECT_FALSE(is_noticed(60, 65)) << "the error of the driver's averages";
+}
+
 TEST(Watchdog, OverheadIsTheMemoryBeyondTheAnnouncedMemory) {
   const auto overheads =
       Watchdog::overheads({slice(ShareClass::kBurst, 0)}, {{"s", CardId("GPU-0"), {1, Bytes::mib(1500), 0}}});

@@ -91,7 +91,7 @@ struct CounterRow {
 };
 constexpr CounterRow kCounterRows[] = {
     {"carve_slice_throttled_seconds_total",
-     "Time in which a launch of the slice waited because the slice had used up its fixed share.",
+     "Time in which a launch of the slice waited because the slice had used up its fixed share or its core limit.",
      [](const SliceCounters& c) { return static_cast<double>(c.capped_ns) / 1e9; }},
     {"carve_slice_gated_launches_total", "Launches that waited for a lease, as the slice's processes count them.",
      [](const SliceCounters& c) { return static_cast<double>(c.gated_launches); }},
