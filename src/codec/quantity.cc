@@ -213,6 +213,11 @@ Result<CoresAsk> cores_of(std::string_view field, std::uint64_t hundredths) {
   return cores_of(field, hundredths, std::to_string(hundredths));
 }
 
+Result<CoreShare> parse_core_limit(std::string_view field, std::string_view text) {
+  CARVE_TRY(const auto hundredths, parse_count(field, text, 1, 100, "hundredths of each card"));
+  return CoreShare(static_cast<std::uint32_t>(hundredths));
+}
+
 Result<std::uint64_t> parse_count(std::string_view field, std::string_view text, std::uint64_t low,
                                   std::uint64_t high, std::string_view unit) {
   const std::string legal = fmt::format("{} to {} {}", low, high, unit);

@@ -34,6 +34,9 @@ struct CoresAsk {
 /// The same for a number.
 [[nodiscard]] Result<CoresAsk> cores_of(std::string_view field, std::uint64_t hundredths);
 
+/// A limit of compute: 1 to 100 hundredths of each card.
+[[nodiscard]] Result<CoreShare> parse_core_limit(std::string_view field, std::string_view text);
+
 /// A whole number from `low` to `high`, digits only; `unit` ("cards") is used in the error text.
 [[nodiscard]] Result<std::uint64_t> parse_count(std::string_view field, std::string_view text,
                                                 std::uint64_t low, std::uint64_t high,

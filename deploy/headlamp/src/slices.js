@@ -22,11 +22,11 @@ function stateOf({ state, reason } = {}) {
   return state === "Healthy" ? state : `${state ?? "Unknown"} ${reason ?? ""}`.trim();
 }
 
-/** One row of text per slice, sorted by node and card. */
 function computeOf({ cores, coreLimit }) {
   return coreLimit === undefined ? `${cores}` : `${cores} to ${coreLimit}`;
 }
 
+/** One row of text per slice, sorted by node and card. */
 export function slicesOf(subject, gpus) {
   const sorted = [...gpus].sort((a, b) => a.spec.nodeName.localeCompare(b.spec.nodeName) || a.spec.index - b.spec.index);
   return sorted.flatMap((gpu) =>

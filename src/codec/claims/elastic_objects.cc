@@ -259,12 +259,8 @@ Result<ElasticRoom> parse_elastic_room(std::string_view text) {
 
 std::string encode_elastic_gpu(const ElasticGpu& gpu) {
   json::object capacity;
-  if (gpu.request.whole || gpu.request.count > 1) capacity["elasticgpu.io/gpu"] = std::to_string(gpu.request.count);
-  if (!gpu.request.whole) {
-    capacity["elasticgpu.io/gpu-memory"] = std::to_string(gpu.request.memory.bytes().whole_mib());
-    if (!gpu.request.compute.is_none())
-      capacity["elasticgpu.io/gpu-core"] = std::to_string(gpu.request.compute.share().hundredths());
-  }
+  for (const auto& [name, amount] : native_amounts(gpu.request))
+    capacity[read::json_text(name)] = std::to_string(amount);
   json::object spec{
       {"capacity", std::move(capacity)},
       {"reclaimPolicy", gpu.retain ? "Retain" : "Delete"},
@@ -352,9 +348,7 @@ std::string claim_place(std::string_view text) {
 std::vector<PodClaim> claims_of(const PodAsk& pod) {
   std::vector<PodClaim> all;
   for (const auto& [key, claim] : pod.annotations) {
-    for (const auto start : {kClaimOfContainer, kClaimOfContainerLong}) {
-      if (key.starts_with(start)) all.push_back({key, key.substr(start.size()), claim});
-    }
+    if (const auto container = container_with_claim(key)) all.push_back({key, std::string(*container), claim});
   }
   return all;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,5 +78,12 @@ struct ClaimUses {
 
 inline constexpr std::string_view kClaimOfContainer = "elasticgpu.io/egpuc-";
 inline constexpr std::string_view kClaimOfContainerLong = "egpuc.elasticgpu.io/";  // of the README, for long names
+/// The container whose claim the annotation names; nullopt: it is another annotation.
+[[nodiscard]] inline std::optional<std::string_view> container_with_claim(std::string_view annotation) {
+  for (const auto start : {kClaimOfContainer, kClaimOfContainerLong}) {
+    if (annotation.starts_with(start)) return annotation.substr(start.size());
+  }
+  return std::nullopt;
+}
 
 }  // namespace carve::codec

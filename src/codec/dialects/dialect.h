@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -134,6 +135,9 @@ Texts environment_of_volcano(const Shown& shown, const RecordPart& part);
 [[nodiscard]] std::span<const Dialect> dialects();
 /// The dialect of elasticgpu.io/gpu-memory, gpu-core and gpu, in which Carve itself explains how to request cards.
 [[nodiscard]] const Dialect& native_dialect();
+/// The native resource names that say the request, with their amounts.
+///   in  a request in bytes, or for whole cards
+[[nodiscard]] std::vector<std::pair<std::string_view, std::uint64_t>> native_amounts(const Request& request);
 /// Whether an installation with these settings reads the dialect.
 [[nodiscard]] bool is_served(const Dialect& dialect, const DialectSettings& settings);
 /// The names by which a container requests cards in this dialect.

@@ -120,11 +120,11 @@ const Dialect* dialect_used(const Said& said, std::vector<Error>* errors) {
 void limit_cores(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   const auto written = pod.annotations.find(std::string(kCoreLimitAnnotation));
   if (written == pod.annotations.end()) return;
-  const auto read = parse_count(kCoreLimitAnnotation, written->second, 1, 100, "hundredths of each card");
+  const auto read = parse_core_limit(kCoreLimitAnnotation, written->second);
   if (!read) {
     errors->push_back(read.error());
   } else if (!request->whole) {
-    request->ceiling = CoreShare(static_cast<std::uint32_t>(*read));
+    request->ceiling = *read;
   }
 }
 

@@ -50,6 +50,19 @@ Result<Request> read_in(const Domain& domain, const Words& words) {
 
 }  // namespace
 
+std::vector<std::pair<std::string_view, std::uint64_t>> native_amounts(const Request& request) {
+  std::vector<std::pair<std::string_view, std::uint64_t>> amounts;
+  if (request.whole || request.count > 1) amounts.emplace_back("elasticgpu.io/gpu", request.count);
+  if (request.whole) return amounts;
+  amounts.emplace_back("elasticgpu.io/gpu-memory", request.memory.bytes().whole_mib());
+  if (request.compute.is_tflops()) {
+    amounts.emplace_back(kNativeTflops, request.compute.tflops());
+  } else if (!request.compute.is_none()) {
+    amounts.emplace_back("elasticgpu.io/gpu-core", request.compute.share().hundredths());
+  }
+  return amounts;
+}
+
 Result<Request> read_native(const Words& words, const PodAsk&, const DialectSettings&) {
   const Domain domain{"elasticgpu.io", Bytes::mib(1), "MiB"};
   std::vector<Error> errors;

@@ -12,7 +12,7 @@ struct Parsed {
   Amounts amounts;
   std::optional<ShareClass> share;
   PriorityClass priority = PriorityClass::kStandard;
-  CoreShare ceiling = CoreShare::whole();
+  std::optional<CoreShare> ceiling;
   std::vector<Error> errors;
 };
 
@@ -39,14 +39,7 @@ Parsed parse(const RunWords& words) {
       out.errors.push_back(count.error());
     }
   }
-  if (words.core_limit) {
-    const auto limit = parse_count("core-limit", *words.core_limit, 1, 100, "hundredths of each card");
-    if (limit) {
-      out.ceiling = CoreShare(static_cast<std::uint32_t>(*limit));
-    } else {
-      out.errors.push_back(limit.error());
-    }
-  }
+  if (words.core_limit) keep(out.ceiling, parse_core_limit("core-limit", *words.core_limit), out.errors);
   if (words.share) {
     out.share = share_class_from(*words.share);
     if (!out.share || out.share == ShareClass::kNode) {
@@ -114,7 +107,7 @@ Result<Request> request_from(const RunWords& words) {
   Request checked = request.value_or(whole_cards(1));
   if (parsed.share && request) checked.share = *parsed.share;
   checked.priority = parsed.priority;
-  checked.ceiling = parsed.ceiling;
+  checked.ceiling = parsed.ceiling.value_or(CoreShare::whole());
   checked.constraints.model = words.model.value_or("");
   checked.constraints.exclusive = checked.constraints.exclusive || words.exclusive;
   for (const std::string& uuid : words.card) checked.constraints.cards.emplace_back(uuid);

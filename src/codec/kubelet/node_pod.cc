@@ -90,10 +90,7 @@ std::vector<std::string> with_elastic_claims(const json::value* annotations) {
   const auto* all = annotations == nullptr ? nullptr : annotations->if_object();
   if (all == nullptr) return containers;
   for (const auto& [key, claim] : *all) {
-    for (const auto start : {kClaimOfContainer, kClaimOfContainerLong}) {
-      const std::string_view name(key.data(), key.size());
-      if (name.starts_with(start)) containers.emplace_back(name.substr(start.size()));
-    }
+    if (const auto container = container_with_claim({key.data(), key.size()})) containers.emplace_back(*container);
   }
   return containers;
 }

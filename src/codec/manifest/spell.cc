@@ -84,23 +84,14 @@ bool agree(const std::vector<PartRequest>& parts, const Word& word) {
                      [&](const PartRequest& part) { return word(part.request) == word(parts.front().request); });
 }
 
-void put_compute(const ComputeAsk& compute, json::object* amounts) {
-  if (compute.is_tflops()) {
-    (*amounts)["elasticgpu.io/gpu-tflops"] = compute.tflops();
-  } else if (!compute.is_none()) {
-    (*amounts)["elasticgpu.io/gpu-core"] = compute.share().hundredths();
-  }
+void put_amounts(const Request& request, json::object* amounts) {
+  for (const auto& [name, amount] : native_amounts(request)) (*amounts)[json_text(name)] = amount;
 }
 
 void set_native(Pod& pod, const PartRequest& part) {
   auto& container = *pod.containers[part.part];
   remove_names(container);
-  auto& limits = made_object(made_object(container, "resources"), "limits");
-  const Request& request = part.request;
-  if (request.whole || request.count > 1) limits["elasticgpu.io/gpu"] = request.count;
-  if (request.whole) return;
-  limits["elasticgpu.io/gpu-memory"] = request.memory.bytes().whole_mib();
-  put_compute(request.compute, &limits);
+  put_amounts(part.request, &made_object(made_object(container, "resources"), "limits"));
 }
 
 /// What native amounts mean without an annotation.
@@ -236,11 +227,7 @@ std::string to_claims(Pod& pod, std::vector<json::value>* objects) {
                                       {"provisioner", fmt::format("elasticgpu.io/{}", provisioner)}});
     }
     json::object amounts;
-    if (part.request.whole || part.request.count > 1) amounts["elasticgpu.io/gpu"] = part.request.count;
-    if (!part.request.whole) {
-      amounts["elasticgpu.io/gpu-memory"] = part.request.memory.bytes().whole_mib();
-      put_compute(part.request.compute, &amounts);
-    }
+    put_amounts(part.request, &amounts);
     const auto name = name_for(pod.object, part.part);
     objects->push_back(json::object{{"apiVersion", "elasticgpu.io/v1alpha1"},
                                     {"kind", "ElasticGPUClaim"},

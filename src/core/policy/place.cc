@@ -59,9 +59,7 @@ Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& li
   }
   std::vector<PlacedCard> placed;
   for (const std::size_t at : choose_set(candidates, request.count, links, request.whole)) {
-    const CardState& card = *ledger.find(*candidates[at].card);
-    const Offer offer = offer_of(card, request);
-    placed.push_back(PlacedCard{card.card.id, offer.memory, offer.compute});
+    placed.push_back(placed_on(*ledger.find(*candidates[at].card), request));
   }
   return placed;
 }

@@ -42,8 +42,7 @@ Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner
     if (!model_matches(state.card.model, part.request.constraints.model)) {
       return fail(Code::kFailedPrecondition, card.str() + ": model is not " + part.request.constraints.model);
     }
-    const Offer offer = offer_of(state, part.request);
-    placed.push_back({card, offer.memory, offer.compute});
+    placed.push_back(placed_on(state, part.request));
   }
   auto slices = slices_of_part(owner, part, placed);
   Ledger tried = ledger;
@@ -110,10 +109,7 @@ Result<std::vector<Slice>> place_group(const Ledger& ledger, const LinkMatrix& l
   std::vector<Slice> slices;
   for (const PartRequest* part : group) {
     std::vector<PlacedCard> own;
-    for (const PlacedCard& card : placed) {
-      own.push_back({card.card, part->request.memory.bytes(),
-                     group.size() == 1 ? card.compute : part->request.compute.share()});
-    }
+    for (const PlacedCard& card : placed) own.push_back(placed_on(*ledger.find(card.card), part->request));
     const auto of_part = slices_of_part(owner, *part, own);
     slices.insert(slices.end(), of_part.begin(), of_part.end());
   }

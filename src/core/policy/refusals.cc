@@ -90,6 +90,11 @@ Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept
                kMaxSlicesPerCard - std::min(kept_back, kMaxSlicesPerCard)};
 }
 
+PlacedCard placed_on(const CardState& card, const Request& request) {
+  const Offer offer = offer_of(card, request);
+  return {card.card.id, offer.memory, offer.compute};
+}
+
 std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                   const Offer& offer) {
   if (!is_permitted(request, card.card.id)) return Refusal::kNotNamed;

@@ -31,6 +31,9 @@ enum class Refusal : std::uint8_t {
 ///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take
 [[nodiscard]] Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept_back = 0);
 
+/// That card with what it gives to the request.
+[[nodiscard]] PlacedCard placed_on(const CardState& card, const Request& request);
+
 /// nullopt when the card serves it.
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                                 const Offer& offer);

@@ -128,13 +128,8 @@ Result<ClaimController::Place> ClaimController::choose(const ElasticClaim& claim
   const auto& state = *cluster->at(best->node);
   const SeenLedger seen(state, owner, kAboveAll);
   CARVE_TRY(const auto slices, place_pod(*seen, state.links, owner, {part}, world_.policy(as_pod, best->node)));
-  CardPlace place{best->node, {}, Bytes::max(), {}, {}};
-  for (const Slice& slice : slices) {
-    const Card& card = state.ledger.find(slice.card)->card;
-    if (place.cards.empty()) place.model = card.model;
-    place.memory = std::min(place.memory, card.memory);
-    place.cards.push_back(card.id);
-  }
+  CardPlace place{best->node, {}, {}};
+  for (const Slice& slice : slices) add_card(&place, state.ledger.find(slice.card)->card);
   {
     const MutexLock lock(rooms_mutex_);
     const ClaimRoom room = room_for(owner, request, place);

@@ -73,11 +73,18 @@ ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& 
   return {place.node, {owner, kAboveAll, std::move(slices), {}}};
 }
 
+void add_card(CardPlace* place, const Card& card) {
+  const bool first = place->cards.empty();
+  if (first) place->model = card.model;
+  place->memory = first ? card.memory : std::min(place->memory, card.memory);
+  place->cards.push_back(card.id);
+}
+
 std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& gpu) {
   const auto cluster = model.snapshot();
   const auto node = cluster->find(gpu.node);
   if (node == cluster->end()) return std::nullopt;
-  CardPlace place{gpu.node, {}, Bytes::max(), {}, {}};
+  CardPlace place{gpu.node, {}, {}};
   for (const auto& name : gpu.cards) {
     CardId id(name);
     if (const auto index = index_in(name)) {
@@ -87,12 +94,9 @@ std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& g
     }
     const CardState* state = node->second->ledger.find(id);
     if (state == nullptr) return std::nullopt;
-    const Card& card = state->card;
-    if (place.cards.empty()) place.model = card.model;
-    place.memory = std::min(place.memory, card.memory);
-    place.cards.push_back(id);
-    if (!card.health.ok && place.trouble.empty())
-      place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), card.health.reason);
+    add_card(&place, state->card);
+    if (const Health& health = state->card.health; !health.ok && place.trouble.empty())
+      place.trouble = fmt::format("card {} is unhealthy: {}", id.str(), health.reason);
   }
   return place.cards.empty() ? std::nullopt : std::optional(std::move(place));
 }

@@ -26,6 +26,9 @@ using ClaimRooms = std::map<std::string, ClaimRoom>;  // by the owner's UID
 /// The slices of an owner that keep the room for the request on those cards.
 [[nodiscard]] ClaimRoom room_for(const Owner& owner, const Request& request, const CardPlace& place);
 
+/// Adds a card to the place of an ElasticGPU.
+void add_card(CardPlace* place, const Card& card);
+
 /// The cards of an ElasticGPU, which names them by UUIDs or indexes; nullopt: one of them does not exist.
 [[nodiscard]] std::optional<CardPlace> place_of(const ClusterModel& model, const ElasticGpu& gpu);
 
