@@ -107,7 +107,7 @@ struct GrantPage {
   Cell<std::uint32_t> lease;           // LeaseMode in the low two bits, epoch above; also the futex word
   Cell<std::uint32_t> credit_us;       // estimated GPU time that may be in flight
   Cell<std::uint64_t> end_ns;          // end of a kLease
-  Cell<std::uint64_t> heartbeat_ns;    // time of the arbiter's last heartbeat
+  Cell<std::uint64_t> heartbeat_ns;    // time of the arbiter's last heartbeat; 0: it has stopped
   Cell<std::uint32_t> rate_ppm;        // the last granted rate, in millionths of the card: the rate of the
                                        // local bucket when the arbiter is silent
   Cell<std::uint32_t> high_entry;       // highest account entry assigned + 1: bounds every sum over the account page

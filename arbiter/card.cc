@@ -112,12 +112,14 @@ void CardLoop::remove(int slice) {
   trace_.removed(slice);
   Place& place = places_[static_cast<std::size_t>(slice)];
   if (place.grant->revoked.load_acquire() != 0) {
-    // Wakes every waiter of a revoked grant. A grant that is not revoked is removed because the arbiter stops: the page
-    // stays valid until the next arbiter starts.
     const std::uint32_t epoch = place.epoch_base + place.published + 1;
     place.grant->lease.store_release(static_cast<std::uint32_t>(abi::LeaseMode::kBlocked) | epoch << kModeBits);
-    wake_all(&place.grant->lease.raw);
+  } else {
+    // The arbiter stops. The page stays valid until the next arbiter starts, and the clients use their local buckets
+    // from now on.
+    place.grant->heartbeat_ns.store_release(0);
   }
+  wake_all(&place.grant->lease.raw);
   place = {};
   kick();
 }

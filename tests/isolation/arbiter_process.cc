@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stop_token>
+#include <thread>
 
 #include "arbiter/arbiter.h"
 #include "tests/isolation/slice_fixture.h"
@@ -37,7 +39,9 @@ Fd connect_control() {
 
 }  // namespace
 
-ArbiterProcess::ArbiterProcess(const std::string& trace) {
+ArbiterProcess::ArbiterProcess(const std::string& trace) : trace_(trace) { start(); }
+
+void ArbiterProcess::start() {
   std::fflush(nullptr);
   pid_ = fork();
   if (pid_ < 0) std::abort();  // kill(-1, …) would end every process of the machine
@@ -45,15 +49,33 @@ ArbiterProcess::ArbiterProcess(const std::string& trace) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     Log log;
     arbiter::Options options;
-    options.trace_path = trace;
-    const Result<void> done = arbiter::run(options, log, std::stop_token());
-    std::fprintf(stderr, "arbiter: %s\n", done ? "ended" : done.error().what.c_str());
-    _exit(1);
+    options.trace_path = trace_;
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, nullptr);
+    std::stop_source stop;
+    std::jthread waits([&] {
+      int signal = 0;
+      sigwait(&term, &signal);
+      stop.request_stop();
+    });
+    const Result<void> done = arbiter::run(options, log, stop.get_token());
+    if (!done) std::fprintf(stderr, "arbiter: %s\n", done.error().what.c_str());
+    _exit(done ? 0 : 1);
   }
   socket_ = connect_control();
 }
 
+void ArbiterProcess::stop() {
+  kill(pid_, SIGTERM);
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+  socket_ = Fd();
+}
+
 ArbiterProcess::~ArbiterProcess() {
+  if (pid_ < 0) return;
   kill(pid_, SIGKILL);
   kill(pid_, SIGCONT);
   waitpid(pid_, nullptr, 0);

@@ -20,6 +20,11 @@ class ArbiterProcess {
   ArbiterProcess(const ArbiterProcess&) = delete;
   ArbiterProcess& operator=(const ArbiterProcess&) = delete;
 
+  /// SIGTERM, as the kubelet ends a container. Waits until the arbiter has ended.
+  void stop();
+  /// Starts the next arbiter. It finds the slices by their processes. Call it while this process has one thread.
+  void start();
+
   /// Returns "" or the arbiter's error.
   std::string put(const std::string& id, const abi::ControlCard& card);
   std::string drop(const std::string& id);
@@ -30,6 +35,7 @@ class ArbiterProcess {
  private:
   std::string ask(const abi::ControlRequest& request, abi::ControlReply* reply);
 
+  const std::string trace_;
   pid_t pid_ = -1;
   Fd socket_;
   std::vector<Fd> kept_;  // the descriptors that an agent keeps for a restarted arbiter

@@ -294,5 +294,34 @@ TEST_F(Share, AStoppedArbiterLeavesTheLastRatesInForce) {
   stop(other);
 }
 
+// As when the DaemonSet's pod is replaced: SIGTERM, a second without an arbiter, and the next one finds the slices by
+// their processes.
+TEST_F(Share, AReplacedArbiterLeavesNoPause) {
+  ArbiterProcess arbiter;
+  ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, abi::ShareClass::kFixed)), "");
+  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
+  const pid_t one = spin_in("one", {"--kernel-us", "500"});
+  const pid_t other = spin_in("other", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  arbiter.stop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'000));
+  arbiter.start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'000));
+  const std::vector<double> first = delivered(one, since, 50);
+  const std::vector<double> second = delivered(other, since, 50);
+  ASSERT_GE(std::min(first.size(), second.size()), 40U);
+  int idle = 0;
+  for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    if (first[i] + second[i] >= 50) continue;
+    std::printf("  %zu ms: %.1f + %.1f\n", 50 * i, first[i], second[i]);
+    ++idle;
+  }
+  EXPECT_LE(idle, 1) << "windows of 50 ms in which the card was mostly idle";
+  stop(one);
+  stop(other);
+}
+
 }  // namespace
 }  // namespace carve::isolation

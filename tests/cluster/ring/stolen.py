@@ -7,7 +7,7 @@ def _ticks():
     with open("/proc/stat", encoding="ascii") as file:
         # user nice system idle iowait irq softirq steal
         ticks = [int(word) for word in file.readline().split()[1:9]]
-    return ticks[7], sum(ticks)
+    return ticks[7], ticks[3] + ticks[4], sum(ticks)
 
 
 class Stolen:
@@ -18,5 +18,10 @@ class Stolen:
 
     def percent(self) -> float:
         """Per cent of all processor time since construction."""
-        stolen, everything = (now - then for now, then in zip(_ticks(), self.then))
+        stolen, _, everything = (now - then for now, then in zip(_ticks(), self.then))
         return 100 * stolen / everything if everything > 0 else 0.0
+
+    def busy_percent(self) -> float:
+        """How busy the processors were since construction, with what the host took."""
+        _, idle, everything = (now - then for now, then in zip(_ticks(), self.then))
+        return 100 * (everything - idle) / everything if everything > 0 else 0.0

@@ -218,6 +218,8 @@ class Upgrade(InstalledTest):
         rows = [row for row in self.carve.truth("windows", "--ms", "1000", "--since", str(begun))["windows"]
                 if begun <= row["start_ns"] <= end - 10 ** 9]
         starts = [row["start_ns"] for row in rows]      # a process without card time in a second has no row for it
+        by_second = {start: sum(row["gpu_ns"] for row in rows if row["start_ns"] == start) / 1e7 for start in starts}
+        print("\nper cent of the card in each second:", *(f"{by_second[start]:.0f}" for start in sorted(by_second)), flush=True)
         seconds = (max(starts) - min(starts)) / 1e9 + 1
         return {pid: sum(row["gpu_ns"] for row in rows if row["pid"] == pid) / seconds / 1e7
                 for pid in {row["pid"] for row in rows}}
@@ -319,10 +321,11 @@ class Upgrade(InstalledTest):
         before = {pid: share for pid, share in quiet_shares.items() if share >= 1}      # the processes that compute
         taken_before, host = host.percent(), stolen.Stolen()
         during = self.shares_during(upgrade)
-        taken, quiet = host.percent(), sorted(before.values())
+        taken, busy_percent, quiet = host.percent(), host.busy_percent(), sorted(before.values())
         shares = sorted(during.get(pid, 0.0) for pid in before)
         print(f"\n{what} upgraded: shares during it {', '.join(f'{share:.1f}' for share in shares)}, "
-              f"before {', '.join(f'{share:.1f}' for share in quiet)}; the host took {taken:.1f} % of the processors", flush=True)
+              f"before {', '.join(f'{share:.1f}' for share in quiet)}; the processors were {busy_percent:.0f} % busy, the host "
+              f"took {taken:.1f} %", flush=True)
         self.assertEqual(len(before), 2)
         if busy:
             self.assert_proportion(shares, taken)

@@ -290,6 +290,7 @@ TEST_F(RestartTest, ACleanStopLeavesRunningSlicesTheirLease) {
   EXPECT_TRUE(arbiter_->stop_nicely());
   EXPECT_EQ(mode_of(client.card()), abi::LeaseMode::kSolo);
   EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 0U);
+  EXPECT_EQ(client.card().grant->heartbeat_ns.load_relaxed(), 0U) << "the client waits for 200 ms";
   arbiter_->start();
   EXPECT_TRUE(beats(client.card()));
 }
