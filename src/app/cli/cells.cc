@@ -10,9 +10,12 @@ std::string memory_cell(Bytes bytes) { return bytes == Bytes::max() ? "?" : to_h
 
 std::string used_cell(Bytes used, Bytes limit) { return memory_cell(used) + " / " + memory_cell(limit); }
 
-std::string wanted_cell(const SliceView& slice, const SliceCardView& card) {
-  if (slice.whole) return "whole";
-  return fmt::format("{} {}", to_human(card.compute, slice.ceiling), to_string(slice.share));
+std::string share_cell(bool whole, CoreShare compute, CoreShare ceiling, ShareClass share) {
+  return whole ? "whole" : fmt::format("{} {}", to_human(compute, ceiling), to_string(share));
+}
+
+std::string share_cell(const SliceView& slice, const SliceCardView& card) {
+  return share_cell(slice.whole, card.compute, slice.ceiling, slice.share);
 }
 
 std::string short_uuid(const std::string& uuid) { return clipped(uuid, 16); }

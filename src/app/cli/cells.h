@@ -13,8 +13,9 @@ namespace carve::cli {
 [[nodiscard]] std::string memory_cell(Bytes bytes);
 /// "3 GiB / 4 GiB".
 [[nodiscard]] std::string used_cell(Bytes used, Bytes limit);
-/// The compute that the slice requests: "30 burst" (hundredths of the card, share class), or "whole".
-[[nodiscard]] std::string wanted_cell(const SliceView& slice, const SliceCardView& card);
+/// The compute that a slice holds of a card and its share class: "30 burst", "30 to 60 burst" or "whole".
+[[nodiscard]] std::string share_cell(bool whole, CoreShare compute, CoreShare ceiling, ShareClass share);
+[[nodiscard]] std::string share_cell(const SliceView& slice, const SliceCardView& card);
 /// The first 16 characters of a card's UUID: enough to distinguish the cards of a node.
 [[nodiscard]] std::string short_uuid(const std::string& uuid);
 /// "one, two, three".

@@ -87,7 +87,7 @@ std::string SliceTable::render(const std::vector<NodeView>& nodes) {
     if (trend.size() > kTrend) trend.pop_front();
     rows.push_back({fmt::format("{:.1f} %", line.held->delivered_percent),
                     heights({trend.begin(), trend.end()}, 100, kTrend), used_cell(line.held->used, line.held->limit),
-                    clipped(line.name(), 32), wanted_cell(*line.slice, *line.held), line.slice->state, line.node,
+                    clipped(line.name(), 32), share_cell(*line.slice, *line.held), line.slice->state, line.node,
                     short_uuid(line.held->card)});
     trends[line.key()] = std::move(trend);
   }

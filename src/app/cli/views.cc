@@ -68,7 +68,7 @@ std::string render_inspect(const AgentView& view) {
     for (const auto& slice : view.slices) {
       for (const auto& held : slice.cards) {
         if (held.card != card.card.id.str()) continue;
-        rows.push_back({slice.id, slice.kind, memory_cell(held.limit), wanted_cell(slice, held),
+        rows.push_back({slice.id, slice.kind, memory_cell(held.limit), share_cell(slice, held),
                         std::string(to_string(slice.priority)), std::to_string(slice.uid), slice.state,
                         clipped(slice.name, 40)});
         refused += refused_line(slice, held);
@@ -100,7 +100,7 @@ std::string render_top(const AgentView& view) {
       for (const auto& held : slice.cards) {
         if (held.card != card.card.id.str()) continue;
         rows.push_back({slice.id, "", clipped(slice.name, 24), used_cell(held.used, held.limit),
-                        wanted_cell(slice, held), fmt::format("{:.1f} %", held.delivered_percent), "",
+                        share_cell(slice, held), fmt::format("{:.1f} %", held.delivered_percent), "",
                         slice.state});
         for (const auto& process : slice.processes) {
           if (!process.card.empty() && process.card != held.card) continue;
@@ -132,7 +132,7 @@ std::string render_slices(const AgentView& view) {
   for (const auto& slice : view.slices) {
     for (const auto& held : slice.cards) {
       rows.push_back({slice.id, slice.kind, short_uuid(held.card), memory_cell(held.limit),
-                      wanted_cell(slice, held), std::string(to_string(slice.priority)),
+                      share_cell(slice, held), std::string(to_string(slice.priority)),
                       std::to_string(slice.uid), slice.state, clipped(slice.name, 40)});
     }
   }

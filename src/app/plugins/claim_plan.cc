@@ -44,7 +44,7 @@ Result<codec::ShareConfig> config_for(const codec::Claim& claim, const std::stri
 }
 
 Result<void> check_core_limit(const std::string& request, const RecordPart& part, const RecordCard& held) {
-  if (part.share == ShareClass::kFixed || part.share == ShareClass::kNode) {
+  if (!may_have_ceiling(part.share)) {
     return fail(Code::kInvalidArgument,
                 fmt::format("request {}: coreLimit {} with shareClass {}; legal with burst and besteffort", request,
                             part.ceiling.hundredths(), to_string(part.share)));

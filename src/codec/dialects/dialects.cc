@@ -140,7 +140,7 @@ void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
     } else if (!request->whole) {
       request->share = *read;
       // The class replaces what the dialect says about compute.
-      if (*read == ShareClass::kFixed || *read == ShareClass::kNode) request->ceiling = CoreShare::whole();
+      if (!may_have_ceiling(*read)) request->ceiling = CoreShare::whole();
     }
   }
   limit_cores(pod, request, errors);

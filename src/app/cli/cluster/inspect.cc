@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "app/cli/cells.h"
 #include "app/cli/table.h"
 #include "app/cli/timeline.h"
 
@@ -36,11 +37,6 @@ std::string holders_of(const codec::GpuObject& gpu) {
   return text.empty() ? "-" : text;
 }
 
-std::string share_of(const Slice& slice) {
-  if (slice.whole) return "whole card";
-  return fmt::format("{} {}", to_human(slice.compute, slice.ceiling), to_string(slice.share));
-}
-
 void add_card(const codec::GpuObject& gpu, bool wide, Rows* rows) {
   const CardUse use = codec::use_of(gpu);
   if (!wide) {
@@ -56,7 +52,7 @@ void add_card(const codec::GpuObject& gpu, bool wide, Rows* rows) {
     const Slice& slice = holder.slice;
     auto row = card;
     row.insert(row.end(), {codec::name_of(holder) + (holder.ending ? " (ending)" : ""), slice.part,
-                           to_human(slice.memory), share_of(slice), std::string(to_string(slice.priority)),
+                           to_human(slice.memory), share_cell(slice.whole, slice.compute, slice.ceiling, slice.share), std::string(to_string(slice.priority)),
                            slice.dialect});
     rows->push_back(std::move(row));
   }

@@ -24,7 +24,7 @@ void add_node(const NodeView& node, std::vector<std::vector<std::string>>* rows)
       for (const auto& held : slice.cards) {
         if (held.card != id) continue;
         rows->push_back({"", "", "  " + clipped(slice.name.empty() ? slice.id : slice.name, 48),
-                         used_cell(held.used, held.limit), wanted_cell(slice, held),
+                         used_cell(held.used, held.limit), share_cell(slice, held),
                          fmt::format("{:.1f} %", held.delivered_percent), slice.state});
       }
     }
