@@ -24,7 +24,7 @@ ControlDashboard::ControlDashboard(World world)
 Result<std::string> ControlDashboard::explain(const std::string& namespace_name, const std::string& pod) const {
   CARVE_TRY(const auto text, world_.api.get(control::pod_path(namespace_name, pod)));
   CARVE_TRY(const auto object, codec::parse_cluster_pod(text));
-  auto said = control::explain(object, world_.requests, *world_.model.snapshot(), world_.rules());
+  auto said = control::explain(object, world_.requests, world_.model, world_.rules());
   if (const auto events = world_.api.list("/api/v1/namespaces/" + namespace_name + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + object.ask.uid}}))
     said.scheduler_says = codec::scheduler_word(*events);

@@ -159,7 +159,8 @@ class Control {
   // state
   control::ClaimBook claims_{dialects_, log_};
   control::ClusterModel model_{{dialects_, &claims_}, clock_, log_};
-  control::PolicyWatcher policy_watcher_{in_.policy, log_, post_event_};
+  control::PolicyWatcher policy_watcher_{in_.policy, log_, post_event_,
+                                         [this](const PlacementRules& rules) { model_.set_quotas(rules.quotas); }};
   control::UnhealthyCards unhealthy_{model_, log_, post_event_};
   const Policy card_policy_ = [this](const control::PodEntry& pod, const std::string& node) -> const PolicyRow& {
     return control::card_policy(*policy_watcher_.rules(), pod.object.ask, *model_.snapshot(), node);
@@ -204,7 +205,11 @@ class Control {
                                 unschedulable_.observe(owner, fit, clock_.now());
                               },
                               &clock_,
-                              [this] { claim_controller_.reserve_rooms(); }};
+                              [this] { claim_controller_.reserve_rooms(); },
+                              [this](const std::string& namespace_name, const Owner& owner,
+                                     std::vector<PartRequest> parts) {
+                                return model_.within_quota(namespace_name, owner, std::move(parts));
+                              }};
   control::NodeNominator node_nominator_{
       {.model = model_,
        .leader = leader_,
@@ -394,6 +399,7 @@ std::string Control::metrics_text() {
   control::write_free_room(*cluster, &text);
   control::write_settings(in_.settings.good(), &text);
   control::write_placement(policy_watcher_.stats(), &text);
+  control::write_quotas(model_.quota_uses(), &text);
   control::write_bindings(binder_.stats(), &text);
   control::write_preemptions(preemptor_.stats(), &text);
   control::write_node_nominator(node_nominator_.stats(), &text);

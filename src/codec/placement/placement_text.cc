@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace carve::codec {
 namespace {
 
 constexpr std::size_t kMostPools = 100;
-constexpr std::string_view kKeys = "cluster, namespace.NAME, pool.NAME and pool.NAME.nodes";
+constexpr std::string_view kKeys = "cluster, namespace.NAME, pool.NAME, pool.NAME.nodes and quota.NAMESPACE";
 
 bool is_word(std::string_view text, std::string_view beside, std::size_t most) {
   return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -64,6 +65,48 @@ Result<NodeLabels> parse_selector(std::string_view value) {
   return labels;
 }
 
+/// Parses a number of cards with at most two decimals; nullopt: it is none, or larger than kLargestQuota.
+std::optional<CardParts> parse_cards(std::string_view text) {
+  auto decimals = text;
+  const auto whole = next_piece(&decimals, '.');
+  const auto digits = [](std::string_view part) {
+    return std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const bool has_point = whole.size() != text.size();
+  if (whole.empty() || whole.size() > 7 || decimals.size() > 2 || (has_point && decimals.empty()) || !digits(whole) ||
+      !digits(decimals))
+    return std::nullopt;
+  CardParts parts = 0;
+  for (const char c : whole) parts = parts * 10 + static_cast<CardParts>(c - '0');
+  for (std::size_t i = 0; i < 2; ++i)
+    parts = parts * 10 + static_cast<CardParts>(i < decimals.size() ? decimals[i] - '0' : 0);
+  if (parts > kLargestQuota) return std::nullopt;
+  return parts;
+}
+
+/// Parses the quotas of a namespace, "A100:4,*:8".
+Result<std::vector<Quota>> parse_quotas(std::string_view value) {
+  std::vector<Quota> quotas;
+  for (auto rest = value; !rest.empty();) {
+    auto piece = trimmed(next_piece(&rest, ','));
+    const auto model = trimmed(next_piece(&piece, ':'));
+    const auto limit = parse_cards(trimmed(piece));
+    const bool good = model == "*" || is_word(model, std::string(kUpper) + "-_ ", 63);
+    const std::string name(model == "*" ? "" : model);
+    const bool known = std::any_of(quotas.begin(), quotas.end(), [&](const Quota& one) { return one.model == name; });
+    if (!good || !limit || known) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("\"{}\" is not a quota; legal: MODEL:CARDS, several separated by commas, each model once. "
+                              "MODEL is a part of the model's name or * for all, CARDS is 0 to {} with at most two "
+                              "decimals",
+                              value.substr(0, 64), kLargestQuota / 100));
+    }
+    quotas.push_back({name, *limit});
+  }
+  if (quotas.empty()) return fail(Code::kInvalidArgument, "the quota is missing; legal: MODEL:CARDS, such as A100:4 or *:8");
+  return quotas;
+}
+
 /// The policy that another system's annotation names, where the choice has none yet. The first word that names a policy
 /// applies.
 Result<void> add_ranking(const RankingAnnotation& ranking, std::string_view value, PolicyChoice* choice) {
@@ -100,6 +143,11 @@ class Reading {
     const auto kind = next_piece(&rest, '.');
     if (kind == "namespace" && is_word(rest, "-", 63)) {
       CARVE_TRY(rules_.namespaces[std::string(rest)], parse_policy_choice(value));
+      return {};
+    }
+    if (kind == "quota" && is_word(rest, "-", 63)) {
+      CARVE_TRY(auto quotas, parse_quotas(value));
+      rules_.quotas[std::string(rest)] = std::move(quotas);
       return {};
     }
     const auto name = next_piece(&rest, '.');
@@ -143,6 +191,22 @@ class Reading {
   std::set<std::string, std::less<>> keys_;
 };
 
+/// Takes every valid line. Returns what is wrong with the others, a line for each.
+std::string read_lines(std::string_view text, Reading* reading) {
+  std::string problems;
+  for (int number = 1; !text.empty(); ++number) {
+    auto line = next_piece(&text, '\n');
+    line = trimmed(next_piece(&line, '#'));
+    if (line.empty()) continue;
+    const bool pair = line.find('=') != std::string_view::npos;
+    const auto key = trimmed(next_piece(&line, '='));
+    const auto taken = pair ? reading->take(key, trimmed(line))
+                            : Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"));
+    if (!taken) problems += fmt::format("\n  placement.conf:{}: {}: {}", number, key.substr(0, 128), taken.error().what);
+  }
+  return problems;
+}
+
 }  // namespace
 
 Result<PolicyChoice> parse_policy_choice(std::string_view value) {
@@ -182,26 +246,19 @@ std::string to_text(const PolicyChoice& choice) {
 
 Result<PlacementRules> parse_placement_rules(std::string_view text) {
   Reading reading;
-  std::string problems;
-  for (int number = 1; !text.empty(); ++number) {
-    auto line = next_piece(&text, '\n');
-    line = trimmed(next_piece(&line, '#'));
-    if (line.empty()) continue;
-    const bool pair = line.find('=') != std::string_view::npos;
-    const auto key = trimmed(next_piece(&line, '='));
-    const auto taken =
-        pair ? reading.take(key, trimmed(line))
-             : Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"));
-    if (!taken)
-      problems += fmt::format("\n  placement.conf:{}: {}: {}", number, key.substr(0, 128),
-                              taken.error().what);
-  }
+  std::string problems = read_lines(text, &reading);
   // A pool with a faulty line may be complete after that line is fixed.
   if (problems.empty()) {
     for (const auto& gap : reading.gaps()) problems += "\n  placement.conf: " + gap;
   }
   if (!problems.empty()) return fail(Code::kInvalidArgument, "placement rules:" + problems);
   return reading.take_rules();
+}
+
+Quotas quotas_of_valid_lines(std::string_view text) {
+  Reading reading;
+  (void)read_lines(text, &reading);
+  return reading.take_rules().quotas;
 }
 
 std::string to_text(const PlacementRules& rules) {
@@ -215,6 +272,14 @@ std::string to_text(const PlacementRules& rules) {
                         to_text(pool.choice));
   }
   for (const auto& [name, choice] : rules.namespaces) text += fmt::format("namespace.{} = {}\n", name, to_text(choice));
+  for (const auto& [name, quotas] : rules.quotas) {
+    std::string words;
+    for (const Quota& quota : quotas) {
+      words += fmt::format("{}{}:{}", words.empty() ? "" : ",", quota.model.empty() ? "*" : quota.model,
+                           to_human_cards(quota.limit));
+    }
+    text += fmt::format("quota.{} = {}\n", name, words);
+  }
   return text;
 }
 

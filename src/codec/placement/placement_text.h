@@ -23,9 +23,12 @@ inline constexpr std::string_view kPlacementAnnotation = "elasticgpu.io/placemen
 ///   pool.NAME.nodes = LABEL=VALUE[,LABEL=VALUE…]   the nodes with all of these labels
 ///   pool.NAME = CHOICE                             a node belongs to the first pool in the file that selects it
 ///   namespace.NAME = CHOICE
+///   quota.NAMESPACE = MODEL:CARDS[,MODEL:CARDS…]   e.g. A100:4,H200:0.5; MODEL is a part of the model's name, * is all
 ///   errors  kInvalidArgument: all faulty lines, as "placement.conf:LINE: KEY: …"; a pool without nodes or without a
 ///           choice; more than 100 pools (each filter call checks them node by node)
 [[nodiscard]] Result<PlacementRules> parse_placement_rules(std::string_view text);
+/// The quotas of the valid lines of an invalid text: a mistake in another line must not lift them.
+[[nodiscard]] Quotas quotas_of_valid_lines(std::string_view text);
 /// The text that parse_placement_rules() reads back.
 [[nodiscard]] std::string to_text(const PlacementRules& rules);
 

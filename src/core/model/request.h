@@ -68,12 +68,20 @@ class ComputeAsk {
   std::uint32_t tflops_ = 0;
 };
 
+/// A model whose cards a request cannot have now, because a quota is used up (QuotaBook).
+struct BarredModel {
+  std::string model;  // the complete name
+  std::string why;
+  friend bool operator==(const BarredModel&, const BarredModel&) = default;
+};
+
 /// Which cards may serve a request. Empty fields do not constrain.
 struct Constraints {
   std::string model;          // of the model's name: "h200", "NVIDIA H200", "A100,H200", "!T4" (model_matches)
   std::vector<CardId> cards;  // only these; empty: any
   bool exclusive = false;     // no other owner on the card; always true for a whole card
   std::vector<CardId> not_cards = {};  // none of these
+  std::vector<BarredModel> barred = {};  // none of these; decided by the allocator, never by the tenant
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
 

@@ -272,7 +272,8 @@ TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
 TEST(Explain, NamesEveryReasonOnce) {
   const Ledger ledger = ledger_of({card("a")});
   const CardState& there = *ledger.find(CardId("GPU-a"));
-  const Request request = fraction(4, 30);
+  Request request = fraction(4, 30);
+  request.constraints.barred = {{there.card.model, "quota of namespace a: 4 of 4 cards in use"}};
   for (int kind = 0; kind <= static_cast<int>(Refusal::kNotNamed); ++kind) {
     const std::string text = explain(request, {{&there, offer_of(there, request), static_cast<Refusal>(kind)}});
     EXPECT_THAT(text, testing::StartsWith("1 card: ")) << kind;

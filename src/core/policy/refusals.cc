@@ -18,6 +18,12 @@ bool is_permitted(const Request& request, const CardId& card) {
   return (named.empty() || contains(named, card)) && !contains(request.constraints.not_cards, card);
 }
 
+const BarredModel* barred(const Request& request, const Card& card) {
+  const auto& all = request.constraints.barred;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const BarredModel& one) { return one.model == card.model; });
+  return found == all.end() ? nullptr : &*found;
+}
+
 std::string too_slow(const Request& request, const Card& card) {
   const auto peak = fp32_peak(card.model);
   if (!peak) return fmt::format("Carve does not know the FP32 TFLOPS of {}", card.model);
@@ -50,6 +56,8 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
     case Refusal::kMode:
       return card.card.mode == CardMode::kExclusive ? "in mode exclusive, accepts only requests for whole cards"
                                                     : "in mode shared, accepts no request for a whole card";
+    case Refusal::kQuota:
+      return barred(request, card.card)->why;
     case Refusal::kTooSmall:
       return "total memory " + human_less(card.card.memory, best.offer.memory);
     case Refusal::kTooSlow:
@@ -102,6 +110,7 @@ std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
   if (offer.memory > card.card.memory || offer.memory == Bytes(0)) return Refusal::kTooSmall;
   if (request.compute.is_tflops() && (offer.compute == CoreShare() || offer.compute > card.card.compute))
     return Refusal::kTooSlow;
+  if (barred(request, card.card) != nullptr) return Refusal::kQuota;
   if (!card.card.health.ok) return Refusal::kUnhealthy;
   if (!card.card.closed.empty()) return Refusal::kClosed;
   if (!permits(card.card.mode, request.whole)) return Refusal::kMode;

@@ -21,6 +21,7 @@ enum class Refusal : std::uint8_t {
   kUnhealthy,
   kClosed,    // takes no new slice
   kMode,      // its mode does not permit such requests
+  kQuota,     // permanent while the quota of the namespace is used up
   kTooSmall,  // permanent: the card's total memory is too small
   kTooSlow,   // permanent: a rate is requested that the card does not have, or whose model's rate is unknown
   kModel,     // permanent: another model is requested
@@ -38,8 +39,8 @@ enum class Refusal : std::uint8_t {
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                                 const Offer& offer);
 
-/// True when no leaving slice and no recovering card would change it.
-[[nodiscard]] constexpr bool is_final(Refusal refusal) { return refusal >= Refusal::kTooSmall; }
+/// True when no leaving slice of another namespace and no recovering card would change it.
+[[nodiscard]] constexpr bool is_final(Refusal refusal) { return refusal >= Refusal::kQuota; }
 
 struct RefusedCard {
   const CardState* card;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/policy/node_policy.h"
+#include "core/policy/quota.h"
 
 namespace carve {
 
@@ -34,6 +35,7 @@ struct PlacementRules {
   PolicyChoice cluster;
   std::vector<PoolRule> pools;  // a node belongs to the first pool that selects it
   std::map<std::string, PolicyChoice, std::less<>> namespaces;
+  Quotas quotas = {};
   friend bool operator==(const PlacementRules&, const PlacementRules&) = default;
 };
 

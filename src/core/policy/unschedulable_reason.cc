@@ -12,6 +12,7 @@ static_assert(static_cast<int>(UnschedulableReason::kMemory) == static_cast<int>
 static_assert(static_cast<int>(UnschedulableReason::kHeldAlone) == static_cast<int>(Refusal::kHeldAlone));
 static_assert(static_cast<int>(UnschedulableReason::kCardClosed) == static_cast<int>(Refusal::kClosed));
 static_assert(static_cast<int>(UnschedulableReason::kCardMode) == static_cast<int>(Refusal::kMode));
+static_assert(static_cast<int>(UnschedulableReason::kQuota) == static_cast<int>(Refusal::kQuota));
 static_assert(static_cast<int>(UnschedulableReason::kNotNamed) == static_cast<int>(Refusal::kNotNamed));
 
 UnschedulableReason unschedulable_reason_on(const Ledger& ledger, const std::vector<PartRequest>& parts) {

@@ -21,6 +21,7 @@ enum class UnschedulableReason : std::uint8_t {
   kUnhealthy,
   kCardClosed,         // takes no new slice
   kCardMode,           // the card's mode does not permit such requests
+  kQuota,              // the quota of the pod's namespace is used up
   kTooSmall,           // the card's total memory is too small
   kTooSlow,            // the card does not have the requested FP32 rate
   kModel,              // another model is requested
@@ -30,12 +31,13 @@ enum class UnschedulableReason : std::uint8_t {
   kAgentLeaving,       // the node is closed for a while
   kConflictingPlugin,  // the node is closed to the pod's dialect
 };
-inline constexpr std::size_t kUnschedulableReasons = 16;
+inline constexpr std::size_t kUnschedulableReasons = 17;
 
 /// One word for each: label values of metrics.
 inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedulableWords = {
-    "memory",    "compute",   "slices", "held_alone", "not_empty", "unhealthy", "card_closed",   "card_mode",
-    "too_small", "too_slow",  "model",  "not_named",  "too_few",   "no_card",   "agent_leaving", "conflicting_plugin"};
+    "memory",  "compute", "slices",    "held_alone", "not_empty", "unhealthy", "card_closed", "card_mode",
+    "quota",   "too_small", "too_slow", "model",     "not_named", "too_few",   "no_card",     "agent_leaving",
+    "conflicting_plugin"};
 
 /// A short text for each, about a node. It is used where there are too many nodes to report the missing amounts.
 inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedulableTexts = {
@@ -47,6 +49,7 @@ inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedula
     "its cards are unhealthy",
     "its cards are closed to new slices",
     "the mode of its cards does not permit such requests",
+    "the quota of the pod's namespace is used up",
     "its cards are smaller than the requested memory",
     "its cards are slower than the requested TFLOPS",
     "its cards are of another model",

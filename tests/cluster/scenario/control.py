@@ -145,6 +145,10 @@ class ControlTest(RingTest):
     def messages(self, made):
         return [message for _, _, message in self.kube.events_of(made)]
 
+    def wait_said(self, made, text):
+        """Waits until an event of the object contains the text."""
+        wait_for(f"an event with: {text}", 60, lambda: any(text in message for message in self.messages(made)))
+
     def assert_right(self, names, containers=("main",)):
         """The independent checker: what each container sees equals its record, and no card is over-committed."""
         pods = [self.kube.get("Pod", name) for name in names]
@@ -464,6 +468,39 @@ class Placement(ControlTest):
                                                   if reason == "PlacementRefused"])
         self.assertIn('placement.conf:2: namespace.default: "tight" is not a placement; legal: binpack', said[0])
         self.assertIn("nodes by", self.view("explain", self.created[0][1]))
+
+    def test_a_quota_limits_the_cards_of_a_namespace_by_model(self):
+        self.set_rules("quota.default = A100:0.1")
+        self.run_all(asking(self.name(), self.LITTLE), asking(self.name(), self.LITTLE))
+        third = self.create(asking(self.name(), self.LITTLE))
+        self.wait_said(third, "quota of namespace default: 0.1 of 0.1 A100 cards in use, the pod requests 0.05")
+        self.assertIn("quota of namespace default: 0.1 of 0.1 A100 cards in use",
+                      self.view("explain", third["metadata"]["name"]))
+        for one in self.replicas():
+            self.assertIn('carve_control_quota_used_cards{namespace="default",model="A100"} 0.1',
+                          self.scrape(one["status"]["podIP"]))
+        begun = time.monotonic()
+        self.set_rules("quota.default = A100:0.15, H200:0")
+        self.wait_ready(third["metadata"]["name"])
+        print(f"  it was ready {time.monotonic() - begun:.1f} s after the quota was raised", flush=True)
+        self.set_rules("quota.default = A100:0")
+        fourth = self.create(asking(self.name(), self.LITTLE))
+        self.wait_said(fourth, "0.15 of 0 A100 cards in use")
+        self.set_rules("quota.other = A100:0")
+        self.wait_ready(fourth["metadata"]["name"])
+
+    def test_a_burst_does_not_exceed_its_quota(self):
+        self.set_rules("quota.default = *:0.5")
+        made = [self.create(asking(self.name(), self.LITTLE)) for _ in range(30)]
+
+        def waiting():
+            pods = [self.kube.get("Pod", pod["metadata"]["name"]) for pod in made]
+            return [pod for pod in pods if not pod["spec"].get("nodeName")]
+
+        wait_for("ten of them have a node", 60, lambda: len(waiting()) <= 20)
+        for pod in waiting():
+            self.wait_said(pod, "quota of namespace default")
+        self.assertEqual(len(waiting()), 20, "0.5 cards are ten times 0.05")
 
     def test_an_invalid_placement_annotation_is_refused(self):
         made = asking(self.name(), self.LITTLE)

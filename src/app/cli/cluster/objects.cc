@@ -122,6 +122,7 @@ KnownCluster::KnownCluster(const ClusterAccess& access, const Objects& all)
   model_.nodes().replace(all.nodes);
   model_.gpus().replace(all.gpus);
   model_.pods().replace(all.pods);
+  model_.set_quotas(access.placement.quotas);
   mark_cards(all, &model_);
   keep_room(access.placement, &model_);
   keep_claims();
@@ -155,7 +156,7 @@ std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Obj
   for (const auto& text : all.pods) {
     const auto pod = codec::parse_cluster_pod(text);
     if (!pod || !pod->node.empty() || pod->ended || !codec::carries_slots(pod->ask)) continue;
-    const auto said = control::explain(*pod, cluster.requests(), *cluster.model().snapshot(), access.placement);
+    const auto said = control::explain(*pod, cluster.requests(), cluster.model(), access.placement);
     if (said.asks.empty() && said.wrong.empty()) continue;
     waiting.push_back({said.namespace_name, said.name, to_human(said.asks), why_of(said)});
   }

@@ -43,7 +43,7 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   CARVE_TRY(const auto pod, codec::parse_cluster_pod(*text));
   CARVE_TRY(const auto all, read_all(access.api));
   const KnownCluster cluster(access, all);
-  auto said = control::explain(pod, cluster.requests(), *cluster.model().snapshot(), access.placement);
+  auto said = control::explain(pod, cluster.requests(), cluster.model(), access.placement);
   if (said.nodes != 0) said.unread = unread_of(all);
   said.claims = claims_of_pod(access.api, *text);
   const auto elastic = elastic_claims_of_pod(access.api, pod.ask, access.dialects);

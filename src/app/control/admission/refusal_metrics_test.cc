@@ -62,6 +62,7 @@ carve_control_filter_refusals_total{reason="not_empty"} 3
 carve_control_filter_refusals_total{reason="unhealthy"} 2
 carve_control_filter_refusals_total{reason="card_closed"} 0
 carve_control_filter_refusals_total{reason="card_mode"} 0
+carve_control_filter_refusals_total{reason="quota"} 0
 carve_control_filter_refusals_total{reason="too_small"} 0
 carve_control_filter_refusals_total{reason="too_slow"} 0
 carve_control_filter_refusals_total{reason="model"} 0

@@ -57,7 +57,7 @@ void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priorit
 }  // namespace
 
 codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requests,
-                           const ClusterState& cluster, const PlacementRules& rules) {
+                           const ClusterModel& model, const PlacementRules& rules) {
   codec::Explanation explanation;
   explanation.namespace_name = pod.ask.namespace_name;
   explanation.name = pod.ask.name;
@@ -92,7 +92,8 @@ codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requ
   const Owner owner{OwnerKind::kPod, pod.ask.uid};
   if (const auto preference = codec::placement_of(pod.ask); !preference) explanation.wrong = preference.error().what;
   const auto policy = policy_of(rules, pod.ask);
-  judge(without(cluster, owner, pod.node), owner, pod.priority, policy, &explanation);
+  explanation.asks = model.within_quota(pod.ask.namespace_name, owner, std::move(explanation.asks));
+  judge(without(*model.snapshot(), owner, pod.node), owner, pod.priority, policy, &explanation);
   explanation.policy = explanation.ranked.empty() ? to_human(policy.on({}), explanation.namespace_name)
                                                   : explanation.ranked.front().policies;
   return explanation;

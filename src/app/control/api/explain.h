@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "app/control/state/claim_book.h"
+#include "app/control/state/cluster_model.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/dialects/dialect.h"
 #include "codec/views/explanation.h"
@@ -17,6 +18,6 @@ namespace carve::control {
 /// alone.
 ///   cost    fit(); 25 times for a pod that fits nowhere
 [[nodiscard]] codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requests,
-                                         const ClusterState& cluster, const PlacementRules& rules);
+                                         const ClusterModel& model, const PlacementRules& rules);
 
 }  // namespace carve::control

@@ -167,6 +167,19 @@ void write_settings(bool good, codec::MetricsText* text) {
   text->sample(std::uint64_t{good ? 1U : 0U});
 }
 
+void write_quotas(const std::vector<QuotaUse>& uses, codec::MetricsText* text) {
+  const auto sample = [text](const QuotaUse& use, CardParts parts) {
+    text->sample(static_cast<double>(parts) / 100, {{"namespace", use.namespace_name},
+                                                    {"model", use.quota.model.empty() ? "*" : use.quota.model}});
+  };
+  text->family("carve_control_quota_cards", Kind::kGauge,
+               "The cards of the models whose name contains `model` that the namespace may hold.");
+  for (const auto& use : uses) sample(use, use.quota.limit);
+  text->family("carve_control_quota_used_cards", Kind::kGauge,
+               "The cards that it holds; a fraction counts with the larger of its parts of memory and compute.");
+  for (const auto& use : uses) sample(use, use.used);
+}
+
 void write_placement(const PolicyWatcher::Stats& stats, codec::MetricsText* text) {
   text->family("carve_control_placement_rules_good", Kind::kGauge,
                "1: the ConfigMap carve-placement is valid; 0: it is invalid, the last valid rules stay in effect.");

@@ -74,6 +74,8 @@ void write_free_room(const ClusterState& cluster, codec::MetricsText* text);
 void write_settings(bool good, codec::MetricsText* text);
 /// Whether the current placement rules are in effect, and how often they changed.
 void write_placement(const PolicyWatcher::Stats& stats, codec::MetricsText* text);
+/// The namespaces' quotas and what is used of them.
+void write_quotas(const std::vector<QuotaUse>& uses, codec::MetricsText* text);
 /// The outcomes of Bindings and of preemptions.
 void write_bindings(const Binder::Stats& stats, codec::MetricsText* text);
 void write_preemptions(const Preemptor::Stats& stats, codec::MetricsText* text);

@@ -46,7 +46,7 @@ codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, cons
   for (const auto& pod : model.waiting()) {
     const bool asked = rules != nullptr && waiting.size() < kWhys;
     waiting.push_back({pod->object.ask.namespace_name, pod->object.ask.name, to_human(pod->parts),
-                       asked ? why_it_waits(*pod, *cluster, *rules) : pod->request_error});
+                       asked ? why_it_waits(*pod, model, *cluster, *rules) : pod->request_error});
   }
   auto cards = model.gpu_objects();
   for (auto& gpu : cards) {
@@ -61,13 +61,14 @@ codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, cons
 
 }  // namespace
 
-std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules) {
+std::string why_it_waits(const PodEntry& pod, const ClusterModel& model, const ClusterState& cluster,
+                         const PlacementRules& rules) {
   if (!pod.request_error.empty()) return pod.request_error;
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
   if (names.empty()) return "no node has cards";
-  const auto found =
-      fit(cluster, pod.owner(), pod.parts, names, policy_of(rules, pod.object.ask), pod.object.priority);
+  const auto found = fit(cluster, pod.owner(), model.within_quota(pod), names, policy_of(rules, pod.object.ask),
+                         pod.object.priority);
   if (!found.nodes.empty()) return "fits on " + found.nodes.front().node + "; it waits for something else";
   return explain(found.refused);
 }

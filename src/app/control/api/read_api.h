@@ -16,7 +16,8 @@ void add_stated(const ClusterState& cluster, codec::GpuObject* gpu);
 
 /// Why the pod waits: the current answer of filter.
 ///   cost    fit() of all nodes
-[[nodiscard]] std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules);
+[[nodiscard]] std::string why_it_waits(const PodEntry& pod, const ClusterModel& model, const ClusterState& cluster,
+                                       const PlacementRules& rules);
 
 /// The slices on each card, and the waiting pods, from the current model: what the nodes report, what the ledger books
 /// beyond that (recently bound pods, room set aside, nodes without a running agent), and the rooms of claims. Without

@@ -28,7 +28,7 @@ codec::ClusterView WaitReasons::view(const ClusterModel& model, const ClaimBook&
   const std::size_t most = std::max<std::size_t>(1, kNodesPerCall / nodes);
   for (std::size_t at = 0; at < order.size() && at < most; ++at) {
     const auto& pod = *order[at].second;
-    kept[pod.object.ask.uid] = {why_it_waits(pod, *cluster, rules), clock_.now()};
+    kept[pod.object.ask.uid] = {why_it_waits(pod, model, *cluster, rules), clock_.now()};
   }
   std::map<std::pair<std::string, std::string>, std::string> by_name;
   for (const auto& pod : pods) {

@@ -49,6 +49,7 @@ std::string PreemptVerb::answer(std::string_view call) const {
   if (!parts) return refuse(fail_in("pod " + args->pod.namespace_name + "/" + args->pod.name, parts.error()).value());
   if (parts->empty()) return codec::preemption_result(args->nodes);
   const Owner owner{OwnerKind::kPod, args->pod.uid};
+  const auto within = world_.model.within_quota(args->pod.namespace_name, owner, *parts);
   const auto cluster = world_.model.snapshot();
   const auto rules = world_.rules();
   const auto policy = policy_of(*rules, args->pod);
@@ -57,7 +58,7 @@ std::string PreemptVerb::answer(std::string_view call) const {
                        const PreemptionCandidates& candidates) {
     const auto node = cluster->find(name);
     if (node == cluster->end()) return ProposalAnswer{};
-    return correct_proposal(*node->second, name, owner, *parts, args->priority, *policy.on(node->second->labels).card,
+    return correct_proposal(*node->second, name, owner, within, args->priority, *policy.on(node->second->labels).card,
                             owners_of(victims), candidates);
   };
   const auto candidates = preemption_candidates_of(world_.model, {});

@@ -54,7 +54,8 @@ PreemptionCandidates Preemptor::candidates(const std::vector<codec::Budget>& bud
 FoundRoom Preemptor::find(const PodEntry& pod, const std::vector<std::string>& names,
                           const PreemptionCandidates& all) const {
   const auto policy = [&](const std::string& node) -> const PolicyRow& { return world_.policy(pod, node); };
-  return find_room(*world_.model.snapshot(), pod.owner(), pod.parts, pod.object.priority, names, policy, all);
+  return find_room(*world_.model.snapshot(), pod.owner(), world_.model.within_quota(pod), pod.object.priority, names,
+                   policy, all);
 }
 
 Preemptor::Pod Preemptor::waiting(const std::string& uid) const {

@@ -28,6 +28,8 @@ Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call, bo
     return asked;
   }
   asked->owner = {OwnerKind::kPod, asked->args.pod.uid};
+  if (within_quota_)
+    asked->parts = within_quota_(asked->args.pod.namespace_name, asked->owner, std::move(asked->parts));
   asked->rules = rules_();
   asked->cluster = snapshot_();
   asked->policy = policy_of(*asked->rules, asked->args.pod);
@@ -108,8 +110,8 @@ const FittingView* Extender::best_of(Asked& asked) const {
 std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod,
                                                         const std::set<std::string>& excluded) const {
   Asked asked;
-  asked.parts = pod.parts;
   asked.owner = pod.owner();
+  asked.parts = within_quota_ ? within_quota_(pod.object.ask.namespace_name, asked.owner, pod.parts) : pod.parts;
   asked.args.priority = pod.object.priority;
   asked.rules = rules_();
   asked.cluster = snapshot_();

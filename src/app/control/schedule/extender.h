@@ -35,14 +35,18 @@ class Extender {
   using Watcher = std::function<void(const Owner&, const FitView&)>;
   /// Called after a pod took its claims, before the snapshot is read: their room is kept for the pod from then on.
   using ClaimsTaken = std::function<void()>;
+  /// ClusterModel::within_quota(); empty: no namespace has a quota.
+  using WithinQuota = std::function<std::vector<PartRequest>(const std::string& namespace_name, const Owner& owner,
+                                                             std::vector<PartRequest> parts)>;
   Extender(PodRequests requests, Rules rules, Snapshot snapshot, Watcher watcher = {},
-           const Clock* clock = nullptr, ClaimsTaken claims_taken = {})
+           const Clock* clock = nullptr, ClaimsTaken claims_taken = {}, WithinQuota within_quota = {})
       : requests_(requests),
         rules_(std::move(rules)),
         snapshot_(std::move(snapshot)),
         watcher_(std::move(watcher)),
         clock_(clock),
-        claims_taken_(std::move(claims_taken)) {}
+        claims_taken_(std::move(claims_taken)),
+        within_quota_(std::move(within_quota)) {}
 
   /// Returns every node that serves the pod, and for each other node the reason. Nodes where eviction would not help
   /// are listed separately (FailedAndUnresolvableNodes). A pod that requests nothing from Carve, or that uses Carve's
@@ -118,6 +122,7 @@ class Extender {
   Watcher watcher_;
   const Clock* clock_;
   ClaimsTaken claims_taken_;
+  WithinQuota within_quota_;
   mutable Mutex mutex_;
   mutable FitCache cache_ GUARDED_BY(mutex_);
   mutable AssumedPods assumed_ GUARDED_BY(mutex_);

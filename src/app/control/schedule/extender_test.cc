@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "codec/extender/extender.h"
 #include "codec/record.h"
+#include "core/cluster/quota_book.h"
 
 namespace carve::control {
 namespace {
@@ -51,6 +52,17 @@ TEST_F(ExtenderTest, FilterSeparatesFullNodesFromUnresolvableOnes) {
       R"({"NodeNames":["half","idle"],"Nodes":null,)"
       R"("FailedNodes":{"full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB"},)"
       R"("FailedAndUnresolvableNodes":{"other":"no card managed by Carve"},"Error":""})");
+}
+
+TEST_F(ExtenderTest, AnExhaustedQuotaIsUnresolvable) {
+  const Extender limited({}, [this] { return rules_; }, [this] { return cluster_; }, {}, nullptr, {},
+                         [](const std::string&, const Owner&, std::vector<PartRequest> parts) {
+                           return without({{"NVIDIA T4", "quota of namespace s: 4 of 4 cards in use"}}, std::move(parts));
+                         });
+  EXPECT_EQ(limited.filter(call(R"("aliyun.com/gpu-mem":"3")", R"("idle","other")")),
+            R"({"NodeNames":[],"Nodes":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{)"
+            R"("idle":"no room for 3 GiB, besteffort: 1 card: quota of namespace s: 4 of 4 cards in use",)"
+            R"("other":"no card managed by Carve"},"Error":""})");
 }
 
 TEST_F(ExtenderTest, PrioritizeScoresOnlyTheEnginesChoiceTen) {

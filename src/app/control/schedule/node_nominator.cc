@@ -85,7 +85,7 @@ bool NodeNominator::may_nominate(const PodEntry& pod, Clock::Time now) {
 void NodeNominator::try_one(const PodEntry& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
   const auto stored = trials_.find(uid);
-  Shape shape{pod.parts, pod.object.priority,
+  Shape shape{world_.model.within_quota(pod), pod.object.priority,
               stored == trials_.end() ? std::set<std::string>() : stored->second.failed_nodes};
   if (is_hopeless(shape)) return;
   auto sent = world_.choose(pod, shape.failed_nodes);
@@ -145,10 +145,11 @@ bool NodeNominator::exhausted(const PodEntry& pod, Clock::Time since) const {
   const MutexLock lock(mutex_);
   if (!last_step_ || *last_step_ < since) return false;
   const auto stored = trials_.find(pod.object.ask.uid);
-  if (stored == trials_.end()) return is_hopeless({pod.parts, pod.object.priority, {}});
+  if (stored == trials_.end()) return is_hopeless({world_.model.within_quota(pod), pod.object.priority, {}});
   const Trial& trial = stored->second;
   if (!trial.node.empty()) return false;
-  return world_.clock.now() < trial.not_before || is_hopeless({pod.parts, pod.object.priority, trial.failed_nodes});
+  return world_.clock.now() < trial.not_before ||
+         is_hopeless({world_.model.within_quota(pod), pod.object.priority, trial.failed_nodes});
 }
 
 bool NodeNominator::is_trying(const std::string& uid) const {

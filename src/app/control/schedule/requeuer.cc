@@ -64,6 +64,11 @@ bool Requeuer::look_for_room(const Changes& changes, Clock::Time now) {
   std::erase_if(seen_, [&](const auto& one) { return !cluster->contains(one.first); });
   for (const auto& [name, state] : *cluster) look_at(name);
   seen_all_ = true;
+  // Other quotas may admit a waiting pod although no node gained room.
+  if (std::exchange(quota_changes_, world_.model.quota_changes()) != quota_changes_ && !cluster->empty()) {
+    node_due_ = (*cluster->begin()).first;
+    found = true;
+  }
   return found;
 }
 

@@ -67,6 +67,7 @@ class Requeuer {
   const World world_;
   ChangeQueue queue_;
   std::map<std::string, std::shared_ptr<const NodeState>> seen_;  // by node: its state when it was last compared
+  std::uint64_t quota_changes_ = 0;  // of the model, when all nodes were last compared
   bool seen_all_ = false;                                         // seen_ contains all nodes
   std::string node_due_;  // a node that gained room and is not touched yet; empty: none
   // The last node that was not touched because no pod waited. kube-scheduler may know a waiting pod that the model does

@@ -53,6 +53,19 @@ TEST_F(RequeuerTest, TouchesANodeOnceTheModelHasSeenTheRelease) {
   EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Requeuer::kTouched));
 }
 
+TEST_F(RequeuerTest, TouchesANodeWhenTheQuotasChange) {
+  add({.uid = "waits"});
+  requeuer.step();
+  const auto before = patches();
+  model.set_quotas({{"s", {{"", 100}}}});
+  requeuer.step();
+  EXPECT_EQ(patches(), before + 1) << "the quota that kept the pod out may be larger now";
+  clock.advance(Requeuer::kGap);
+  model.set_quotas({{"s", {{"", 100}}}});
+  requeuer.step();
+  EXPECT_EQ(patches(), before + 1) << "the same quotas";
+}
+
 // The cards of a deleted pod become free one after the other, and a waiting pod may need all of them.
 TEST_F(RequeuerTest, TouchesSoonAgainForTheNextCardAndLaterIfManyPodsWait) {
   const auto free_one = [&](const std::string& uuid) {

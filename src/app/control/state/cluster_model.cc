@@ -368,6 +368,7 @@ void ClusterModel::publish() {
   auto next = std::make_shared<ClusterState>(*published_);
   next->change(changed);
   published_ = std::move(next);
+  for (const auto& [name, state] : changed) count_for_quotas(name, state.get());
   for (const auto& [name, state] : changed) changes_.node(name);
 }
 

@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "codec/dialects/projection.h"
 #include "core/cluster/assemble.h"
+#include "core/cluster/quota_book.h"
 #include "core/policy/policy.h"
 #include "port/kube_api.h"
 
@@ -79,6 +80,19 @@ class ClusterModel {
   void mark(const std::string& node, std::set<int> indexes);
   /// The Node tells control to empty cards with a mode that does not permit their slices (codec::kCardModeDrain).
   [[nodiscard]] bool drains(const std::string& node) const;
+  /// Replaces the namespaces' quotas. The consumers of changes() look at everything again.
+  void set_quotas(Quotas quotas);
+  /// How often the quotas were replaced by others.
+  [[nodiscard]] std::uint64_t quota_changes() const;
+  /// The containers' requests without the models of which the namespace's quotas have too little left. What `owner`
+  /// holds itself does not count.
+  ///   cost    QuotaBook::barred()'s
+  [[nodiscard]] std::vector<PartRequest> within_quota(const std::string& namespace_name, const Owner& owner,
+                                                      std::vector<PartRequest> parts) const;
+  [[nodiscard]] std::vector<PartRequest> within_quota(const PodEntry& pod) const {
+    return within_quota(pod.object.ask.namespace_name, pod.owner(), pod.parts);
+  }
+  [[nodiscard]] std::vector<QuotaUse> quota_uses() const;
   /// Computes the requests of these pods again, because their claims changed. Looks at all pods.
   void read_pods_again(const std::function<bool(const PodEntry&)>& which);
 
@@ -160,6 +174,10 @@ class ClusterModel {
   /// Rebuilds the ledgers of the touched nodes, and publishes them and their names.
   void publish() REQUIRES(mutex_);
   void rebuild_node(const std::string& name, ClusterState::Nodes* changed) REQUIRES(mutex_);
+  /// Counts what the node holds, for the quotas.
+  void count_for_quotas(const std::string& node, const NodeState* state) REQUIRES(mutex_);
+  /// The namespace of an owner on that node; empty: unknown.
+  [[nodiscard]] std::string namespace_of(const std::string& node, const Owner& owner) const REQUIRES(mutex_);
   Clock::Time expire_locked() REQUIRES(mutex_);
   void expire_lingering(Clock::Time now) REQUIRES(mutex_);
   /// True: the node has slices of deleted pods left.
@@ -193,6 +211,8 @@ class ClusterModel {
   std::set<std::string> dirty_ GUARDED_BY(mutex_);      // touched since the last publish()
   std::set<std::string> lingering_ GUARDED_BY(mutex_);  // nodes with deleted pods that may still hold slices
   Clock::Time linger_until_ GUARDED_BY(mutex_) = Clock::Time::max();  // the earliest end of their kLinger
+  QuotaBook quota_book_ GUARDED_BY(mutex_);
+  std::uint64_t quota_changes_ GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const ClusterState> published_ GUARDED_BY(mutex_) = std::make_shared<ClusterState>();
   Stats stats_ GUARDED_BY(mutex_);
 };

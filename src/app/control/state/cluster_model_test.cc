@@ -383,6 +383,41 @@ TEST_F(ClusterModelTest, ReservesNothingOnANodeWhoseAgentIsLeaving) {
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
 }
 
+// The pods of namespace s request 4 of the card's 16 GiB each: a quarter of the card.
+TEST_F(ClusterModelTest, ReservesNothingBeyondTheQuotaOfTheNamespace) {
+  for (const char* uid : {"a", "b", "c"}) Fed::put(fed.pods, pod_object({.uid = uid}));
+  fed.model.set_quotas({{"s", {{"T4", 50}}}});
+  EXPECT_EQ(fed.model.quota_changes(), 1U);
+  ASSERT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
+  ASSERT_TRUE(fed.model.reserve("n1", *fed.model.pod("b"), kPolicies[0], 1)) << "exactly the quota";
+  const auto refused = fed.model.reserve("n1", *fed.model.pod("c"), kPolicies[0], 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().what,
+            "no room for 4 GiB, besteffort: 1 card: quota of namespace s: 0.5 of 0.5 T4 cards in use, the pod requests 0.25");
+  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("b"), kPolicies[0], 1)) << "a repeated call for the same pod";
+  fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
+  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("c"), kPolicies[0], 1)) << "its room was given back";
+}
+
+TEST_F(ClusterModelTest, ADeletedPodCountsForItsQuotaUntilItsSliceEnds) {
+  fed.model.set_quotas({{"s", {{"", 25}}}});
+  const auto used = [&] { return fed.model.quota_uses().at(0).used; };
+  Fed::put(fed.pods, bound("a"));
+  EXPECT_EQ(used(), 25U) << "by its record";
+  say({holder(slice("a", "GPU-0", 4))});
+  EXPECT_EQ(used(), 25U) << "record and GPU object name the same slice";
+  Fed::gone(fed.pods, bound("a"));
+  EXPECT_EQ(used(), 25U) << "its processes run; the GPU object has its namespace";
+  say({});
+  EXPECT_EQ(used(), 0U);
+  say({holder(slice("claim", "GPU-0", 8, OwnerKind::kClaim))});
+  EXPECT_EQ(used(), 50U) << "a ResourceClaim of the namespace counts, although Carve does not place it";
+  fed.model.set_quotas({{"other", {{"", 25}}}});
+  EXPECT_EQ(used(), 0U);
+  fed.model.set_quotas({});
+  EXPECT_TRUE(fed.model.quota_uses().empty());
+}
+
 TEST_F(ClusterModelTest, ReservesNothingWhereAnotherPluginServesTheDialect) {
   const auto say = [&](const std::string& name, const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"

@@ -63,18 +63,19 @@ Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const 
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, fmt::format("node {}: {}", node, kNoCardThere));
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
-  const auto placed = [&](const std::vector<PartRequest>& parts) {
-    return place_pod(*seen, state->second->links, pod.owner(), parts, policy);
+  const auto placed = [&](const std::vector<PartRequest>& asked) {
+    return place_pod(*seen, state->second->links, pod.owner(), asked, policy);
   };
+  const auto parts = without(quota_book_.barred(pod.object.ask.namespace_name, pod.owner(), pod.parts), pod.parts);
   std::optional<std::vector<Slice>> wished;
   if (!wish.empty()) {
-    if (auto found = placed(on_cards_of(wish, pod.parts))) wished = std::move(*found);
+    if (auto found = placed(on_cards_of(wish, parts))) wished = std::move(*found);
   }
   std::vector<Slice> slices;
   if (wished) {
     slices = std::move(*wished);
   } else {
-    CARVE_TRY(slices, placed(pod.parts));
+    CARVE_TRY(slices, placed(parts));
   }
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.namespace_name, ask.name, std::move(slices), epoch, clock_.now(), 1,
@@ -203,6 +204,59 @@ std::vector<Reservation> ClusterModel::unsettled(Clock::Time before) const {
     }
   }
   return open;
+}
+
+void ClusterModel::set_quotas(Quotas quotas) {
+  const MutexLock lock(mutex_);
+  if (quotas == quota_book_.quotas()) return;
+  quota_book_.set(std::move(quotas));
+  for (const auto& [name, state] : *published_) count_for_quotas(name, state.get());
+  ++quota_changes_;
+  changes_.all();
+}
+
+std::uint64_t ClusterModel::quota_changes() const {
+  const MutexLock lock(mutex_);
+  return quota_changes_;
+}
+
+std::vector<PartRequest> ClusterModel::within_quota(const std::string& namespace_name, const Owner& owner,
+                                                    std::vector<PartRequest> parts) const {
+  const MutexLock lock(mutex_);
+  return without(quota_book_.barred(namespace_name, owner, parts), std::move(parts));
+}
+
+std::vector<QuotaUse> ClusterModel::quota_uses() const {
+  const MutexLock lock(mutex_);
+  return quota_book_.uses();
+}
+
+void ClusterModel::count_for_quotas(const std::string& node, const NodeState* state) {
+  if (!quota_book_.any()) return;
+  std::map<Owner, std::string> names;
+  if (state != nullptr) {
+    for (const CardState& card : state->ledger.cards()) {
+      for (const Slice& slice : card.slices) {
+        if (!names.contains(slice.owner)) names[slice.owner] = namespace_of(node, slice.owner);
+      }
+    }
+  }
+  quota_book_.put(node, state, [&](const Owner& owner) { return names.at(owner); });
+}
+
+std::string ClusterModel::namespace_of(const std::string& node, const Owner& owner) const {
+  const auto pod = owner.kind == OwnerKind::kPod ? pods_.find(owner.uid) : pods_.end();
+  if (pod != pods_.end()) return pod->second->object.ask.namespace_name;
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end()) return {};
+  const auto reserved = entry->second.reserved.find(owner);
+  if (reserved != entry->second.reserved.end()) return reserved->second.namespace_name;
+  for (const auto& [name, gpu] : entry->second.gpus) {
+    for (const auto& holder : gpu.object.holders) {
+      if (holder.slice.owner == owner) return holder.namespace_name;
+    }
+  }
+  return {};
 }
 
 }  // namespace carve::control

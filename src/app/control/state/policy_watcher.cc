@@ -32,10 +32,12 @@ const PolicyRow& card_policy(const PlacementRules& rules, const codec::PodAsk& p
               .card;
 }
 
-PolicyWatcher::PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event)
+PolicyWatcher::PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event,
+                             std::function<void(const PlacementRules&)> changed)
     : otherwise_(otherwise),
       log_(log),
       post_event_(std::move(post_event)),
+      changed_(std::move(changed)),
       rules_(std::make_shared<const PlacementRules>(rules_of(otherwise))) {}
 
 KubeApi::Query PolicyWatcher::query() {
@@ -51,34 +53,55 @@ KubeSink PolicyWatcher::sink() {
           }};
 }
 
-void PolicyWatcher::put(PlacementRules rules) {
-  answered_ = true;
+bool PolicyWatcher::put(PlacementRules rules) {
+  answered_ = has_rules_ = true;
   stats_.good = true;
-  if (rules == *rules_) return;
+  if (rules == *rules_) return false;
   ++stats_.changes;
   stats_.pools = rules.pools.size();
   stats_.namespaces = rules.namespaces.size();
   log_.info("placement rules changed", {{"rules", codec::to_text(rules)}});
   rules_ = std::make_shared<const PlacementRules>(std::move(rules));
+  return true;
+}
+
+void PolicyWatcher::report_change() {
+  if (changed_) changed_(*rules());
 }
 
 void PolicyWatcher::remove() {
-  const MutexLock lock(mutex_);
-  text_.clear();
-  stats_.version.clear();
-  put(rules_of(otherwise_));
+  bool changed = false;
+  {
+    const MutexLock lock(mutex_);
+    text_.clear();
+    stats_.version.clear();
+    changed = put(rules_of(otherwise_));
+  }
+  if (changed) report_change();
 }
 
 void PolicyWatcher::apply(const std::string& config_map) {
   auto text = codec::config_map_value(config_map, kKey);
   auto rules = placement_rules_from(text, otherwise_);
   const auto name = codec::read_object_name(config_map);
+  bool changed = false;
   {
     const MutexLock lock(mutex_);
     stats_.version = name.version;
     if (rules) {
       text_ = std::move(text);
-      return put(std::move(*rules));
+      changed = put(std::move(*rules));
+    }
+  }
+  if (rules) return changed ? report_change() : void();
+  bool keeps_quotas = false;
+  {
+    const MutexLock lock(mutex_);
+    if (!has_rules_) {
+      // This process has no earlier rules. The quotas are a limit: those that can be read apply.
+      auto known = rules_of(otherwise_);
+      known.quotas = codec::quotas_of_valid_lines(text);
+      keeps_quotas = put(std::move(known));
     }
     answered_ = true;
     stats_.good = false;
@@ -86,6 +109,7 @@ void PolicyWatcher::apply(const std::string& config_map) {
     text_ = std::move(text);
     ++stats_.refused;
   }
+  if (keeps_quotas) report_change();
   log_.error("invalid placement rules: the last valid rules stay in effect",
              {{"configmap", kConfigMap}, {"error", rules.error().what}});
   if (!post_event_) return;

@@ -17,15 +17,17 @@ namespace carve::control {
 
 /// The current placement rules, from a watch of the ConfigMap `carve-placement`: a change applies to the next pod
 /// without a restart. An invalid file changes nothing: the last valid rules stay in effect, and an event on the
-/// ConfigMap, the log and a metric report it. Without the ConfigMap the installation's own policy applies. Safe from
-/// any thread; one thread feeds the sink.
+/// ConfigMap, the log and a metric report it. After a start there are none; then the quotas of its valid lines apply.
+/// Without the ConfigMap the installation's own policy applies. Safe from any thread; one thread feeds the sink.
 class PolicyWatcher {
  public:
   static constexpr const char* kConfigMap = "carve-placement";
   static constexpr const char* kKey = "placement.conf";
 
-  /// `otherwise`: the cluster's policy if the file does not set it. `post_event` may be empty.
-  PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event);
+  /// `otherwise`: the cluster's policy if the file does not set it. `post_event` and `changed` may be empty; `changed` is
+  /// called with each new set of rules.
+  PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event,
+                std::function<void(const PlacementRules&)> changed = {});
 
   /// The sink for KubeApi::watch of the ConfigMaps in Carve's namespace, with query().
   [[nodiscard]] KubeSink sink();
@@ -49,15 +51,19 @@ class PolicyWatcher {
  private:
   void apply(const std::string& config_map);
   void remove();
-  void put(PlacementRules rules) REQUIRES(mutex_);
+  /// True: the rules are other ones.
+  bool put(PlacementRules rules) REQUIRES(mutex_);
+  void report_change();
 
   const PolicyRow& otherwise_;
   Log& log_;
   const std::function<void(codec::EventNote)> post_event_;
+  const std::function<void(const PlacementRules&)> changed_;
   mutable Mutex mutex_;
   std::shared_ptr<const PlacementRules> rules_ GUARDED_BY(mutex_);
   std::string text_ GUARDED_BY(mutex_);  // as last read
   bool answered_ GUARDED_BY(mutex_) = false;
+  bool has_rules_ GUARDED_BY(mutex_) = false;  // a file was valid, or there was none
   Stats stats_ GUARDED_BY(mutex_);
 };
 

@@ -48,6 +48,22 @@ TEST_F(PolicyWatcherTest, AppliesAChangeImmediatelyAndKeepsAReadersRules) {
   EXPECT_EQ(watcher_.stats().changes, 3U);
 }
 
+TEST_F(PolicyWatcherTest, ReportsEachChangeAndReadsTheValidQuotasOfAnInvalidFirstFile) {
+  std::vector<Quotas> seen;
+  PolicyWatcher watcher(kPolicies[0], log_, {}, [&](const PlacementRules& rules) { seen.push_back(rules.quotas); });
+  const auto sink = watcher.sink();
+  const Quotas both = {{"a", {{"A100", 400}}}, {"b", {{"", 100}}}};
+  sink.replace({config_map(R"(quota.a = A100:4\nquota.b = *:1\nquota.c = 7\ncluster = tight)")});
+  EXPECT_THAT(seen, testing::ElementsAre(both)) << "a limit holds although another line is wrong";
+  EXPECT_FALSE(watcher.stats().good);
+  sink.change({KubeChange::Kind::kPut, config_map("quota.a = A100:5")});
+  sink.change({KubeChange::Kind::kPut, config_map(R"(quota.a = A100:6\ncluster = tight)")});
+  EXPECT_THAT(seen, testing::ElementsAre(both, Quotas{{"a", {{"A100", 500}}}})) << "an invalid file changes nothing";
+  sink.change({KubeChange::Kind::kDeleted, config_map("")});
+  EXPECT_EQ(seen.size(), 3U);
+  EXPECT_TRUE(seen.back().empty());
+}
+
 TEST_F(PolicyWatcherTest, KeepsTheLastValidRulesAndReportsAnInvalidTextOnce) {
   sink_.replace({config_map("cluster = spread")});
   put(config_map(R"(cluster = tight\nnamespace.a = spread)"));
