@@ -96,14 +96,15 @@ Result<std::vector<Quota>> parse_quotas(std::string_view value) {
     const bool known = std::any_of(quotas.begin(), quotas.end(), [&](const Quota& one) { return one.model == name; });
     if (!good || !limit || known) {
       return fail(Code::kInvalidArgument,
-                  fmt::format("\"{}\" is not a quota; legal: MODEL:CARDS, several separated by commas, each model once. "
-                              "MODEL is a part of the model's name or * for all, CARDS is 0 to {} with at most two "
-                              "decimals",
+                  fmt::format("\"{}\" is not a quota; legal: MODEL:CARDS, several separated by commas, each model "
+                              "once. MODEL is a part of the model's name or * for all, CARDS is 0 to {} with at most "
+                              "two decimals",
                               value.substr(0, 64), kLargestQuota / 100));
     }
     quotas.push_back({name, *limit});
   }
-  if (quotas.empty()) return fail(Code::kInvalidArgument, "the quota is missing; legal: MODEL:CARDS, such as A100:4 or *:8");
+  if (quotas.empty())
+    return fail(Code::kInvalidArgument, "the quota is missing; legal: MODEL:CARDS, such as A100:4 or *:8");
   return quotas;
 }
 
@@ -202,7 +203,8 @@ std::string read_lines(std::string_view text, Reading* reading) {
     const auto key = trimmed(next_piece(&line, '='));
     const auto taken = pair ? reading->take(key, trimmed(line))
                             : Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"));
-    if (!taken) problems += fmt::format("\n  placement.conf:{}: {}: {}", number, key.substr(0, 128), taken.error().what);
+    if (!taken)
+      problems += fmt::format("\n  placement.conf:{}: {}: {}", number, key.substr(0, 128), taken.error().what);
   }
   return problems;
 }

@@ -62,15 +62,16 @@ TEST(PlacementText, QuotasOfANamespaceAreCardsByModel) {
             (Quotas{{"team-a", {{"A100", 400}, {"NVIDIA H200", 50}, {"", 1225}}}, {"team-b", {{"T4", 0}}}}));
   EXPECT_EQ(to_text(*rules), "quota.team-a = A100:4,NVIDIA H200:0.5,*:12.25\nquota.team-b = T4:0\n");
   EXPECT_EQ(parse_placement_rules(to_text(*rules)).value(), *rules);
-  for (const char* bad : {"A100", "A100:", ":4", "A100:4.", "A100:.5", "A100:4.125", "A100:-1", "A100:1e3", "A100:1000001",
-                          "A100:99999999999999999999", "A100:4,A100:5", "*:1,*:2", "A100:4,,T4:1", "!A100:4", "A100=4"}) {
-    EXPECT_THAT(error_of(std::string("quota.team-a = ") + bad),
-                HasSubstr("placement.conf:1: quota.team-a: \"" + std::string(bad) + "\" is not a quota; legal: MODEL:CARDS"))
-        << bad;
+  for (const std::string bad : {"A100", "A100:", ":4", "A100:4.", "A100:.5", "A100:4.125", "A100:-1", "A100:1e3",
+                                "A100:1000001", "A100:99999999999999999999", "A100:4,A100:5", "*:1,*:2",
+                                "A100:4,,T4:1", "!A100:4", "A100=4"}) {
+    EXPECT_THAT(error_of("quota.team-a = " + bad),
+                HasSubstr("placement.conf:1: quota.team-a: \"" + bad + "\" is not a quota; legal: MODEL:CARDS"));
   }
   EXPECT_THAT(error_of("quota.team-a ="), HasSubstr("the quota is missing"));
   EXPECT_THAT(error_of("quota.Team = A100:4"), HasSubstr("unknown key; legal: cluster, namespace.NAME"));
-  EXPECT_THAT(error_of("quota.a = A100:4\nquota.a = A100:5"), HasSubstr("placement.conf:2: quota.a: the key is set twice"));
+  EXPECT_THAT(error_of("quota.a = A100:4\nquota.a = A100:5"),
+              HasSubstr("placement.conf:2: quota.a: the key is set twice"));
 }
 
 TEST(PlacementText, AllFaultyLinesAreReportedWithKeyValueAndLegalValues) {

@@ -62,7 +62,8 @@ void QuotaBook::put(const std::string& node, const NodeState* state, const Names
       const Slice* to = std::find_if(from, end, [&](const Slice& slice) { return slice.owner != from->owner; });
       auto name = namespace_of(from->owner);
       if (quotas_.contains(name)) {
-        now.held.push_back({std::move(name), from->owner, card.card.model, parts_taken(holding_of(from, to), card.card)});
+        const auto taken = parts_taken(holding_of(from, to), card.card);
+        now.held.push_back({std::move(name), from->owner, card.card.model, taken});
       }
       from = to;
     }

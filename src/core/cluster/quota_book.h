@@ -20,8 +20,8 @@ struct QuotaUse {
   CardParts used = 0;
 };
 
-/// The quotas of the cluster's namespaces, and what the owners of each namespace hold, kept up to date node by node. Not
-/// thread-safe.
+/// The quotas of the cluster's namespaces, and what the owners of each namespace hold, kept up to date node by node.
+/// Not thread-safe.
 class QuotaBook {
  public:
   /// The namespace of an owner; empty: unknown, so that it counts for none.

@@ -11,8 +11,8 @@ namespace carve {
 /// (share_policy.h).
 enum class ShareClass : std::uint8_t { kFixed, kBurst, kBestEffort, kNode };
 
-/// Whether a slice of this class may have a limit of compute of its own. Otherwise its cores (kFixed) or the policy of the
-/// node (kNode) are the limit.
+/// Whether a slice of this class may have a limit of compute of its own. Otherwise its cores (kFixed) or the policy of
+/// the node (kNode) are the limit.
 [[nodiscard]] constexpr bool may_have_ceiling(ShareClass share) {
   return share == ShareClass::kBurst || share == ShareClass::kBestEffort;
 }

@@ -13,7 +13,8 @@ CardParts parts_of(bool exclusive, Bytes memory, CoreShare compute, const Card& 
   if (exclusive || card.memory == Bytes() || memory >= card.memory) return kCard;
   // Rounded up. 2^64 bytes are more than any card has, so the product is computed with 128 bits.
   const auto scaled = static_cast<unsigned __int128>(memory.count()) * kCard + card.memory.count() - 1;
-  return std::min(kCard, std::max(static_cast<CardParts>(scaled / card.memory.count()), CardParts{compute.hundredths()}));
+  const auto of_memory = static_cast<CardParts>(scaled / card.memory.count());
+  return std::min(kCard, std::max(of_memory, CardParts{compute.hundredths()}));
 }
 
 }  // namespace

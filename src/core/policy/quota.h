@@ -20,8 +20,8 @@ struct Quota {
   friend bool operator==(const Quota&, const Quota&) = default;
 };
 
-/// By namespace. A namespace without an entry has no quota. A card counts for each quota of its namespace that its model
-/// matches.
+/// By namespace. A namespace without an entry has no quota. A card counts for each quota of its namespace that its
+/// model matches.
 using Quotas = std::map<std::string, std::vector<Quota>, std::less<>>;
 
 /// The most hundredths of a card that a quota may have: a million cards.

@@ -20,7 +20,8 @@ bool is_permitted(const Request& request, const CardId& card) {
 
 const BarredModel* barred(const Request& request, const Card& card) {
   const auto& all = request.constraints.barred;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const BarredModel& one) { return one.model == card.model; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const BarredModel& one) { return one.model == card.model; });
   return found == all.end() ? nullptr : &*found;
 }
 

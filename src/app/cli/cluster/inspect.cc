@@ -52,8 +52,9 @@ void add_card(const codec::GpuObject& gpu, bool wide, Rows* rows) {
     const Slice& slice = holder.slice;
     auto row = card;
     row.insert(row.end(), {codec::name_of(holder) + (holder.ending ? " (ending)" : ""), slice.part,
-                           to_human(slice.memory), share_cell(slice.whole, slice.compute, slice.ceiling, slice.share), std::string(to_string(slice.priority)),
-                           slice.dialect});
+                           to_human(slice.memory),
+                           share_cell(slice.whole, slice.compute, slice.ceiling, slice.share),
+                           std::string(to_string(slice.priority)), slice.dialect});
     rows->push_back(std::move(row));
   }
 }

@@ -57,7 +57,8 @@ TEST_F(ExtenderTest, FilterSeparatesFullNodesFromUnresolvableOnes) {
 TEST_F(ExtenderTest, AnExhaustedQuotaIsUnresolvable) {
   const Extender limited({}, [this] { return rules_; }, [this] { return cluster_; }, {}, nullptr, {},
                          [](const std::string&, const Owner&, std::vector<PartRequest> parts) {
-                           return without({{"NVIDIA T4", "quota of namespace s: 4 of 4 cards in use"}}, std::move(parts));
+                           return without({{"NVIDIA T4", "quota of namespace s: 4 of 4 cards in use"}},
+                                        std::move(parts));
                          });
   EXPECT_EQ(limited.filter(call(R"("aliyun.com/gpu-mem":"3")", R"("idle","other")")),
             R"({"NodeNames":[],"Nodes":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{)"

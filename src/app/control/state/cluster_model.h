@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/control/state/change_queue.h"
+#include "app/control/state/cluster_stats.h"
 #include "app/control/state/node_entry.h"
 #include "app/control/state/pod_entry.h"
 #include "base/clock.h"
@@ -84,14 +85,10 @@ class ClusterModel {
   void set_quotas(Quotas quotas);
   /// How often the quotas were replaced by others.
   [[nodiscard]] std::uint64_t quota_changes() const;
-  /// The containers' requests without the models of which the namespace's quotas have too little left. What `owner`
-  /// holds itself does not count.
-  ///   cost    QuotaBook::barred()'s
+  /// The containers' requests without the models that the namespace's quotas bar (QuotaBook::barred()).
   [[nodiscard]] std::vector<PartRequest> within_quota(const std::string& namespace_name, const Owner& owner,
                                                       std::vector<PartRequest> parts) const;
-  [[nodiscard]] std::vector<PartRequest> within_quota(const PodEntry& pod) const {
-    return within_quota(pod.object.ask.namespace_name, pod.owner(), pod.parts);
-  }
+  [[nodiscard]] std::vector<PartRequest> within_quota(const PodEntry& pod) const;
   [[nodiscard]] std::vector<QuotaUse> quota_uses() const;
   /// Computes the requests of these pods again, because their claims changed. Looks at all pods.
   void read_pods_again(const std::function<bool(const PodEntry&)>& which);
@@ -130,22 +127,7 @@ class ClusterModel {
   /// Slices that are booked but do not fit, each with its node; sorted.
   [[nodiscard]] std::vector<std::pair<std::string, Conflict>> conflicts() const;
 
-  struct Stats {
-    std::size_t nodes = 0;  // with cards
-    std::size_t cards = 0;
-    std::size_t closed = 0;            // cards that are closed to new slices
-    std::size_t leaving = 0;           // nodes on which the agent is being replaced
-    std::size_t conflicting = 0;       // nodes that are closed to a dialect
-    std::size_t holding = 0;           // pods, see PodEntry::holds()
-    std::size_t waiting = 0;           // pods, see PodEntry::waits()
-    std::size_t unplaced = 0;          // pods, see PodEntry::unplaced()
-    std::size_t reserved = 0;          // rooms set aside by reserve()
-    std::size_t nominated = 0;         // pods with a nominated reservation
-    std::size_t conflicts = 0;         // now
-    std::uint64_t conflicts_seen = 0;  // since the start
-    std::uint64_t unreadable = 0;      // objects, since the start
-    std::uint64_t rebuilt = 0;         // ledgers, since the start
-  };
+  using Stats = ClusterStats;
   [[nodiscard]] Stats stats() const;
 
  private:
@@ -174,9 +156,7 @@ class ClusterModel {
   /// Rebuilds the ledgers of the touched nodes, and publishes them and their names.
   void publish() REQUIRES(mutex_);
   void rebuild_node(const std::string& name, ClusterState::Nodes* changed) REQUIRES(mutex_);
-  /// Counts what the node holds, for the quotas.
   void count_for_quotas(const std::string& node, const NodeState* state) REQUIRES(mutex_);
-  /// The namespace of an owner on that node; empty: unknown.
   [[nodiscard]] std::string namespace_of(const std::string& node, const Owner& owner) const REQUIRES(mutex_);
   Clock::Time expire_locked() REQUIRES(mutex_);
   void expire_lingering(Clock::Time now) REQUIRES(mutex_);

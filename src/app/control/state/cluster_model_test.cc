@@ -393,7 +393,8 @@ TEST_F(ClusterModelTest, ReservesNothingBeyondTheQuotaOfTheNamespace) {
   const auto refused = fed.model.reserve("n1", *fed.model.pod("c"), kPolicies[0], 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().what,
-            "no room for 4 GiB, besteffort: 1 card: quota of namespace s: 0.5 of 0.5 T4 cards in use, the pod requests 0.25");
+            "no room for 4 GiB, besteffort: 1 card: quota of namespace s: 0.5 of 0.5 T4 cards in use, the pod requests "
+            "0.25");
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("b"), kPolicies[0], 1)) << "a repeated call for the same pod";
   fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("c"), kPolicies[0], 1)) << "its room was given back";

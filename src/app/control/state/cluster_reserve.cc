@@ -226,6 +226,10 @@ std::vector<PartRequest> ClusterModel::within_quota(const std::string& namespace
   return without(quota_book_.barred(namespace_name, owner, parts), std::move(parts));
 }
 
+std::vector<PartRequest> ClusterModel::within_quota(const PodEntry& pod) const {
+  return within_quota(pod.object.ask.namespace_name, pod.owner(), pod.parts);
+}
+
 std::vector<QuotaUse> ClusterModel::quota_uses() const {
   const MutexLock lock(mutex_);
   return quota_book_.uses();

@@ -24,8 +24,8 @@ class PolicyWatcher {
   static constexpr const char* kConfigMap = "carve-placement";
   static constexpr const char* kKey = "placement.conf";
 
-  /// `otherwise`: the cluster's policy if the file does not set it. `post_event` and `changed` may be empty; `changed` is
-  /// called with each new set of rules.
+  /// `otherwise`: the cluster's policy if the file does not set it. `changed` is called with each new set of rules. It
+  /// and `post_event` may be empty.
   PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event,
                 std::function<void(const PlacementRules&)> changed = {});
 
