@@ -380,7 +380,7 @@ function Usage({ machine }) {
     ${machine ? null : html`<section aria-label="quotas">
       <h2>Quotas</h2>
       ${usage?.quotas_error ? html`<p class="empty">Not known: ${usage.quotas_error}.</p>` : null}
-      ${usage ? html`<${Table} caption="ResourceQuotas that limit cards" rows=${quotas} keyOf=${(one) => `${one.namespace}/${one.quota}/${one.resource}`} empty="No ResourceQuota limits cards." columns=${[
+      ${usage ? html`<${Table} caption="Limits on cards: ResourceQuotas, and carve-placement in cards" rows=${quotas} keyOf=${(one) => `${one.namespace}/${one.quota}/${one.resource}`} empty="No quota limits cards." columns=${[
         ["namespace", (one) => one.namespace, (one) => one.namespace],
         ["quota", (one) => one.quota, (one) => one.quota],
         ["resource", (one) => one.resource, (one) => one.resource],

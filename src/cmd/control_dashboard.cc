@@ -18,7 +18,8 @@ ControlDashboard::ControlDashboard(World world)
       events_(world_.api, world_.clock),
       samples_([this] { return cli::ask_agents(world_.api, world_.namespace_name, "", api::view_of_json); },
                world_.clock),
-      usage_(ask_all_histories(world_.api, world_.namespace_name), ask_quotas(world_.api), world_.clock),
+      usage_(ask_all_histories(world_.api, world_.namespace_name), ask_quotas(world_.api), world_.clock,
+             [this] { return codec::card_quotas(world_.model.quota_uses()); }),
       page_(sources(), web_files(), world_.clock) {}
 
 Result<std::string> ControlDashboard::explain(const std::string& namespace_name, const std::string& pod) const {

@@ -12,6 +12,7 @@
 #include "adapter/process/text_file.h"
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/agents.h"
+#include "app/cli/cluster/objects.h"
 #include "app/dashboard/agent_samples.h"
 #include "app/dashboard/boards.h"
 #include "app/dashboard/cluster_events.h"
@@ -76,6 +77,14 @@ Sources machine_sources(const HostOptions& host, const Clock& clock) {
     return usage->of(span);
   };
   return sources;
+}
+
+/// The quotas of carve-placement, computed from all objects; none if they cannot be read.
+std::vector<codec::CardQuota> placement_quotas(const cli::ClusterAccess& access) {
+  if (access.placement.quotas.empty()) return {};
+  const auto all = cli::read_all(access.api);
+  if (!all) return {};
+  return codec::card_quotas(cli::KnownCluster(access, *all).model().quota_uses());
 }
 
 /// What the API server tells the user of this kubeconfig. The arguments outlive the answer.
@@ -164,7 +173,8 @@ int run_dashboard(const DashboardOptions& options) {
     dashboard::AgentSamples samples(
         [&access] { return cli::ask_agents(access.api, access.namespace_name, "", api::view_of_json); }, clock);
     dashboard::ClusterEvents events(access.api, clock);
-    dashboard::UsageReader usage(ask_all_histories(access.api, access.namespace_name), ask_quotas(access.api), clock);
+    dashboard::UsageReader usage(ask_all_histories(access.api, access.namespace_name), ask_quotas(access.api), clock,
+                                 [&access] { return placement_quotas(access); });
     return serve(options, cluster_sources(access, samples, events, usage), stop_signals);
   });
 }

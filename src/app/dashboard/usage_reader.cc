@@ -30,6 +30,10 @@ Result<UsageReader::Shared> UsageReader::read(std::chrono::seconds since) const 
       std::move(quotas->begin(), quotas->end(), std::back_inserter(usage.quotas));
     }
   }
+  if (own_quotas_) {
+    auto own = own_quotas_();
+    std::move(own.begin(), own.end(), std::back_inserter(usage.quotas));
+  }
   return std::make_shared<const codec::Usage>(std::move(usage));
 }
 

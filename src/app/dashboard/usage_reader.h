@@ -30,9 +30,11 @@ class UsageReader {
   using Ask = std::function<Result<Histories>(const HistoryQuery&)>;
   /// The texts of all ResourceQuotas. An empty function: there is no Kubernetes.
   using Quotas = std::function<Result<std::vector<std::string>>()>;
+  /// The quotas of carve-placement, with what is used of them. An empty function: there are none.
+  using OwnQuotas = std::function<std::vector<codec::CardQuota>()>;
   using Shared = std::shared_ptr<const codec::Usage>;
-  UsageReader(Ask ask, Quotas quotas, const Clock& clock)
-      : ask_(std::move(ask)), quotas_(std::move(quotas)), clock_(clock) {}
+  UsageReader(Ask ask, Quotas quotas, const Clock& clock, OwnQuotas own_quotas = {})
+      : ask_(std::move(ask)), quotas_(std::move(quotas)), own_quotas_(std::move(own_quotas)), clock_(clock) {}
 
   ///   errors  those of `ask`
   ///   cost    a call of every agent: about 2 s for 100 nodes
@@ -48,6 +50,7 @@ class UsageReader {
 
   const Ask ask_;
   const Quotas quotas_;
+  const OwnQuotas own_quotas_;
   const Clock& clock_;
   struct Kept {
     Shared usage;

@@ -52,6 +52,16 @@ TEST_F(UsageReaderTest, AddsUpTheNodesAndCountsThoseThatAreSilent) {
   EXPECT_THAT(namespaces_in(**usage), ElementsAre("ml", "web"));
 }
 
+TEST_F(UsageReaderTest, HasTheQuotasOfCarvePlacementBesideTheResourceQuotas) {
+  const codec::CardQuota own{"web", "carve-placement", "A100 cards", "2.5", "4"};
+  UsageReader reader([](const HistoryQuery&) { return UsageReader::Histories(); }, [this] { return quotas_; }, clock_,
+                     [&] { return std::vector{own}; });
+  const auto usage = reader.of(std::chrono::hours(24));
+  ASSERT_TRUE(usage) << usage.error().what;
+  ASSERT_EQ((*usage)->quotas.size(), 2U);
+  EXPECT_EQ((*usage)->quotas[1], own);
+}
+
 TEST_F(UsageReaderTest, AsksTheAgentsOnceAMinute) {
   ASSERT_TRUE(reader_.of(std::chrono::hours(24)));
   ASSERT_TRUE(reader_.of(std::chrono::hours(24)));

@@ -46,6 +46,16 @@ Result<std::vector<CardQuota>> parse_card_quotas(std::string_view text) {
   return quotas;
 }
 
+std::vector<CardQuota> card_quotas(const std::vector<QuotaUse>& uses) {
+  std::vector<CardQuota> quotas;
+  for (const auto& use : uses) {
+    const std::string& model = use.quota.model;
+    quotas.push_back({use.namespace_name, "carve-placement", model.empty() ? "cards" : model + " cards",
+                      to_human_cards(use.used), to_human_cards(use.quota.limit)});
+  }
+  return quotas;
+}
+
 std::string usage_json(const Usage& usage) {
   std::map<std::string, json::array> quotas;
   for (const auto& one : usage.quotas) {

@@ -8,15 +8,18 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/cluster/quota_book.h"
 #include "core/history/history.h"
 
 namespace carve::codec {
 
-/// A limit of a ResourceQuota on cards or parts of them. The amounts are written as Kubernetes writes them.
+/// A limit on cards or parts of them: of a ResourceQuota, whose amounts are written as Kubernetes writes them, or of
+/// carve-placement, in cards.
 struct CardQuota {
   std::string namespace_name;
   std::string quota;     // the object's name
-  std::string resource;  // "requests.nvidia.com/gpu"; for claims "<class>.deviceclass.resource.k8s.io/devices"
+  // "requests.nvidia.com/gpu"; for claims "<class>.deviceclass.resource.k8s.io/devices"; "A100 cards"
+  std::string resource;
   std::string used;
   std::string hard;
   bool operator==(const CardQuota&) const = default;
@@ -26,6 +29,9 @@ struct CardQuota {
 /// are left out.
 ///   errors  kInvalidArgument: not a ResourceQuota
 [[nodiscard]] Result<std::vector<CardQuota>> parse_card_quotas(std::string_view text);
+
+/// The quotas of carve-placement.
+[[nodiscard]] std::vector<CardQuota> card_quotas(const std::vector<QuotaUse>& uses);
 
 /// What the namespaces held and used over a time, and what they may use.
 struct Usage {

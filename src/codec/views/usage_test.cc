@@ -20,6 +20,12 @@ TEST(CardQuotas, AreTheLimitsOnCardsAndOnClaimedDevices) {
   EXPECT_EQ((*quotas)[2].resource, "gpu.elasticgpu.io.deviceclass.resource.k8s.io/devices");
 }
 
+TEST(CardQuotas, ThoseOfCarvePlacementAreInCards) {
+  EXPECT_THAT(card_quotas({{"ml", {"A100", 400}, 250}, {"ml", {"", 800}, 0}}),
+              ::testing::ElementsAre(CardQuota{"ml", "carve-placement", "A100 cards", "2.5", "4"},
+                                     CardQuota{"ml", "carve-placement", "cards", "0", "8"}));
+}
+
 TEST(CardQuotas, WithoutAStatusThereAreNone) {
   const auto quotas = parse_card_quotas(R"({"metadata": {"name": "new", "namespace": "ml"}, "spec": {"hard": {}}})");
   ASSERT_TRUE(quotas) << quotas.error().what;

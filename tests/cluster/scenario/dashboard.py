@@ -193,13 +193,19 @@ class Pages(Dashboard):
         self.assertEqual((usage["nodes"], usage["silent_nodes"], usage["quotas_error"]), (2, 0, ""))
         one, = usage["namespaces"]
         self.assertEqual(one["name"], namespace)
-        self.assertEqual(one["quotas"], [{"quota": "cards", "resource": "requests.elasticgpu.io/gpu-core",
-                                          "used": str(2 * CORES), "hard": "300"}])   # of the pod that waits, too
+        resource_quota, own = one["quotas"]
+        self.assertEqual(resource_quota, {"quota": "cards", "resource": "requests.elasticgpu.io/gpu-core",
+                                          "used": str(2 * CORES), "hard": "300"})   # of the pod that waits, too
+        self.assertEqual((own["quota"], own["resource"], own["hard"]), ("carve-placement", "cards", "2"))
+        self.assertEqual(float(own["used"]), CORES / 100, "of the pod that runs")
         hours = one["gib_hours"]
         self.assertAlmostEqual(hours["held"] / one["card_hours"]["promised"], MEMORY / (CORES / 100), delta=0.5)
 
     def test_a_token_shows_its_namespaces_alone(self):
         mine, other = self.name("mine"), self.name("other")
+        self.create({"apiVersion": "v1", "kind": "ConfigMap",
+                     "metadata": {"name": "carve-placement", "namespace": NAMESPACE},
+                     "data": {"placement.conf": f"quota.{mine} = *:2\nquota.{other} = *:2"}})
         for name in (mine, other):
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             self.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "cards", "namespace": name},
