@@ -95,7 +95,9 @@ std::vector<BarredModel> QuotaBook::barred(std::string_view namespace_name, cons
   const auto of_namespace = quotas_.find(namespace_name);
   if (of_namespace == quotas_.end()) return found;
   for (const Quota& quota : of_namespace->second) {
-    const CardParts used = used_of(of_namespace->first, quota) - own_of(owner, quota);
+    // A caller of the plain port may name the UID of another namespace's pod.
+    const CardParts all = used_of(of_namespace->first, quota);
+    const CardParts used = all - std::min(all, own_of(owner, quota));
     for (const auto& [kind, one] : kinds_) {
       if (!model_matches(kind.first, quota.model)) continue;
       const CardParts needed = parts_taken(parts, one.first);

@@ -125,6 +125,13 @@ TEST_F(QuotaBookTest, AModelIsBarredAndTheOthersAreNot) {
   EXPECT_EQ(models(book_.barred("a", kNew, fraction(8, 80, 3))).size(), 2U) << "more than three cards of any model";
 }
 
+TEST_F(QuotaBookTest, AnOwnerOfAnotherNamespaceDoesNotWrapTheSum) {
+  book_.set({{"a", {{"", 100}}}, {"b", {{"", 100}}}});
+  const auto others = slice("b-1", "0", 8, 60);
+  put("n1", node({card("0", "NVIDIA A100", 80)}, {slice("a-1", "0", 8, 30), others}));
+  EXPECT_TRUE(book_.barred("a", others.owner, fraction(8, 70)).empty());
+}
+
 TEST_F(QuotaBookTest, AQuotaOfZeroKeepsANamespaceOffAModel) {
   book_.set({{"a", {{"H200", 0}}}});
   put("n1", node({card("0", "NVIDIA H200", 141)}, {}));
