@@ -99,13 +99,14 @@ std::vector<BarredModel> QuotaBook::barred(std::string_view namespace_name, cons
     const CardParts all = used_of(of_namespace->first, quota);
     const CardParts used = all - std::min(all, own_of(owner, quota));
     for (const auto& [kind, one] : kinds_) {
-      if (!model_matches(kind.first, quota.model)) continue;
+      const std::string& model = kind.first;
+      if (!model_matches(model, quota.model)) continue;
       const CardParts needed = parts_taken(parts, one.first);
       if (needed == 0 || used + needed <= quota.limit) continue;
       const bool known = std::any_of(found.begin(), found.end(),
-                                     [&](const BarredModel& barred) { return barred.model == kind.first; });
+                                     [&](const BarredModel& barred) { return barred.model == model; });
       if (known) continue;
-      found.push_back({kind.first, fmt::format("quota of namespace {}: {} of {} {} in use, the pod requests {}",
+      found.push_back({model, fmt::format("quota of namespace {}: {} of {} {} in use, the pod requests {}",
                                                of_namespace->first, to_human_cards(used), to_human_cards(quota.limit),
                                                quota.model.empty() ? "cards" : quota.model + " cards",
                                                to_human_cards(needed))});
