@@ -107,9 +107,9 @@ std::vector<BarredModel> QuotaBook::barred(std::string_view namespace_name, cons
                                      [&](const BarredModel& barred) { return barred.model == model; });
       if (known) continue;
       found.push_back({model, fmt::format("quota of namespace {}: {} of {} {} in use, the pod requests {}",
-                                               of_namespace->first, to_human_cards(used), to_human_cards(quota.limit),
-                                               quota.model.empty() ? "cards" : quota.model + " cards",
-                                               to_human_cards(needed))});
+                                          of_namespace->first, to_human_cards(used), to_human_cards(quota.limit),
+                                          quota.model.empty() ? "cards" : quota.model + " cards",
+                                          to_human_cards(needed))});
     }
   }
   return found;
