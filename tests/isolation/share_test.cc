@@ -83,6 +83,16 @@ class Share : public SliceTest {
     waitpid(pid, nullptr, 0);
   }
 
+  /// Starts a program in slice "one" with 30 of the card, of that class, and one in slice "other" with 70 and burst.
+  /// Both launch kernels of 0.5 ms. Returns two seconds later, when the shares are steady.
+  static void spin_at_30_and_70(ArbiterProcess& arbiter, abi::ShareClass of_one, pid_t* one, pid_t* other) {
+    ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, of_one)), "");
+    ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
+    *one = spin_in("one", {"--kernel-us", "500"});
+    *other = spin_in("other", {"--kernel-us", "500"});
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+
   /// Checks the delivered share of each process in percent, per window of `ms`, of the time after `since_ns`. When the
   /// host takes processor time away, a program that launches one kernel after the other is late: for each percent taken
   /// in the worst such window the bound grows by one point, and the test prints that.
@@ -265,11 +275,9 @@ TEST_F(Share, ACeilingHoldsOnAnIdleCardAndBesideASmallerSlice) {
 
 TEST_F(Share, AStoppedArbiterLeavesTheLastRatesInForce) {
   ArbiterProcess arbiter;
-  ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst)), "");
-  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
-  const pid_t one = spin_in("one", {"--kernel-us", "500"});
-  const pid_t other = spin_in("other", {"--kernel-us", "500"});
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  pid_t one = -1;
+  pid_t other = -1;
+  ASSERT_NO_FATAL_FAILURE(spin_at_30_and_70(arbiter, abi::ShareClass::kBurst, &one, &other));
   kill(arbiter.pid(), SIGSTOP);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   std::uint64_t since = driver_now_ns();
@@ -298,11 +306,9 @@ TEST_F(Share, AStoppedArbiterLeavesTheLastRatesInForce) {
 // their processes.
 TEST_F(Share, AReplacedArbiterLeavesNoPause) {
   ArbiterProcess arbiter;
-  ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, abi::ShareClass::kFixed)), "");
-  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
-  const pid_t one = spin_in("one", {"--kernel-us", "500"});
-  const pid_t other = spin_in("other", {"--kernel-us", "500"});
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  pid_t one = -1;
+  pid_t other = -1;
+  ASSERT_NO_FATAL_FAILURE(spin_at_30_and_70(arbiter, abi::ShareClass::kFixed, &one, &other));
   const std::uint64_t since = driver_now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   arbiter.stop();

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "base/ascii.h"
 #include "codec/dialects/dialect.h"
 #include "codec/trimmed.h"
 
@@ -69,9 +70,7 @@ Result<NodeLabels> parse_selector(std::string_view value) {
 std::optional<CardParts> parse_cards(std::string_view text) {
   auto decimals = text;
   const auto whole = next_piece(&decimals, '.');
-  const auto digits = [](std::string_view part) {
-    return std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-  };
+  const auto digits = [](std::string_view part) { return std::all_of(part.begin(), part.end(), is_digit); };
   const bool has_point = whole.size() != text.size();
   if (whole.empty() || whole.size() > 7 || decimals.size() > 2 || (has_point && decimals.empty()) || !digits(whole) ||
       !digits(decimals))

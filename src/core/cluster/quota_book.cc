@@ -115,6 +115,12 @@ std::vector<BarredModel> QuotaBook::barred(std::string_view namespace_name, cons
   return found;
 }
 
+std::vector<PartRequest> QuotaBook::within(std::string_view namespace_name, const Owner& owner,
+                                           std::vector<PartRequest> parts) const {
+  const auto models = barred(namespace_name, owner, parts);
+  return without(models, std::move(parts));
+}
+
 std::vector<QuotaUse> QuotaBook::uses() const {
   std::vector<QuotaUse> all;
   for (const auto& [name, quotas] : quotas_) {

@@ -42,6 +42,10 @@ class QuotaBook {
   [[nodiscard]] std::vector<BarredModel> barred(std::string_view namespace_name, const Owner& owner,
                                                 const std::vector<PartRequest>& parts) const;
 
+  /// The same containers, which accept no card of the models that barred() returns.
+  [[nodiscard]] std::vector<PartRequest> within(std::string_view namespace_name, const Owner& owner,
+                                                std::vector<PartRequest> parts) const;
+
   /// All quotas, by namespace, in the order in which they were set.
   [[nodiscard]] std::vector<QuotaUse> uses() const;
 

@@ -65,7 +65,8 @@ bool Requeuer::look_for_room(const Changes& changes, Clock::Time now) {
   for (const auto& [name, state] : *cluster) look_at(name);
   seen_all_ = true;
   // Other quotas may admit a waiting pod although no node gained room.
-  if (std::exchange(quota_changes_, world_.model.quota_changes()) != quota_changes_ && !cluster->empty()) {
+  const auto seen = std::exchange(quota_changes_, world_.model.quota_changes());
+  if (seen != quota_changes_ && !cluster->empty()) {
     node_due_ = (*cluster->begin()).first;
     found = true;
   }

@@ -395,6 +395,7 @@ TEST_F(ClusterModelTest, ReservesNothingBeyondTheQuotaOfTheNamespace) {
   EXPECT_EQ(refused.error().what,
             "no room for 4 GiB, besteffort: 1 card: quota of namespace s: 0.5 of 0.5 T4 cards in use, the pod requests "
             "0.25");
+  EXPECT_EQ(fed.model.within_quota(*fed.model.pod("c")).at(0).request.constraints.barred.size(), 1U);
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("b"), kPolicies[0], 1)) << "a repeated call for the same pod";
   fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("c"), kPolicies[0], 1)) << "its room was given back";

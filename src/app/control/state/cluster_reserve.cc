@@ -66,7 +66,7 @@ Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const 
   const auto placed = [&](const std::vector<PartRequest>& asked) {
     return place_pod(*seen, state->second->links, pod.owner(), asked, policy);
   };
-  const auto parts = without(quota_book_.barred(pod.object.ask.namespace_name, pod.owner(), pod.parts), pod.parts);
+  const auto parts = quota_book_.within(pod.object.ask.namespace_name, pod.owner(), pod.parts);
   std::optional<std::vector<Slice>> wished;
   if (!wish.empty()) {
     if (auto found = placed(on_cards_of(wish, parts))) wished = std::move(*found);
@@ -223,7 +223,7 @@ std::uint64_t ClusterModel::quota_changes() const {
 std::vector<PartRequest> ClusterModel::within_quota(const std::string& namespace_name, const Owner& owner,
                                                     std::vector<PartRequest> parts) const {
   const MutexLock lock(mutex_);
-  return without(quota_book_.barred(namespace_name, owner, parts), std::move(parts));
+  return quota_book_.within(namespace_name, owner, std::move(parts));
 }
 
 std::vector<PartRequest> ClusterModel::within_quota(const PodEntry& pod) const {

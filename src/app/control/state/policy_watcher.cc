@@ -85,31 +85,29 @@ void PolicyWatcher::apply(const std::string& config_map) {
   auto rules = placement_rules_from(text, otherwise_);
   const auto name = codec::read_object_name(config_map);
   bool changed = false;
+  bool report = false;
   {
     const MutexLock lock(mutex_);
     stats_.version = name.version;
     if (rules) {
       text_ = std::move(text);
       changed = put(std::move(*rules));
+    } else {
+      if (!has_rules_) {
+        // This process has no earlier rules. The quotas are a limit: those that can be read apply.
+        auto known = rules_of(otherwise_);
+        known.quotas = codec::quotas_of_valid_lines(text);
+        changed = put(std::move(known));
+      }
+      answered_ = true;
+      stats_.good = false;
+      report = text != text_;  // else its labels changed, or the watch restarted: already reported
+      stats_.refused += report ? 1 : 0;
+      text_ = std::move(text);
     }
   }
-  if (rules) return changed ? report_change() : void();
-  bool keeps_quotas = false;
-  {
-    const MutexLock lock(mutex_);
-    if (!has_rules_) {
-      // This process has no earlier rules. The quotas are a limit: those that can be read apply.
-      auto known = rules_of(otherwise_);
-      known.quotas = codec::quotas_of_valid_lines(text);
-      keeps_quotas = put(std::move(known));
-    }
-    answered_ = true;
-    stats_.good = false;
-    if (text == text_) return;  // its labels changed, or the watch restarted: already reported
-    text_ = std::move(text);
-    ++stats_.refused;
-  }
-  if (keeps_quotas) report_change();
+  if (changed) report_change();
+  if (!report) return;
   log_.error("invalid placement rules: the last valid rules stay in effect",
              {{"configmap", kConfigMap}, {"error", rules.error().what}});
   if (!post_event_) return;
