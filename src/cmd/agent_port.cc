@@ -57,6 +57,12 @@ constexpr ViewRow kViews[] = {
      }},
     {"/usage",
      [](const Port&, AgentView view) { return HttpResponse{200, "application/json", api::gpu_manager_usage(view)}; }},
+    {"/graph",
+     [](const Port&, AgentView view) { return HttpResponse{200, "application/json", api::gpu_manager_graph(view)}; }},
+    {"/version",
+     [](const Port&, AgentView view) {
+       return HttpResponse{200, "application/json", R"({"version":")" + view.version + ""}"};
+     }},
 };
 
 HttpResponse answer(const Port& port, const HttpRequest& ask) {

@@ -14,9 +14,6 @@
 
 namespace carve::cmd {
 
-const char* const kVersion = CARVE_VERSION;
-const char* const kCommit = CARVE_COMMIT;
-
 Result<std::string> cgroup_folder(const HostOptions& host) {
   if (!host.cgroup_root.empty()) return host.cgroup_root;
   CARVE_TRY(const auto mount, Cgroup2::find_mount());

@@ -326,6 +326,7 @@ control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter_to_place(call); };
   answers.filter_readonly = [this](std::string_view call) { return extender_.filter(call); };
+  answers.rank_readonly = [this](std::string_view call) { return extender_.rank(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
   answers.choose = [this](std::string_view call) { return extender_.choose(call); };
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };

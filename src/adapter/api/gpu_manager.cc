@@ -1,7 +1,16 @@
 #include "adapter/api/gpu_manager.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <boost/json.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "port/slice_names.h"
 
@@ -43,7 +52,94 @@ void add(json::object* pod, const AgentView& view, const SliceView& slice) {
   (*pod)["spec"].as_object()[container] = std::move(spec);
 }
 
+/// What joins the cards of a branch, in gpu-manager's order.
+enum class Level : std::uint8_t { kCard, kRootComplex, kNumaNode, kMachine };
+constexpr std::array<const char*, 4> kLevels = {"GPU", "PHB", "CPU", "SYS"};
+
+/// A card, or a group of at least two branches.
+struct Branch {
+  Level level = Level::kCard;
+  std::size_t first = 0;  // index of its first card
+  Bytes used, total;
+  CoreShare cores;    // that a new slice may take, as the next one; 0 for a group, as in gpu-manager
+  Bytes memory;
+  int available = 0;  // cards without slices
+  std::vector<Branch> below;
+};
+
+Branch leaf(const CardView& card, std::size_t index) {
+  Branch one;
+  one.first = index;
+  one.used = card.used == Bytes::max() ? Bytes() : card.used;
+  one.total = card.card.memory;
+  if (!card.exclusive) {
+    one.cores = card.card.compute - card.guaranteed;
+    one.memory = card.card.memory - card.set_aside;
+  }
+  one.available = !card.exclusive && card.set_aside == Bytes() && card.guaranteed == CoreShare() ? 1 : 0;
+  return one;
+}
+
+/// Joins the branches whose first cards have the same key. An empty key joins nothing.
+std::vector<Branch> join(std::vector<Branch> branches, Level level,
+                         const std::function<std::string(std::size_t card)>& key_of) {
+  std::vector<Branch> joined;
+  std::map<std::string, std::size_t> places;
+  for (auto& branch : branches) {
+    const auto key = key_of(branch.first);
+    const auto known = places.find(key);
+    if (key.empty() || known == places.end()) {
+      places[key] = joined.size();
+      joined.push_back(std::move(branch));
+      continue;
+    }
+    Branch& group = joined[known->second];
+    if (group.level != level) {
+      Branch first = std::move(group);
+      group = {level, first.first, first.used, first.total, {}, {}, first.available, {}};
+      group.below.push_back(std::move(first));
+    }
+    group.used += branch.used;
+    group.total += branch.total;
+    group.available += branch.available;
+    group.below.push_back(std::move(branch));
+  }
+  return joined;
+}
+
+/// Below a group, cards come before groups, and branches with fewer free cards first, as gpu-manager prints them.
+void write(std::string* text, const Branch& branch, int depth) {
+  for (int i = 0; i < depth; ++i) *text += "|   ";
+  *text += fmt::format("|---{}", kLevels[static_cast<std::size_t>(branch.level)]);
+  const bool card = branch.level == Level::kCard;
+  *text += card ? fmt::format("{} (", branch.first) : fmt::format(" (aval: {}, ", branch.available);
+  *text += fmt::format("pids: [], usedMemory: {}, totalMemory: {}, allocatableCores: {}, allocatableMemory: {})\n",
+                       branch.used.count(), branch.total.count(), branch.cores.hundredths(), branch.memory.count());
+  std::vector<const Branch*> order;
+  for (const auto& one : branch.below) order.push_back(&one);
+  std::stable_sort(order.begin(), order.end(), [](const Branch* a, const Branch* b) {
+    return std::tuple(a->level, a->available) < std::tuple(b->level, b->available);
+  });
+  for (const auto* one : order) write(text, *one, depth + 1);
+}
+
 }  // namespace
+
+std::string gpu_manager_graph(const AgentView& view) {
+  std::vector<Branch> tops;
+  for (std::size_t index = 0; index < view.cards.size(); ++index) tops.push_back(leaf(view.cards[index], index));
+  tops = join(std::move(tops), Level::kRootComplex, [&](std::size_t card) { return view.cards[card].card.pcie_root; });
+  tops = join(std::move(tops), Level::kNumaNode, [&](std::size_t card) {
+    const int numa = view.cards[card].card.numa_node;
+    return numa < 0 ? std::string() : std::to_string(numa);
+  });
+  tops = join(std::move(tops), Level::kMachine, [](std::size_t) { return "machine"; });
+  int available = 0;
+  for (const auto& top : tops) available += top.available;
+  auto text = fmt::format("ROOT:{}\n", available);
+  for (const auto& top : tops) write(&text, top, 0);
+  return json::serialize(json::object{{"graph", std::move(text)}});
+}
 
 std::string gpu_manager_usage(const AgentView& view) {
   json::object pods;

@@ -456,6 +456,8 @@ class ControlProcess(RingTest):
             refused = {**said["FailedNodes"], **said["FailedAndUnresolvableNodes"]}
             self.assertEqual(sorted(refused), sorted(set(nodes) - set(fits)))
             self.assertEqual(on.get("/scheduler/filter", "POST", json.dumps(call)), (status, text))
+            ranked = json.loads(on.get("/scheduler/priorities", "POST", json.dumps(call))[1])
+            self.assertEqual(ranked, [{"Host": name, "Score": 10} for name in fits])
         of_elastic = json.loads(json.loads(on.get("/scheduler/status")[1])["elasticgpu.com/gpu-core"])
         self.assertEqual(of_elastic[nodes[0]], [{"CoreAvailable": 100, "MemoryAvailable": 16384, "CoreTotal": 100,
                                                  "MemoryTotal": 16384}])

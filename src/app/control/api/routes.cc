@@ -178,11 +178,14 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   rows.back().waits = true;  // it takes long with thousands of nodes, as the routes below, and must not delay a probe
   if (!gpushare) return rows;
   // gpushare's, gpu-admission's and Elastic GPU's
-  for (const char* filter : {"/gpushare-scheduler/filter", "/scheduler/predicates", "/scheduler/filter"}) {
-    rows.push_back(post_synced(filter, Verb::kFilter, answers, answers.filter_readonly));
+  const auto readonly = [&](const char* path, Verb verb, const Answers::Text& answer) {
+    rows.push_back(post_synced(path, verb, answers, answer));
     rows.back().caller = Caller::kAny;  // like the originals; it only reads
     rows.back().waits = true;
-  }
+  };
+  for (const char* filter : {"/gpushare-scheduler/filter", "/scheduler/predicates", "/scheduler/filter"})
+    readonly(filter, Verb::kFilter, answers.filter_readonly);
+  readonly("/scheduler/priorities", Verb::kPrioritize, answers.rank_readonly);
   const std::string path = "/gpushare-scheduler/inspect";
   const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpRequest& ask) {
     return json(inspect(ask.path.size() > path.size() ? std::string_view(ask.path).substr(path.size() + 1) : ""));

@@ -73,7 +73,7 @@ inline constexpr std::string_view kUnschedulablePods = "/scheduler/turned-away";
 struct Answers {
   using Text = std::function<std::string(std::string_view)>;
   Text filter, prioritize, bind, preempt;  // kube-scheduler's extender calls
-  Text filter_readonly;                    // filter for any caller: it changes no ranking and causes no eviction
+  Text filter_readonly, rank_readonly;     // for any caller: they change no ranking and cause no eviction
   Text choose;                             // filter and prioritize in one call
   Text unschedulable;                      // another replica's report of a pod that no node served
   Text bind_here;                          // from another replica, for which this one is the leader

@@ -20,6 +20,7 @@ class RoutesTest : public ::testing::Test {
     };
     answers_.filter = named("filter");
     answers_.filter_readonly = named("look");
+    answers_.rank_readonly = named("rank");
     answers_.prioritize = named("prioritize");
     answers_.choose = named("choose");
     answers_.bind = [](std::string_view) { return std::string(R"({"Error":"not the leader"})"); };
@@ -143,6 +144,8 @@ TEST_F(RoutesTest, ServesGpusharesRoutesOnlyIfEnabled) {
   EXPECT_EQ(open("GET", "/scheduler/status").status, 404);
   EXPECT_EQ(open("GET", "/scheduler/status", true).body, "cards by node") << "Elastic GPU's";
   EXPECT_THAT(open("POST", "/scheduler/filter", true).body, HasSubstr("look"));
+  EXPECT_EQ(open("POST", "/scheduler/priorities").status, 404);
+  EXPECT_THAT(open("POST", "/scheduler/priorities", true).body, HasSubstr("rank"));
   EXPECT_EQ(open("POST", "/scheduler/bind", true).status, 404);
   EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind exists only on the TLS port";
 }

@@ -167,12 +167,16 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   return codec::to_json(answer, asked.args);
 }
 
-std::string Extender::prioritize(std::string_view call) const {
+std::string Extender::prioritize(std::string_view call) const { return scores_for(call, true); }
+
+std::string Extender::rank(std::string_view call) const { return scores_for(call, false); }
+
+std::string Extender::scores_for(std::string_view call, bool to_place) const {
   std::vector<codec::HostScore> scores;
-  const auto asked = ask(call, true);
+  const auto asked = ask(call, to_place);
   if (!asked || (*asked)->parts.empty()) return codec::to_json(scores);
   const auto& nodes = (*asked)->fit.nodes;
-  const FittingView* best = best_of(**asked);
+  const FittingView* best = to_place ? best_of(**asked) : choose_node(nodes);
   scores.reserve(nodes.size());
   const auto worst = std::min_element(
       nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.score < b.score; });

@@ -73,6 +73,8 @@ class Extender {
   /// nor its random tie-break decide. Returns an empty list for a call that cannot be parsed; the scheduler treats it
   /// as no opinion. A node that will be full once all pods that are assumed there are bound gets the lowest score.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
+  /// The same scores for any caller: no pod is assumed on a node, and no claim is taken.
+  [[nodiscard]] std::string rank(std::string_view call) const;
   /// The slices for which the pod was recently sent to that node; empty: it was not. Called when the pod's Binding
   /// begins: the pod stays assumed for AssumedPods::kAfterBinding, or until the cluster shows its slices, because an
   /// earlier call may still use a snapshot without the pod.
@@ -105,6 +107,7 @@ class Extender {
   [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call, bool to_place) const;
   enum class Answer : std::uint8_t { kAll, kAllToPlace, kOne };
   [[nodiscard]] std::string nodes_for(std::string_view call, Answer wanted) const;
+  [[nodiscard]] std::string scores_for(std::string_view call, bool to_place) const;
   [[nodiscard]] static FitCache::Ask ask_of(const Asked& asked);
   /// nullptr: no node serves the request.
   const FittingView* best_of(Asked& asked) const;

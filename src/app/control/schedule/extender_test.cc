@@ -241,6 +241,15 @@ TEST_F(Burst, ChooseAssumesThePodToo) {
   EXPECT_EQ(ahead_.why_sent({OwnerKind::kPod, "b"}, "idle"), "");
 }
 
+TEST_F(Burst, RanksForAnyCallerAndAssumesNoPod) {
+  const auto two = call(R"("aliyun.com/gpu-mem":"6")", both_);
+  EXPECT_EQ(ahead_.rank(two), R"([{"Host":"half","Score":10},{"Host":"idle","Score":0}])");
+  EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").empty());
+  EXPECT_EQ(sent("b", ask_, both_), "half") << "the room is not kept for a pod that was only ranked";
+  EXPECT_EQ(ahead_.rank("{"), "[]");
+  EXPECT_EQ(ahead_.rank(call(R"("aliyun.com/gpu-mem":"99")", both_)), "[]") << "no node serves it";
+}
+
 // kube-scheduler does not call prioritize for a single node.
 TEST_F(Burst, FilterAssumesAPodWithASingleNode) {
   const auto one = call(R"("aliyun.com/gpu-mem":"6")", R"("half")");
