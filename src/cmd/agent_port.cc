@@ -61,7 +61,7 @@ constexpr ViewRow kViews[] = {
      [](const Port&, AgentView view) { return HttpResponse{200, "application/json", api::gpu_manager_graph(view)}; }},
     {"/version",
      [](const Port&, AgentView view) {
-       return HttpResponse{200, "application/json", R"({"version":")" + view.version + ""}"};
+       return HttpResponse{200, "application/json", R"({"version":")" + view.version + R"("})"};
      }},
 };
 
