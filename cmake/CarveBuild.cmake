@@ -114,10 +114,17 @@ function(carve_unity name)
   endif()
 endfunction()
 
-# carve_library(carve_core SOURCES a.cc … USES carve_base … [FREESTANDING]): one static library per folder or
-# sub-folder. FREESTANDING: its files may not see the standard library, so they get no precompiled header.
+# carve_seldom(carve_codec_manifest): the target's code runs once per command, setting or container start. At -O1 it
+# compiles in two thirds of the time.
+function(carve_seldom name)
+  target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
+endfunction()
+
+# carve_library(carve_core SOURCES a.cc … USES carve_base … [FREESTANDING] [SELDOM]): one static library per folder or
+# sub-folder. FREESTANDING: its files may not see the standard library, so they get no precompiled header. SELDOM:
+# carve_seldom().
 function(carve_library name)
-  cmake_parse_arguments(ARG "FREESTANDING" "" "SOURCES;USES;PRIVATE_USES" ${ARGN})
+  cmake_parse_arguments(ARG "FREESTANDING;SELDOM" "" "SOURCES;USES;PRIVATE_USES" ${ARGN})
   if(ARG_SOURCES)
     add_library(${name} STATIC ${ARG_SOURCES})
     target_link_libraries(${name} PUBLIC carve_options ${ARG_USES} PRIVATE ${ARG_PRIVATE_USES})
@@ -129,6 +136,9 @@ function(carve_library name)
       target_precompile_headers(${name} REUSE_FROM carve_pch_json)
     elseif(NOT ARG_FREESTANDING)
       target_precompile_headers(${name} REUSE_FROM carve_pch_std)
+    endif()
+    if(ARG_SELDOM)
+      carve_seldom(${name})
     endif()
     if(CARVE_PURE)
       add_dependencies(pure_libraries ${name})

@@ -13,8 +13,8 @@ namespace carve::api {
 [[nodiscard]] std::string gpu_manager_usage(const AgentView& view);
 
 /// The answer of gpu-manager at /graph: a text in which the cards are the leaves of a tree. PHB joins cards of one PCIe
-/// root complex, CPU those of one NUMA node, SYS those of the machine; a group of one has no line. ROOT and `aval` count
-/// the cards without slices. Memory is in bytes, compute in hundredths of a card. Process IDs are left out.
+/// root complex, CPU those of one NUMA node, SYS those of the machine; a group of one has no line. ROOT and `aval`
+/// count the cards without slices. Memory is in bytes, compute in hundredths of a card. Process IDs are left out.
 ///   source  tkestack/gpu-manager, pkg/device/nvidia/tree.go: PrintGraph
 [[nodiscard]] std::string gpu_manager_graph(const AgentView& view);
 
