@@ -6,19 +6,16 @@
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
-#include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
+#include <optional>
 #include <utility>
 
 namespace carve::http {
@@ -44,7 +41,6 @@ HttpResponse plain(int status, std::string text) {
 int refusal_for(const error_code& wrong) {
   if (wrong == wire::error::body_limit) return 413;
   if (wrong == wire::error::header_limit || wrong == wire::error::buffer_overflow) return 431;
-  if (wrong == wire::error::end_of_stream || wrong == wire::error::partial_message) return 0;
   if (wrong.category() == make_error_code(wire::error::bad_method).category()) return 400;
   return 0;  // an error of the connection itself
 }
@@ -71,13 +67,16 @@ std::string token_in(const wire::fields& fields) {
 
 std::string chunk(std::string_view text) { return fmt::format("{:x}\r\n{}\r\n", text.size(), text); }
 
-/// The head of a response of unknown length.
-std::string endless_head(const HttpResponse& reply) {
-  std::string head = fmt::format(
-      "HTTP/1.1 {} OK\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n", reply.status,
-      reply.type);
+/// The head of a response. nullopt: its length is unknown, and it ends the connection.
+std::string head_of(const HttpResponse& reply, std::optional<std::size_t> size, bool keep) {
+  auto status = wire::int_to_status(static_cast<unsigned>(reply.status));
+  if (status == wire::status::unknown) status = wire::status::internal_server_error;
+  const auto reason = wire::obsolete_reason(status);
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", static_cast<unsigned>(status),
+                                 std::string_view(reason.data(), reason.size()), reply.type);
   for (const auto& [name, value] : reply.fields) head += name + ": " + value + "\r\n";
-  return head + "\r\n";
+  head += size ? fmt::format("Content-Length: {}\r\n", *size) : "Transfer-Encoding: chunked\r\n";
+  return head + (keep ? "\r\n" : "Connection: close\r\n\r\n");
 }
 
 bool speaks_http2(SSL* ssl) {
@@ -155,7 +154,7 @@ asio::awaitable<void> Session::run() {
   tcp_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
   tcp_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
   if (!tls_) {
-    co_await requests(tcp_);
+    co_await requests();
     tcp_.close();
     co_return;
   }
@@ -177,7 +176,7 @@ asio::awaitable<void> Session::run() {
     if (speaks_http2(tls_->native_handle())) {
       co_await multiplexed();
     } else {
-      co_await requests(*tls_);
+      co_await requests();
     }
     tcp_.expires_after(kDrainTime);
     (void)co_await tls_->async_shutdown(kDone);
@@ -185,39 +184,76 @@ asio::awaitable<void> Session::run() {
   tcp_.close();
 }
 
-template <class Stream>
-asio::awaitable<void> Session::requests(Stream& stream) {
+asio::awaitable<Session::Received> Session::receive(asio::mutable_buffer room) {
+  if (tls_) {
+    const auto [wrong, size] = co_await tls_->async_read_some(room, kDone);
+    co_return Received{wrong, size};
+  }
+  const auto [wrong, size] = co_await tcp_.async_read_some(room, kDone);
+  co_return Received{wrong, size};
+}
+
+asio::awaitable<bool> Session::send(std::string_view bytes) {
+  const asio::const_buffer out(bytes.data(), bytes.size());
+  if (tls_) {
+    const auto [wrong, size] = co_await asio::async_write(*tls_, out, kDone);
+    co_return !wrong;
+  }
+  const auto [wrong, size] = co_await asio::async_write(tcp_, out, kDone);
+  co_return !wrong;
+}
+
+asio::awaitable<void> Session::requests() {
   while (!common_.stopping) {
     if (buffer_.size() == 0) {
       rest();
       tcp_.expires_after(common_.limits.idle);
-      const auto [wrong, size] = co_await stream.async_read_some(buffer_.prepare(kPiece), kDone);
-      if (wrong) co_return;
-      buffer_.commit(size);
+      const auto some = co_await receive(buffer_.prepare(kPiece));
+      if (some.wrong) co_return;
+      buffer_.commit(some.size);
     }
     busy_ = true;
-    auto got = co_await read(stream);
+    auto got = co_await read();
     if (got.refusal != 0) {
       ++common_.malformed;
-      if (co_await write(stream, plain(got.refusal, words_for(got.refusal)), false, false))
-        co_await discard_body(stream);
+      if (co_await write(plain(got.refusal, words_for(got.refusal)), false, false)) co_await discard_body();
       co_return;
     }
     if (got.late) ++common_.malformed;
     if (got.gone) co_return;
     tcp_.expires_never();
     auto reply = co_await answer(got.http);
-    if (reply.more && got.http.method != "HEAD") {
-      co_await keep_sending(stream, std::move(reply));
+    const bool head_only = got.http.method == "HEAD";
+    if (reply.more && !head_only) {
+      co_await keep_sending(std::move(reply));
       co_return;
     }
     const bool keep = got.keep && !common_.draining && !common_.stopping;
-    if (!co_await write(stream, std::move(reply), keep, got.http.method == "HEAD") || !keep) co_return;
+    if (!co_await write(reply, keep, head_only) || !keep) co_return;
   }
 }
 
-template <class Stream>
-asio::awaitable<Session::Got> Session::read(Stream& stream) {
+/// Receives until the parser has the head, or with `whole` the complete request.
+asio::awaitable<error_code> Session::parse(wire::basic_parser<true>& parser, bool whole) {
+  parser.eager(whole);
+  bool more = buffer_.size() == 0;
+  while (whole ? !parser.is_done() : !parser.is_header_done()) {
+    if (more) {
+      const auto room = std::min(kPiece, buffer_.max_size() - buffer_.size());
+      if (room == 0) co_return wire::error::buffer_overflow;
+      const auto some = co_await receive(buffer_.prepare(room));
+      if (some.wrong) co_return some.wrong;
+      buffer_.commit(some.size);
+    }
+    error_code wrong;
+    buffer_.consume(parser.put(buffer_.data(), wrong));
+    more = wrong == wire::error::need_more || buffer_.size() == 0;
+    if (wrong && wrong != wire::error::need_more) co_return wrong;
+  }
+  co_return error_code();
+}
+
+asio::awaitable<Session::Got> Session::read() {
   Got got;
   const auto failed = [&got](const error_code& wrong) {
     got.refusal = refusal_for(wrong);
@@ -228,22 +264,15 @@ asio::awaitable<Session::Got> Session::read(Stream& stream) {
   parser.header_limit(static_cast<std::uint32_t>(common_.limits.head));
   parser.body_limit(common_.limits.body);
   tcp_.expires_after(common_.limits.head_time);
-  {
-    const auto [wrong, size] = co_await wire::async_read_header(stream, buffer_, parser, kDone);
-    if (wrong) {
-      failed(wrong);
-      co_return got;
-    }
+  if (const auto wrong = co_await parse(parser, false); wrong) {
+    failed(wrong);
+    co_return got;
   }
   tcp_.expires_after(common_.limits.body_time);
-  if (!parser.is_done() && beast::iequals(parser.get()[wire::field::expect], "100-continue")) {
-    wire::response<wire::empty_body> go_on(wire::status::continue_, 11);
-    const auto [wrong, size] = co_await wire::async_write(stream, go_on, kDone);
-    if (wrong) failed(wrong);
-  }
-  if (!got.gone && !parser.is_done()) {
-    const auto [wrong, size] = co_await wire::async_read(stream, buffer_, parser, kDone);
-    if (wrong) failed(wrong);
+  if (!parser.is_done() && beast::iequals(parser.get()[wire::field::expect], "100-continue"))
+    got.gone = !co_await send("HTTP/1.1 100 Continue\r\n\r\n");
+  if (!got.gone) {
+    if (const auto wrong = co_await parse(parser, true); wrong) failed(wrong);
   }
   if (got.gone || got.refusal != 0) co_return got;
   auto& message = parser.get();
@@ -259,32 +288,24 @@ asio::awaitable<Session::Got> Session::read(Stream& stream) {
   co_return got;
 }
 
-template <class Stream>
-asio::awaitable<bool> Session::write(Stream& stream, HttpResponse reply, bool keep, bool head_only) {
-  wire::response<wire::string_body> message(wire::int_to_status(static_cast<unsigned>(reply.status)), 11);
-  if (message.result() == wire::status::unknown) message.result(wire::status::internal_server_error);
-  message.set(wire::field::content_type, reply.type);
-  for (const auto& [name, value] : reply.fields) message.set(name, value);
-  if (!head_only) message.body() = std::move(reply.body);
-  message.keep_alive(keep);
-  message.prepare_payload();
+asio::awaitable<bool> Session::write(const HttpResponse& reply, bool keep, bool head_only) {
+  auto out = head_of(reply, reply.body.size(), keep);
+  if (!head_only) out += reply.body;
   tcp_.expires_after(common_.limits.write_time);
-  const auto [wrong, size] = co_await wire::async_write(stream, message, kDone);
-  co_return !wrong;
+  co_return co_await send(out);
 }
 
 /// Sends what HttpResponse::more returns, until it ends, the client has gone, or the server ends.
-template <class Stream>
-asio::awaitable<void> Session::keep_sending(Stream& stream, HttpResponse reply) {
-  std::string out = endless_head(reply);
+asio::awaitable<void> Session::keep_sending(HttpResponse reply) {
+  std::string out = head_of(reply, std::nullopt, false);
   if (!reply.body.empty()) out += chunk(reply.body);
   asio::steady_timer timer(executor());
   for (bool open = true; open || !out.empty();) {
     if (!out.empty()) {
       tcp_.expires_after(common_.limits.write_time);
-      const auto [wrong, size] = co_await asio::async_write(stream, asio::buffer(out), kDone);
+      const bool sent = co_await send(out);
       tcp_.expires_never();
-      if (wrong || !open) co_return;
+      if (!sent || !open) co_return;
       out.clear();
     }
     timer.expires_after(kMoreEvery);
@@ -310,16 +331,15 @@ asio::awaitable<void> Session::keep_sending(Stream& stream, HttpResponse reply) 
 
 /// Reads and discards for a moment what the client is still sending: closing with unread data would reset the
 /// connection, and the client would not receive the refusal.
-template <class Stream>
-asio::awaitable<void> Session::discard_body(Stream& stream) {
+asio::awaitable<void> Session::discard_body() {
   error_code ignored;
   if (!tls_) tcp_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   tcp_.expires_after(kDrainTime);
   buffer_.clear();
   for (std::size_t drained = 0; drained < kMostDrained;) {
-    const auto [wrong, size] = co_await stream.async_read_some(buffer_.prepare(kPiece), kDone);
-    if (wrong) co_return;
-    drained += size;
+    const auto some = co_await receive(buffer_.prepare(kPiece));
+    if (some.wrong) co_return;
+    drained += some.size;
   }
 }
 
@@ -357,18 +377,18 @@ asio::awaitable<void> Session::multiplexed() {
     }
     flow.read_by = std::chrono::steady_clock::now() +
                    (flow.streams.receiving() ? common_.limits.body_time : common_.limits.idle);
-    const auto [wrong, size] = co_await tls_->async_read_some(buffer_.prepare(kRecord), kDone);
+    const auto some = co_await receive(buffer_.prepare(kRecord));
     flow.read_by = Flow::Time::max();
-    if (wrong) break;
+    if (some.wrong) break;
     if (flow.hung_up) {
-      drained += size;
+      drained += some.size;
       continue;
     }
     busy_ = true;
-    buffer_.commit(size);
+    buffer_.commit(some.size);
     const auto now = std::chrono::steady_clock::now();
-    auto requests = flow.streams.feed({static_cast<const char*>(buffer_.cdata().data()), size}, now);
-    buffer_.consume(size);
+    auto requests = flow.streams.feed({static_cast<const char*>(buffer_.cdata().data()), some.size}, now);
+    buffer_.consume(some.size);
     flow.streams.drop_slow(now - common_.limits.body_time);
     common_.malformed += flow.streams.take_malformed();
     if (requests) {
@@ -444,9 +464,9 @@ asio::awaitable<void> Session::flush(Flow& flow) {
     const auto out = flow.streams.output();
     if (out.empty()) break;
     flow.written_by = std::chrono::steady_clock::now() + common_.limits.write_time;
-    const auto [wrong, size] = co_await asio::async_write(*tls_, asio::buffer(out), kDone);
+    const bool sent = co_await send(out);
     flow.written_by = Flow::Time::max();
-    if (!wrong) continue;
+    if (sent) continue;
     flow.over = true;
     tcp_.close();  // the pending read then fails
   }

@@ -3,17 +3,21 @@
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "adapter/http/identity.h"
@@ -79,16 +83,21 @@ class Session {
   boost::asio::awaitable<void> keep_time(Flow& flow);
   void done_with(Flow& flow);
 
-  template <class Stream>
-  boost::asio::awaitable<void> requests(Stream& stream);
-  template <class Stream>
-  boost::asio::awaitable<Got> read(Stream& stream);
-  template <class Stream>
-  boost::asio::awaitable<bool> write(Stream& stream, HttpResponse reply, bool keep, bool head_only);
-  template <class Stream>
-  boost::asio::awaitable<void> keep_sending(Stream& stream, HttpResponse reply);
-  template <class Stream>
-  boost::asio::awaitable<void> discard_body(Stream& stream);
+  /// The transfers of the connection, through TLS if it has TLS. Everything above them is compiled once for both.
+  struct Received {
+    boost::system::error_code wrong;
+    std::size_t size = 0;
+  };
+  boost::asio::awaitable<Received> receive(boost::asio::mutable_buffer room);
+  boost::asio::awaitable<bool> send(std::string_view bytes);  // false: the connection is broken
+
+  boost::asio::awaitable<void> requests();
+  boost::asio::awaitable<Got> read();
+  boost::asio::awaitable<boost::system::error_code> parse(boost::beast::http::basic_parser<true>& parser,
+                                                          bool whole);
+  boost::asio::awaitable<bool> write(const HttpResponse& reply, bool keep, bool head_only);
+  boost::asio::awaitable<void> keep_sending(HttpResponse reply);
+  boost::asio::awaitable<void> discard_body();
   boost::asio::awaitable<HttpResponse> answer(const HttpRequest& request);
   [[nodiscard]] HttpResponse guarded(const HttpRequest& request) const;
   void rest();  // marks the connection as idle from now on
