@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,10 +37,13 @@ inline constexpr std::string_view kNoCardThere = "no card managed by Carve";
 /// As fit() of cluster.h, by the policies that apply to the pod on each node.
 [[nodiscard]] Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
                       const std::vector<std::string>& names, const PodPolicy& policy, std::int32_t priority = 0);
+/// The same containers with the constraints that follow from how much they request (QuotaBook::within).
+using WithinQuotas = std::function<std::vector<PartRequest>(std::vector<PartRequest> parts)>;
 /// As what_would_fit() of what_if.h. Whether a request fits does not depend on the policy; which cards are tried for
-/// several containers does.
+/// several containers does. `within` is called for each smaller request; empty: there are no quotas.
 [[nodiscard]] SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner,
                                         const std::vector<PartRequest>& parts, const std::vector<std::string>& names,
-                                        const PodPolicy& policy, std::int32_t priority = 0);
+                                        const PodPolicy& policy, std::int32_t priority = 0,
+                                        const WithinQuotas& within = {});
 
 }  // namespace carve

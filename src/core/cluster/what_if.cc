@@ -1,6 +1,7 @@
 #include "core/cluster/what_if.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/cluster/ruled_fit.h"
 
@@ -30,10 +31,12 @@ std::uint64_t most(const std::vector<PartRequest>& parts, const Value& value) {
 }  // namespace
 
 SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
-                          const std::vector<std::string>& names, const PodPolicy& policy, std::int32_t priority) {
+                          const std::vector<std::string>& names, const PodPolicy& policy, std::int32_t priority,
+                          const WithinQuotas& within) {
   const auto fits_with = [&](const auto& shrink) {
     auto smaller = parts;
     for (auto& part : smaller) shrink(part.request);
+    if (within) smaller = within(std::move(smaller));
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return !fit(cluster, owner, smaller, {name}, policy, priority).nodes.empty();
     });

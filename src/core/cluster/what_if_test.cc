@@ -50,6 +50,22 @@ TEST(WhatIf, FewerCards) {
   EXPECT_EQ(smaller.compute, 5U);
 }
 
+TEST(WhatIf, ASmallerRequestMayBeWithinAQuota) {
+  const auto state = std::make_shared<NodeState>();
+  for (const char* id : {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}) EXPECT_TRUE(state->ledger.put_card(card(id, 16)));
+  const ClusterState cluster{{"n", state}};
+  const PodPolicy policy(kPolicies[0]);
+  const auto within = [](std::vector<PartRequest> parts) {  // two cards, or three halves
+    for (auto& part : parts) {
+      if (part.request.count * part.request.memory.bytes().whole_mib() > 32768) part.request.constraints.model = "none";
+    }
+    return parts;
+  };
+  EXPECT_EQ(what_would_fit(cluster, kPod, asks(16, 0, 3), {"n"}, policy, 0, within),
+            (SmallerAsk{Bytes::mib(32768 / 3), std::nullopt, 2}));
+  EXPECT_EQ(what_would_fit(cluster, kPod, asks(16, 0, 3), {"n"}, policy).cards, 2U) << "the largest smaller request";
+}
+
 TEST(WhatIf, AReductionThatDoesNotHelpByItselfIsNotProposed) {
   const auto smaller = what_would_fit(busy(), kPod, asks(12, 90), {"n"}, kPolicies[0]);
   EXPECT_EQ(smaller, SmallerAsk{});

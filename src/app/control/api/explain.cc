@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/control/state/policy_watcher.h"
 #include "codec/placement/placement_text.h"
 #include "codec/record.h"
 #include "core/cluster/ranking.h"
+#include "core/cluster/ruled_fit.h"
 
 namespace carve::control {
 namespace {
@@ -36,9 +40,11 @@ constexpr std::size_t kRanked = 5;
 
 /// Judges by the pod's priority, as filter does: nominated reservations of other pods count depending on it.
 void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priority, const PodPolicy& policy,
-           codec::Explanation* explanation) {
+           const WithinQuotas& within, codec::Explanation* explanation) {
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
+  const auto asks = explanation->asks;
+  explanation->asks = within(asks);
   auto found = fit(cluster, owner, explanation->asks, names, policy, priority);
   std::sort(found.nodes.begin(), found.nodes.end(), [](const FittingNode& a, const FittingNode& b) {
     return a.score != b.score ? a.score > b.score : a.node < b.node;
@@ -51,7 +57,7 @@ void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priorit
   explanation->final =
       std::all_of(found.refused.begin(), found.refused.end(), [](const RefusedNode& n) { return n.final; });
   if (explanation->fits.empty())
-    explanation->smaller = what_would_fit(cluster, owner, explanation->asks, names, policy, priority);
+    explanation->smaller = what_would_fit(cluster, owner, asks, names, policy, priority, within);
 }
 
 }  // namespace
@@ -92,8 +98,10 @@ codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requ
   const Owner owner{OwnerKind::kPod, pod.ask.uid};
   if (const auto preference = codec::placement_of(pod.ask); !preference) explanation.wrong = preference.error().what;
   const auto policy = policy_of(rules, pod.ask);
-  explanation.asks = model.within_quota(pod.ask.namespace_name, owner, std::move(explanation.asks));
-  judge(without(*model.snapshot(), owner, pod.node), owner, pod.priority, policy, &explanation);
+  const auto within = [&](std::vector<PartRequest> parts) {
+    return model.within_quota(pod.ask.namespace_name, owner, std::move(parts));
+  };
+  judge(without(*model.snapshot(), owner, pod.node), owner, pod.priority, policy, within, &explanation);
   explanation.policy = explanation.ranked.empty() ? to_human(policy.on({}), explanation.namespace_name)
                                                   : explanation.ranked.front().policies;
   return explanation;
