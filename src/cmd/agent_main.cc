@@ -58,12 +58,12 @@ using agent::AgentWorld;
 
 class JournalOnDisk final : public NodeJournal {
  public:
-  explicit JournalOnDisk(JournalFile file) : file_(std::move(file)) {}
+  explicit JournalOnDisk(files::JournalFile file) : file_(std::move(file)) {}
   Result<void> append(const std::vector<JournalEvent>& events) override { return file_.append(events); }
   [[nodiscard]] const JournalState& state() const override { return file_.state(); }
 
  private:
-  JournalFile file_;
+  files::JournalFile file_;
 };
 
 /// A socket inode without a listener. A file that it is bind-mounted over cannot be opened by any process.
@@ -91,7 +91,7 @@ void default_access(HostOptions* options) {
 std::string library_source(const HostOptions& options) {
   if (!options.lib_source.empty()) return options.lib_source;
   for (const char* place : {"/../lib/carve", "/../preload", "/../lib", ""}) {
-    const std::string folder = real_path(own_folder() + place);
+    const std::string folder = process::real_path(own_folder() + place);
     if (!folder.empty() && ::access((folder + "/libcarve-cuda.so").c_str(), R_OK) == 0) return folder;
   }
   return own_folder() + "/../lib/carve";
@@ -115,7 +115,7 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.version = std::string(kVersion) + " " + kCommit;
   config.page_abi = abi::kPageAbi;
   const auto installed = mountns::LibraryStore::install(library_source(options), options.libraries());
-  if (const auto boot = read_text("/proc/sys/kernel/random/boot_id"))
+  if (const auto boot = process::read_text("/proc/sys/kernel/random/boot_id"))
     config.boot_id = boot->substr(0, boot->find('\n'));
   if (installed) {
     config.library_folder = *installed;
@@ -129,21 +129,21 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
 ///   errors  kInvalidArgument: every line that is wrong; the errors of reading the file
 Result<XidPolicy> xid_policy_of(const HostOptions& options) {
   if (options.health_policy.empty()) return built_in_xid_policy();
-  const auto text = read_text(options.health_policy);
+  const auto text = process::read_text(options.health_policy);
   if (!text) return fail_in("--health-policy", text.error());
   return codec::parse_xid_policy(options.health_policy, *text, built_in_xid_policy());
 }
 
 /// The cgroups of `carve run`'s slices. On a Kubernetes node the pods have cgroups of their own, so the folder is
 /// opened only if it exists, because `carve up` ran there before. Null otherwise.
-Result<std::unique_ptr<Cgroup2>> open_cgroups(const HostOptions& options, bool node_agent) {
+Result<std::unique_ptr<cgroup::Cgroup2>> open_cgroups(const HostOptions& options, bool node_agent) {
   CARVE_TRY(const std::string root, cgroup_folder(options));
   if (node_agent && ::access(root.c_str(), F_OK) != 0) return nullptr;
-  return Cgroup2::open(root);
+  return cgroup::Cgroup2::open(root);
 }
 
-NvmlWorkerOptions worker_options(const HostOptions& options) {
-  NvmlWorkerOptions worker;
+nvml::WorkerOptions worker_options(const HostOptions& options) {
+  nvml::WorkerOptions worker;
   worker.program = own_path();
   worker.args = {"nvml-worker"};
   if (!options.driver_root.empty())
@@ -155,8 +155,8 @@ NvmlWorkerOptions worker_options(const HostOptions& options) {
 
 /// `runs`: this agent serves `carve run`, which mounts over folders of this file system.
 Result<void> make_folders_for(const HostOptions& options, bool runs) {
-  CARVE_TRY_VOID(make_folders(options.runtime_dir, 0755));
-  CARVE_TRY_VOID(make_folders(options.slices_dir(), 0700));
+  CARVE_TRY_VOID(process::make_folders(options.runtime_dir, 0755));
+  CARVE_TRY_VOID(process::make_folders(options.slices_dir(), 0700));
   // A container gets its slice's folder by a mount, which root creates. No other user may enter the parent folder, or
   // any user of the node could say hello in a slice's name. `carve run` mounts as its caller, so its caller must be
   // able to enter, by the name that the agent returned.
@@ -169,11 +169,11 @@ Result<void> make_folders_for(const HostOptions& options, bool runs) {
 }
 
 /// The texts of the CDI files that are published now.
-std::vector<std::string> published(CdiFiles& devices) {
+std::vector<std::string> published(cdi::CdiFiles& devices) {
   std::vector<std::string> texts;
   const auto ids = devices.list();
   for (const auto& id : ids ? *ids : std::vector<std::string>()) {
-    if (auto text = read_text(devices.path_of(id))) texts.push_back(std::move(*text));
+    if (auto text = process::read_text(devices.path_of(id))) texts.push_back(std::move(*text));
   }
   return texts;
 }
@@ -197,14 +197,14 @@ constexpr int kMostRounds = 6000;  // of 10 ms, 60 s in all: an agent has 30 s t
 /// The journal, which only one agent has at a time. On a Kubernetes node a new agent starts while the previous one
 /// still runs. It registers with the kubelet (`early`) and waits here until the previous agent has ended. nullopt: a
 /// stop signal arrived meanwhile.
-Result<std::optional<JournalFile>> open_journal(const HostOptions& options, const PluginOptions* plugins,
+Result<std::optional<files::JournalFile>> open_journal(const HostOptions& options, const PluginOptions* plugins,
                                                 const sigset_t& stop, Log& log, std::unique_ptr<TakeOver>* early) {
-  CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
+  CARVE_TRY_VOID(process::make_folders(options.state_dir, 0755));
   const std::string folder = options.state_dir + "/journal.d";
-  CARVE_TRY_VOID(make_folders(folder, 0700));
+  CARVE_TRY_VOID(process::make_folders(folder, 0700));
   for (int round = 0;; ++round) {
-    auto file = JournalFile::open(folder);
-    if (file) return std::optional<JournalFile>(std::move(*file));
+    auto file = files::JournalFile::open(folder);
+    if (file) return std::optional<files::JournalFile>(std::move(*file));
     if (file.error().code != Code::kFailedPrecondition || plugins == nullptr) return fail_in("journal", file.error());
     if (round == 0) {
       log.info("another agent serves this node; taking over when it ends", {{"journal", file.error().what}});
@@ -215,7 +215,7 @@ Result<std::optional<JournalFile>> open_journal(const HostOptions& options, cons
       early->reset();
     }
     const timespec wait = {0, 10'000'000};
-    if (::sigtimedwait(&stop, nullptr, &wait) > 0) return std::optional<JournalFile>();
+    if (::sigtimedwait(&stop, nullptr, &wait) > 0) return std::optional<files::JournalFile>();
   }
 }
 
@@ -277,7 +277,7 @@ int keep_own_agent(const PluginOptions& options, const std::function<bool()>& st
                    const Clock& clock, Log& log) {
   const auto args = own_arguments();
   if (!args) return report(args.error());
-  ChildAgent agent(own_path(), *args);
+  process::ChildAgent agent(own_path(), *args);
   const Fd told_to_stop(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!told_to_stop) return report(errno_error(errno, "signalfd"));
   const auto code = keep_agent(options, agent, stays, told_to_stop.get(), clock, log);
@@ -327,7 +327,7 @@ Result<std::optional<Plugins>> plugins_of(const HostOptions& host, const NodeOpt
 int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
-  raise_file_limit();  // the agent needs a pidfd per process to notice its end
+  process::raise_file_limit();  // the agent needs a pidfd per process to notice its end
   const sigset_t stop_signals = block_stop_signals();
 
   Log log;
@@ -360,15 +360,15 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   // Only now: until the journal is open, these folders belong to the previous agent.
   if (auto made = make_folders_for(options, !node_agent); !made) return report(made.error());
   auto cgroups = open_cgroups(options, node_agent);
-  NvmlClient gpu(worker_options(options), clock, log);
+  nvml::Client gpu(worker_options(options), clock, log);
   const auto pages = make_pages(options);
-  CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses, options.whole_dir()});
-  ProcFs processes;
-  PodGroups containers;
+  cdi::CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses, options.whole_dir()});
+  process::ProcFs processes;
+  cgroup::PodGroups containers;
   AgentConfig config = config_of(options, !node_agent);
   config.xid_policy = *xid_policy;
-  KnownCardsFile known_cards(options.state_dir + "/cards.json");
-  HistoryFolder history(options.state_dir + "/history");
+  files::KnownCardsFile known_cards(options.state_dir + "/cards.json");
+  files::HistoryFolder history(options.state_dir + "/history");
   const auto card_files = open_card_files(options, config, node_agent, log);
   if (!card_files) return report(card_files.error());
   const std::string library = config.library_folder;
@@ -392,7 +392,7 @@ int run_agent_once(const HostOptions& given, const NodeOptions& node) {
   const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) {
     Error error = restored.error();
-    if (error.code == Code::kDataLoss) error.what += journal_remedy(options.state_dir + "/journal.d");
+    if (error.code == Code::kDataLoss) error.what += files::journal_remedy(options.state_dir + "/journal.d");
     return report(error);
   }
   // Not on a single machine: scripts around `carve run` and `carve slice create` may have mounts that no agent sees.

@@ -14,7 +14,7 @@
 namespace carve::cmd {
 
 std::unique_ptr<Pages> make_pages(const HostOptions& options) {
-  return std::make_unique<ArbiterClient>(options.runtime_dir + "/arbiter/control");
+  return std::make_unique<arbiter::ArbiterClient>(options.runtime_dir + "/arbiter/control");
 }
 
 int run_arbiter(const HostOptions& options, const std::string& trace) {
@@ -24,7 +24,7 @@ int run_arbiter(const HostOptions& options, const std::string& trace) {
   arbiter.runtime_folder = options.runtime_dir;
   arbiter.trace_path = trace;
   if (!options.cgroup_root.empty()) {
-    if (auto spelled = Cgroup2::spelled(options.cgroup_root); spelled) {
+    if (auto spelled = cgroup::Cgroup2::spelled(options.cgroup_root); spelled) {
       arbiter.groups_folder = options.cgroup_root;
       arbiter.groups_path = std::move(*spelled);
     } else {  // the agent creates no slice that would need a cgroup there

@@ -5,7 +5,7 @@
 namespace carve::cmd {
 
 Result<ClusterConfig> read_cluster_config(const std::string& path) {
-  CARVE_TRY(const auto text, read_text(path));
+  CARVE_TRY(const auto text, process::read_text(path));
   return parse_cluster_config(text, path);
 }
 

@@ -16,7 +16,7 @@ namespace carve::cmd {
 
 Result<std::string> cgroup_folder(const HostOptions& host) {
   if (!host.cgroup_root.empty()) return host.cgroup_root;
-  CARVE_TRY(const auto mount, Cgroup2::find_mount());
+  CARVE_TRY(const auto mount, cgroup::Cgroup2::find_mount());
   return mount + "/carve";
 }
 
@@ -87,7 +87,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
-std::string own_path() { return real_path("/proc/self/exe"); }
+std::string own_path() { return process::real_path("/proc/self/exe"); }
 
 std::string own_folder() {
   const std::string path = own_path();

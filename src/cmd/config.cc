@@ -168,7 +168,7 @@ Result<void> parse_config(const std::string& text, const std::string& source,
 
 Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
                          HostOptions* options) {
-  CARVE_TRY(options->config_text, read_text(path));
+  CARVE_TRY(options->config_text, process::read_text(path));
   return parse_config(*options->config_text, path, set_by_flag, options);
 }
 

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kEvery{1};
 ConfigWatch::ConfigWatch(std::string path, Check check, Clock& clock, Log& log)
     : path_(std::move(path)), check_(std::move(check)), clock_(clock), log_(log) {
   if (path_.empty()) return;
-  if (auto text = read_text(path_)) first_ = std::move(*text);
+  if (auto text = process::read_text(path_)) first_ = std::move(*text);
   last_ = first_;
 }
 
@@ -44,7 +44,7 @@ bool ConfigWatch::ends_for(const std::optional<std::string>& text, const Tell& t
 
 void ConfigWatch::run(const Tell& tell, const std::stop_token& stop) {
   while (!path_.empty() && clock_.sleep_for(kEvery, stop)) {
-    auto read = read_text(path_);
+    auto read = process::read_text(path_);
     if (!read && read.error().code != Code::kNotFound) continue;  // a failed read is no change
     std::optional<std::string> text;
     if (read) text = std::move(*read);

@@ -119,7 +119,7 @@ int serve(const DashboardOptions& options, Sources sources, const sigset_t& stop
     if (options.link_file.empty()) {
       std::printf("dashboard: %s\n", link.c_str());
       std::fflush(stdout);
-    } else if (auto written = replace_file(options.link_file, link + "\n", 0600); !written) {
+    } else if (auto written = process::replace_file(options.link_file, link + "\n", 0600); !written) {
       std::fprintf(stderr, "carve: the link is not written: %s\n", written.error().what.c_str());
     }
   };

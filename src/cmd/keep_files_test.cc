@@ -36,13 +36,13 @@ struct KeepFiles : ::testing::Test {
     EXPECT_TRUE(write_text_new(from + "/" + folder + "/" + name, text));
   }
   static bool write_text_new(const std::string& path, const std::string& text) {
-    return replace_file(path, text, 0644).has_value();
+    return process::replace_file(path, text, 0644).has_value();
   }
 };
 
 TEST_F(KeepFiles, WritesOnlyMissingAndChangedFiles) {
   EXPECT_THAT(copy_changed_files(from, to).value(), UnorderedElementsAre("a", "b"));
-  EXPECT_EQ(read_text(to + "/a").value(), "1");
+  EXPECT_EQ(process::read_text(to + "/a").value(), "1");
   EXPECT_THAT(copy_changed_files(from, to).value(), IsEmpty());
   files::create_directories(from + "/..2027");
   generation("..2027", "a", "1");
@@ -50,7 +50,7 @@ TEST_F(KeepFiles, WritesOnlyMissingAndChangedFiles) {
   files::remove(from + "/..data");
   files::create_symlink("..2027", from + "/..data");
   EXPECT_THAT(copy_changed_files(from, to).value(), ElementsAre("b"));
-  EXPECT_EQ(read_text(to + "/b").value(), "3");
+  EXPECT_EQ(process::read_text(to + "/b").value(), "3");
   EXPECT_EQ(files::exists(to + "/..data"), false);
 }
 

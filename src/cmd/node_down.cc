@@ -59,7 +59,7 @@ Result<std::optional<Fd>> wait_for_agents_end(const std::string& socket, const s
   for (;;) {
     std::string reason = "an agent answers at " + socket;
     if (!api::Client(socket).view({})) {
-      auto lock = lock_journal(journal);
+      auto lock = files::lock_journal(journal);
       if (lock) return std::optional<Fd>(std::move(*lock));
       if (lock.error().code == Code::kNotFound) return std::nullopt;
       if (lock.error().code != Code::kFailedPrecondition) return tl::unexpected(lock.error());
@@ -84,7 +84,7 @@ Result<void> no_holders(KubeApi& api, const std::string& node) {
 /// The extended resources that Carve wrote to this node. A ConfigMap with a mistake must not keep anything installed.
 Result<std::vector<std::string>> totals_of(const std::string& path) {
   if (path.empty()) return std::vector<std::string>();
-  const auto text = read_text(path);
+  const auto text = process::read_text(path);
   if (!text && text.error().code == Code::kNotFound) return std::vector<std::string>();
   if (!text) return tl::unexpected(text.error());
   const auto config = parse_cluster_config(*text, path);

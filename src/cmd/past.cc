@@ -94,10 +94,11 @@ int write_report(const ReportOptions& options, cli::ReportFacts facts, const Ask
   auto namespaces = ask(query);
   if (!namespaces) return report(namespaces.error());
   facts.namespaces = std::move(*namespaces);
-  if (auto done = replace_file(options.file, cli::report_html(facts), 0644); !done) return report(done.error());
+  if (auto done = process::replace_file(options.file, cli::report_html(facts), 0644); !done)
+    return report(done.error());
   std::printf("written: %s\n", options.file.c_str());
   if (options.csv.empty()) return kExitOk;
-  if (auto done = replace_file(options.csv, cli::report_csv(facts), 0644); !done) return report(done.error());
+  if (auto done = process::replace_file(options.csv, cli::report_csv(facts), 0644); !done) return report(done.error());
   std::printf("written: %s\n", options.csv.c_str());
   return kExitOk;
 }

@@ -20,7 +20,7 @@ double seconds(const timeval& time) {
 
 /// The second field of /proc/self/statm, in bytes; 0 if it cannot be read.
 std::uint64_t resident_bytes() {
-  const auto statm = read_text("/proc/self/statm");
+  const auto statm = process::read_text("/proc/self/statm");
   const auto blank = statm ? statm->find(' ') : std::string::npos;
   if (blank == std::string::npos) return 0;
   return std::strtoull(statm->c_str() + blank, nullptr, 10) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));

@@ -29,9 +29,9 @@ std::string Service::words() const {
 }
 
 Result<bool> Service::adopt() {
-  CARVE_TRY(auto holder, LockFile::holder(file(".lock")));
+  CARVE_TRY(auto holder, process::LockFile::holder(file(".lock")));
   if (!holder) return false;
-  const auto started_with = read_text(file(".args"));
+  const auto started_with = process::read_text(file(".args"));
   if (started_with && *started_with != words()) {
     return fail(Code::kFailedPrecondition,
                 name_ + " (process " + std::to_string(holder->pid) +
@@ -44,7 +44,7 @@ Result<bool> Service::adopt() {
 }
 
 Result<void> Service::start() {
-  CARVE_TRY_VOID(make_folders(runtime_dir_ + "/log", 0755));
+  CARVE_TRY_VOID(process::make_folders(runtime_dir_ + "/log", 0755));
   const std::string log = runtime_dir_ + "/log/" + name_ + ".log";
   struct stat info = {};
   if (::stat(log.c_str(), &info) == 0 && info.st_size > kLogLimit) {
@@ -52,16 +52,16 @@ Result<void> Service::start() {
     info = {};
   }
   log_start_ = static_cast<std::size_t>(info.st_size);
-  CARVE_TRY(auto lock, LockFile::take(file(".lock")));
-  CARVE_TRY_VOID(replace_file(file(".args"), words(), 0600));
+  CARVE_TRY(auto lock, process::LockFile::take(file(".lock")));
+  CARVE_TRY_VOID(process::replace_file(file(".args"), words(), 0600));
   CARVE_TRY(
       child_,
-      spawn({.program = program_, .args = args_, .keep = {lock.fd()}, .log_file = log, .own_session = true}));
+      process::spawn({.program = program_, .args = args_, .keep = {lock.fd()}, .log_file = log, .own_session = true}));
   started_ = SystemClock().now();
   return lock.write_pid(child_.pid);
 }
 
-bool Service::lives() const { return child_.pidfd && !is_gone(child_); }
+bool Service::lives() const { return child_.pidfd && !process::is_gone(child_); }
 
 bool Service::tend(Clock::Time now) {
   if (lives()) return false;
@@ -69,7 +69,7 @@ bool Service::tend(Clock::Time now) {
     if (now - started_ > kProvenAfter) back_off_ = kFirstBackOff;
     next_start_ = now + back_off_;
     back_off_ = std::min(back_off_ * 2, kLongestBackOff);
-    child_ = Child();
+    child_ = process::Child();
   }
   if (now < next_start_) return true;
   if (!start()) next_start_ = now + kLongestBackOff;
@@ -77,11 +77,11 @@ bool Service::tend(Clock::Time now) {
 }
 
 void Service::stop(std::chrono::milliseconds grace) {
-  if (child_.pidfd) stop_child(child_, grace);
+  if (child_.pidfd) process::stop_child(child_, grace);
 }
 
 std::string Service::last_words() const {
-  const auto text = read_text(runtime_dir_ + "/log/" + name_ + ".log", 64U << 20U);
+  const auto text = process::read_text(runtime_dir_ + "/log/" + name_ + ".log", 64U << 20U);
   if (!text) return {};
   // Only the log since the last start. Its beginning shows bad flags, its end later errors.
   std::string tail = text->size() > log_start_ ? text->substr(log_start_) : std::string();

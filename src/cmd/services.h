@@ -40,7 +40,7 @@ class Service {
   std::string program_;
   std::vector<std::string> args_;
   std::string runtime_dir_;
-  Child child_;
+  process::Child child_;
   Clock::Time started_{};
   Clock::Time next_start_{};
   std::chrono::milliseconds back_off_{100};

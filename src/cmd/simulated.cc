@@ -30,16 +30,16 @@ Result<SimulatedDriver> prepare_simulated(const HostOptions& options) {
   driver.mount = "/run/nvidia-sim";
   driver.socket = driver.mount + "/socket";
   driver.driver_root = options.state_dir + "/simulated-driver";
-  CARVE_TRY_VOID(make_folders(driver.mount, 0755));  // the daemon binds its socket there
+  CARVE_TRY_VOID(process::make_folders(driver.mount, 0755));  // the daemon binds its socket there
   const std::string from = here + "/../sim/lib";
   const std::string installed = here + "/../lib/carve/sim";
-  CARVE_TRY_VOID(make_folders(driver.driver_root, 0755));
+  CARVE_TRY_VOID(process::make_folders(driver.driver_root, 0755));
   for (const char* name : kLibraries) {
-    const std::string source = real_path(first_existing({from + "/" + name, installed + "/" + name}));
+    const std::string source = process::real_path(first_existing({from + "/" + name, installed + "/" + name}));
     if (source.empty()) {
       return fail(Code::kNotFound, std::string("--simulate: ") + name + " is missing in " + from);
     }
-    CARVE_TRY_VOID(copy_file(source, driver.driver_root + "/" + name, 0755));
+    CARVE_TRY_VOID(process::copy_file(source, driver.driver_root + "/" + name, 0755));
     const std::string link = driver.driver_root + "/" + std::string(name, std::string(name).size() - 2);
     if (::access(link.c_str(), F_OK) != 0 && ::symlink(name, link.c_str()) != 0) {
       return tl::unexpected(errno_error(errno, "make link " + link));

@@ -24,7 +24,7 @@ Result<void> print_form(const std::string& form, const Grant& grant, const std::
     for (const auto& card : grant.cards) uuids.push_back(card.card.str());
     lines = codec::nvidia_environment(uuids);
   } else {
-    CARVE_TRY(const auto spec, read_text(CdiFiles(devices).path_of(grant.slice)));
+    CARVE_TRY(const auto spec, process::read_text(cdi::CdiFiles(devices).path_of(grant.slice)));
     CARVE_TRY(const auto injection, codec::parse_injection(spec));
     CARVE_TRY(lines, codec::docker_arguments(injection));
   }

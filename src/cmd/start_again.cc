@@ -14,7 +14,7 @@
 namespace carve::cmd {
 
 Result<std::vector<std::string>> own_arguments() {
-  CARVE_TRY(const auto words, read_text("/proc/self/cmdline"));
+  CARVE_TRY(const auto words, process::read_text("/proc/self/cmdline"));
   std::vector<std::string> args;
   for (std::size_t at = 0; at < words.size();) {
     const auto end = std::min(words.find('\0', at), words.size());

@@ -102,7 +102,7 @@ Result<AgentView> wait_ready(const HostOptions& host, const std::vector<Service>
 /// Prints the dashboard's link, or why there is none: the machine works without it.
 void show_link(const HostOptions& host, const Service& dashboard) {
   const bool there = wait_for_path(link_file(host), dashboard, std::chrono::seconds(5));
-  const auto link = there ? read_text(link_file(host)) : Result<std::string>(fail(Code::kUnavailable, ""));
+  const auto link = there ? process::read_text(link_file(host)) : Result<std::string>(fail(Code::kUnavailable, ""));
   if (link)
     std::printf("dashboard: %s", link->c_str());
   else
@@ -118,9 +118,9 @@ std::vector<std::string> living_slices(const HostOptions& host) {
   }
   const auto folder = cgroup_folder(host);
   const auto names =
-      folder ? list_folder(*folder) : Result<std::vector<std::string>>(fail(Code::kNotFound, ""));
+      folder ? process::list_folder(*folder) : Result<std::vector<std::string>>(fail(Code::kNotFound, ""));
   for (const auto& name : names ? *names : std::vector<std::string>()) {
-    const auto events = read_text(*folder + "/" + name + "/cgroup.events");
+    const auto events = process::read_text(*folder + "/" + name + "/cgroup.events");
     if (events && events->find("populated 1") != std::string::npos) ids.push_back(name);
   }
   return ids;
@@ -149,7 +149,7 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
 /// again.
 Result<void> restore_devices(const HostOptions& host) {
   CARVE_TRY(const auto group, device_group(host));
-  const auto boot = read_text("/proc/sys/kernel/random/boot_id");
+  const auto boot = process::read_text("/proc/sys/kernel/random/boot_id");
   const auto left = cdi::restore_card_files(
       {cdi::card_file_record(host.state_dir), boot ? boot->substr(0, boot->find('\n')) : std::string(), group});
   if (!left) return fail_in("device files", left.error());
@@ -239,8 +239,8 @@ int run_up(const UpOptions& options) {
   }
   if (::geteuid() != 0) return report(needs_root("carve up").value());
   HostOptions host = options.host;
-  if (auto made = make_folders(host.runtime_dir, 0755); !made) return report(made.error());
-  auto lock = LockFile::take(host.runtime_dir + "/up.lock");
+  if (auto made = process::make_folders(host.runtime_dir, 0755); !made) return report(made.error());
+  auto lock = process::LockFile::take(host.runtime_dir + "/up.lock");
   if (!lock && lock.error().code == Code::kAlreadyExists) {
     return report(
         {Code::kAlreadyExists, "`carve up` already runs: " + lock.error().what + "; `carve down` stops it"});
@@ -300,15 +300,15 @@ int run_down(const DownOptions& options) {
   for (const auto& id : living) {
     if (agent.release({}, id, true)) continue;
     const auto folder = cgroup_folder(host);
-    if (folder) static_cast<void>(write_text(*folder + "/" + id + "/cgroup.kill", "1"));
+    if (folder) static_cast<void>(process::write_text(*folder + "/" + id + "/cgroup.kill", "1"));
   }
   for (int i = 0; i < 250 && !living_slices(host).empty(); ++i) ::poll(nullptr, 0, 20);
-  const auto supervisor = LockFile::holder(host.runtime_dir + "/up.lock");
+  const auto supervisor = process::LockFile::holder(host.runtime_dir + "/up.lock");
   if (!supervisor) return report(supervisor.error());
   if (const auto& process = *supervisor) {
-    send_signal(*process, SIGTERM);
-    send_signal(*process, SIGCONT);
-    if (!wait_gone(*process, std::chrono::seconds(30))) {
+    process::send_signal(*process, SIGTERM);
+    process::send_signal(*process, SIGCONT);
+    if (!process::wait_gone(*process, std::chrono::seconds(30))) {
       return report({Code::kDeadlineExceeded,
                      fmt::format("`carve up` (process {}) did not stop within 30 s", process->pid)});
     }
@@ -321,7 +321,7 @@ int run_down(const DownOptions& options) {
     left.emplace_back(name, "", std::vector<std::string>(), host.runtime_dir);
   }
   // The lock of a process that still runs is not removed, because only the lock identifies the process.
-  if (auto stopped = stop_holders(locks, kGrace); !stopped) return report(stopped.error());
+  if (auto stopped = process::stop_holders(locks, kGrace); !stopped) return report(stopped.error());
   clean(host, left);
   if (auto restored = restore_devices(host); !restored) return report(restored.error());
   std::printf("carve: down\n");

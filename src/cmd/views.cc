@@ -34,7 +34,7 @@ namespace carve::cmd {
 namespace {
 
 int number_in(const std::string& path, int otherwise) {
-  const auto text = read_text(path, 32);
+  const auto text = process::read_text(path, 32);
   return text ? std::atoi(text->c_str()) : otherwise;
 }
 
@@ -64,7 +64,7 @@ bool folder_writable(const std::string& folder, std::string* why) {
 
 /// Whether a process of Carve holds its lock; nullopt: this user may not see that.
 std::optional<bool> lives(const HostOptions& options, const char* name) {
-  const auto holder = LockFile::holder(options.runtime_dir + "/" + name + ".lock");
+  const auto holder = process::LockFile::holder(options.runtime_dir + "/" + name + ".lock");
   if (!holder && holder.error().code == Code::kPermissionDenied) return std::nullopt;
   return !holder || *holder;  // an error: the lock is held by a process that the file does not name
 }
@@ -72,7 +72,7 @@ std::optional<bool> lives(const HostOptions& options, const char* name) {
 /// Finds out whether slices can have a cgroup. A running agent's answer counts, because it may see another mount than
 /// this command.
 void look_at_cgroups(const std::optional<AgentView>& view, cli::HostFacts* facts) {
-  const auto mount = Cgroup2::find_mount();
+  const auto mount = cgroup::Cgroup2::find_mount();
   if (mount) facts->cgroup_mount = *mount;
   struct statvfs info = {};
   facts->cgroup_read_only = mount && ::statvfs(mount->c_str(), &info) == 0 && (info.f_flag & ST_RDONLY) != 0;
@@ -88,7 +88,7 @@ void look_at_cgroups(const std::optional<AgentView>& view, cli::HostFacts* facts
 /// Why an agent could not start with its journal; empty: it could, there is no journal, or only root can read it.
 std::string journal_error(const std::string& state_folder) {
   const std::string path = state_folder + "/journal.d/journal";
-  const auto text = read_text(path, 256U << 20U);
+  const auto text = process::read_text(path, 256U << 20U);
   if (!text) return {};
   const auto replay = codec::replay_journal(*text);
   return replay ? std::string() : path + ": " + replay.error().what;
@@ -106,7 +106,7 @@ void look_at_card_files(const AgentView& view, cli::HostFacts* facts) {
       facts->card_files.push_back({node, info.st_mode & 07777U, info.st_uid, info.st_gid});
     }
   }
-  const auto params = read_text("/proc/driver/nvidia/params");
+  const auto params = process::read_text("/proc/driver/nvidia/params");
   const auto rules = cdi::node_rules(params ? *params : std::string());
   if (params && rules.modify) facts->driver_sets_mode = rules.mode;
 }
@@ -136,7 +136,7 @@ cli::HostFacts look_at_host(const HostOptions& options, const std::optional<Agen
   look_at_cgroups(view, &facts);
   if (!view) facts.journal_error = journal_error(facts.state_folder);
   facts.user_namespaces_error = user_namespaces_error();
-  const auto filesystems = read_text("/proc/filesystems");
+  const auto filesystems = process::read_text("/proc/filesystems");
   facts.overlay_known = !filesystems || filesystems->find("overlay") != std::string::npos;
   if (view) look_at_card_files(*view, &facts);
   return facts;
@@ -168,7 +168,7 @@ int top(const ViewOptions& options) {
 
 int doctor(const ViewOptions& options) {
   if (options.node && !options.host.host_root.empty()) {
-    if (auto entered = enter_host_root(options.host.host_root); !entered) return report(entered.error());
+    if (auto entered = process::enter_host_root(options.host.host_root); !entered) return report(entered.error());
   }
   api::Client agent(options.host.agent_socket());
   auto asked = agent.view({});
@@ -179,7 +179,7 @@ int doctor(const ViewOptions& options) {
   facts.is_node = options.node;
   auto findings = cli::diagnose(facts, view);
   if (options.node) {
-    auto of_node = cli::check_node(HostFilesOnDisk(), view);
+    auto of_node = cli::check_node(host::HostFilesOnDisk(), view);
     findings.insert(findings.end(), of_node.begin(), of_node.end());
     cli::sort_by_severity(&findings);
   }

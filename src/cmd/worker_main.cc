@@ -28,7 +28,7 @@ int run_worker(const std::string& driver_root, const std::string& host_root) {
     std::_Exit(nvml::run_worker(nvml::kWorkerSocket, nvml::kWorkerEvents, root));
   };
   if (host_root.empty()) serve(driver_root);
-  if (const auto entered = enter_host_root(host_root); !entered) return report(entered.error());
+  if (const auto entered = process::enter_host_root(host_root); !entered) return report(entered.error());
   serve(driver_root.empty() ? driver_of_host() : driver_root);
   return 0;
 }

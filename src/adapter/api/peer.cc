@@ -32,7 +32,7 @@ std::function<bool()> ended(Fd pidfd) {
 
 /// The effective user of a process, from "Uid: real effective saved filesystem" in its status; nullopt: it has ended.
 std::optional<std::uint32_t> user_of(std::int32_t pid) {
-  const auto status = read_text("/proc/" + std::to_string(pid) + "/status");
+  const auto status = process::read_text("/proc/" + std::to_string(pid) + "/status");
   const auto begin = status ? status->find("\nUid:") : std::string::npos;
   if (begin == std::string::npos) return std::nullopt;
   std::istringstream fields(status->substr(begin + 5));

@@ -17,12 +17,12 @@ namespace carve::api {
 namespace {
 
 TEST(Peer, AProcessIsGoneWhenItHasEnded) {
-  const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
+  const auto child = process::spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   const auto gone = hold_of(child->pid, ::geteuid());
   ASSERT_TRUE(gone) << gone.error().what;
   EXPECT_FALSE((*gone)());
-  stop_child(*child, std::chrono::milliseconds(0));
+  process::stop_child(*child, std::chrono::milliseconds(0));
   EXPECT_TRUE((*gone)());
   EXPECT_TRUE((*hold_of(child->pid, ::geteuid()))()) << "no process has the PID";
 }
@@ -52,7 +52,7 @@ TEST(Peer, ACallerIsGoneEvenIfItsChildKeepsTheConnection) {
     static_cast<void>(!::read(done[0], &byte, 1));  // the end of the test
     ::_exit(0);
   }
-  const auto process = open_process(first);
+  const auto process = process::open_process(first);
   ASSERT_TRUE(process);
   Fd fd;
   for (int i = 0; i < 500 && !fd; ++i) {
@@ -66,7 +66,7 @@ TEST(Peer, ACallerIsGoneEvenIfItsChildKeepsTheConnection) {
   ASSERT_EQ(::write(done[1], "x", 1), 1);
   char byte = 0;
   ASSERT_EQ(::recv(fd.get(), &byte, 1, 0), 1) << "the child sends on the connection";
-  EXPECT_TRUE(wait_gone(*process, std::chrono::seconds(5)));
+  EXPECT_TRUE(process::wait_gone(*process, std::chrono::seconds(5)));
   EXPECT_TRUE(caller->gone());
   EXPECT_TRUE(peer_of(fd.get())->gone()) << "called after the end of the process";
   ::close(done[1]);

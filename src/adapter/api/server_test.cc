@@ -159,7 +159,7 @@ TEST_F(ApiServerTest, AClientWithPatienceWaitsForTheNextAgent) {
     next.join();
   };
   restarted([&] { EXPECT_TRUE(listen_at(path_)); });  // closed immediately: a stale socket
-  restarted([&] { EXPECT_TRUE(replace_file(folder_.path() + "/up.lock", "", 0600)); });
+  restarted([&] { EXPECT_TRUE(process::replace_file(folder_.path() + "/up.lock", "", 0600)); });
   ::unlink((folder_.path() + "/up.lock").c_str());
   thread_ = std::jthread();
   server_.reset();

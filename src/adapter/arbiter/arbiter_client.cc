@@ -11,7 +11,7 @@
 
 #include "base/unix_address.h"
 
-namespace carve {
+namespace carve::arbiter {
 namespace {
 
 constexpr timeval kPatience{2, 0};
@@ -259,4 +259,4 @@ Result<ArbiterClient::Answer> ArbiterClient::receive(std::vector<Fd>* received) 
   return answer;
 }
 
-}  // namespace carve
+}  // namespace carve::arbiter

@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "port/pages.h"
 
-namespace carve {
+namespace carve::arbiter {
 
 /// The arbiter's control socket. The client keeps duplicates of every slice's account pages and listening socket. After
 /// a restart of the arbiter it sends them before any other request, so that running slices lose nothing.
@@ -45,4 +45,4 @@ class ArbiterClient final : public Pages {
   std::map<std::string, Kept> kept_ GUARDED_BY(mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::arbiter

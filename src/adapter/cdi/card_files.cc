@@ -54,7 +54,7 @@ Result<void> set_rights(const HeldFile& file, const FileRights& rights, const st
 }
 
 std::optional<std::uint32_t> driver_major() {
-  const auto text = read_text("/proc/devices");
+  const auto text = process::read_text("/proc/devices");
   return cards_major(character_devices(text ? *text : std::string()));
 }
 
@@ -72,7 +72,7 @@ Result<void> make_slice_node(const std::string& path, std::uint32_t major, std::
 }
 
 Result<void> remove_slice_folder(const std::string& folder) {
-  const auto names = list_folder(folder);
+  const auto names = process::list_folder(folder);
   if (!names && names.error().code == Code::kNotFound) return {};
   for (const auto& name : names ? *names : std::vector<std::string>()) ::unlink((folder + "/" + name).c_str());
   if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) return tl::unexpected(errno_error(errno, "remove " + folder));
@@ -93,7 +93,7 @@ void forget_other_boot(SavedModes* saved, const CardFileOptions& options) {
 }
 
 Result<SavedModes> read_record(const std::string& path) {
-  const auto text = read_text(path);
+  const auto text = process::read_text(path);
   if (!text && text.error().code == Code::kNotFound) return SavedModes();
   if (!text) return tl::unexpected(text.error());
   auto saved = parse_saved_modes(*text);
@@ -138,7 +138,7 @@ Result<bool> OwnedCardFiles::own_one(int card, std::optional<std::uint32_t> driv
   SavedModes next = *saved_;
   std::erase_if(next.files, [card](const SavedMode& one) { return one.card == card; });
   next.files.push_back({card, found.major, found.minor, found.rights});
-  CARVE_TRY_VOID(replace_file(options_.record, encode_saved_modes(next), 0600));
+  CARVE_TRY_VOID(process::replace_file(options_.record, encode_saved_modes(next), 0600));
   saved_ = std::move(next);
   CARVE_TRY_VOID(set_rights(*file, options_.rights(), path));
   taken_.insert(card);
@@ -167,10 +167,10 @@ std::string OwnedCardFiles::folder_of(const std::string& slice) const {
 }
 
 Result<void> OwnedCardFiles::give(const std::string& slice, std::uint32_t user, const std::vector<int>& minors) {
-  CARVE_TRY_VOID(make_folders(slices_folder(options_.dev), 0711));
+  CARVE_TRY_VOID(process::make_folders(slices_folder(options_.dev), 0711));
   const std::string folder = folder_of(slice);
   if (user == 0) {
-    CARVE_TRY_VOID(make_folders(folder, 0700));
+    CARVE_TRY_VOID(process::make_folders(folder, 0700));
   } else {
     CARVE_TRY_VOID(allow_through(folder, user));
   }
@@ -188,14 +188,14 @@ Result<void> OwnedCardFiles::give(const std::string& slice, std::uint32_t user, 
 Result<void> OwnedCardFiles::withdraw(const std::string& slice) { return remove_slice_folder(folder_of(slice)); }
 
 Result<std::vector<std::string>> OwnedCardFiles::list() {
-  auto names = list_folder(slices_folder(options_.dev));
+  auto names = process::list_folder(slices_folder(options_.dev));
   if (!names && names.error().code == Code::kNotFound) return std::vector<std::string>();
   return names;
 }
 
 Result<std::vector<std::string>> restore_card_files(const CardFileOptions& options) {
   const std::string folder = slices_folder(options.dev);
-  const auto slices = list_folder(folder);
+  const auto slices = process::list_folder(folder);
   for (const auto& slice : slices ? *slices : std::vector<std::string>()) {
     CARVE_TRY_VOID(remove_slice_folder(folder + "/" + slice));
   }

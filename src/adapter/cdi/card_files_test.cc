@@ -28,7 +28,8 @@ class CardFilesTest : public ::testing::Test {
     make(1);
     ::chmod(path(0).c_str(), 0666);
     // Where the kernel has a driver for cards, no card has the device numbers of /dev/zero.
-    if (read_text("/proc/devices").value_or("").find(" nvidia") != std::string::npos) GTEST_SKIP() << "a real driver";
+    if (process::read_text("/proc/devices").value_or("").find(" nvidia") != std::string::npos)
+      GTEST_SKIP() << "a real driver";
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -69,12 +70,12 @@ TEST_F(CardFilesTest, AreClosedAndRestored) {
 
 TEST_F(CardFilesTest, ASecondAgentDoesNotRecordTheRightsSetByTheFirst) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
-  const auto record = read_text(options_.record);
+  const auto record = process::read_text(options_.record);
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
   options_.group = 44;
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
   EXPECT_EQ(mode(0), 0660U);
-  EXPECT_EQ(*read_text(options_.record), *record);
+  EXPECT_EQ(*process::read_text(options_.record), *record);
   ASSERT_TRUE(restore_card_files(options_));
   EXPECT_EQ(mode(0), 0666U);
 }
@@ -111,7 +112,7 @@ TEST_F(CardFilesTest, ALinkAtTheRecordedPathIsNotFollowed) {
   OwnedCardFiles files(options_);
   ASSERT_TRUE(files.own({0}));
   const std::string victim = folder_ + "/shadow";
-  ASSERT_TRUE(replace_file(victim, "secret", 0600));
+  ASSERT_TRUE(process::replace_file(victim, "secret", 0600));
   ASSERT_EQ(::unlink(path(0).c_str()), 0);
   ASSERT_EQ(::symlink(victim.c_str(), path(0).c_str()), 0);
   const auto owned = files.own({0, 1});
@@ -138,7 +139,7 @@ TEST_F(CardFilesTest, ADisappearedCardIsNotAnErrorOfRestore) {
 
 TEST_F(CardFilesTest, ADamagedRecordStopsClosingAndRestoring) {
   ASSERT_TRUE(OwnedCardFiles(options_).own({0}));
-  ASSERT_TRUE(replace_file(options_.record, "card-files 1 boot-1\nnvidia0 1:5 06", 0600));
+  ASSERT_TRUE(process::replace_file(options_.record, "card-files 1 boot-1\nnvidia0 1:5 06", 0600));
   ASSERT_EQ(::chmod(path(1).c_str(), 0644), 0);
   EXPECT_EQ(OwnedCardFiles(options_).own({0, 1}).error().code, Code::kDataLoss);
   EXPECT_EQ(mode(1), 0644U) << "its previous mode could not be recorded";

@@ -15,7 +15,7 @@
 #include "adapter/cdi/private_folder.h"
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::cdi {
 namespace {
 
 namespace json = boost::json;
@@ -209,10 +209,11 @@ cdi::DriverInstallation CdiFiles::installed(const SliceDevice& device) {
 std::string CdiFiles::path_of(const std::string& id) const { return options_.folder + "/" + kPrefix + id + kSuffix; }
 
 Result<void> CdiFiles::publish(const SliceDevice& device) {
-  CARVE_TRY_VOID(make_folders(options_.folder, 0755));
+  CARVE_TRY_VOID(process::make_folders(options_.folder, 0755));
   CARVE_TRY(const auto made, cdi::make_missing_nodes(options_.host_root, device.minors));
   static_cast<void>(made);
-  if (device.whole && !options_.marks.empty()) CARVE_TRY_VOID(make_folders(options_.marks + "/" + device.id, 0555));
+  if (device.whole && !options_.marks.empty())
+    CARVE_TRY_VOID(process::make_folders(options_.marks + "/" + device.id, 0555));
   if (!device.private_folder.empty() && device.user != 0) {
     CARVE_TRY_VOID(cdi::allow_through(device.private_folder, device.user));
   }
@@ -220,9 +221,9 @@ Result<void> CdiFiles::publish(const SliceDevice& device) {
   const std::string path = path_of(device.id);
   // The file is unchanged: do not write it, so that a restart of the agent does not make runtimes read the folder
   // again.
-  if (const auto before = read_text(path, text.size() + 1); before && *before == text) return {};
-  CARVE_TRY_VOID(replace_file(path, text, 0644));
-  const auto there = read_text(path, text.size() + 1);
+  if (const auto before = process::read_text(path, text.size() + 1); before && *before == text) return {};
+  CARVE_TRY_VOID(process::replace_file(path, text, 0644));
+  const auto there = process::read_text(path, text.size() + 1);
   if (there && *there == text) return {};
   // An incomplete device is worse than none, because the runtime would start the container with it.
   ::unlink(path.c_str());
@@ -235,7 +236,7 @@ Result<void> CdiFiles::withdraw(const std::string& id) {
   if (::unlink(path_of(id).c_str()) != 0 && errno != ENOENT) {
     return tl::unexpected(errno_error(errno, "remove " + path_of(id)));
   }
-  const auto names = list_folder(options_.folder);
+  const auto names = process::list_folder(options_.folder);
   for (const auto& name : names ? *names : std::vector<std::string>()) {
     if (id_in(name) == id) ::unlink((options_.folder + "/" + name).c_str());
   }
@@ -244,11 +245,11 @@ Result<void> CdiFiles::withdraw(const std::string& id) {
 
 Result<std::vector<std::string>> CdiFiles::list() {
   std::set<std::string> ids;
-  const auto names = list_folder(options_.folder);  // no folder: no devices
+  const auto names = process::list_folder(options_.folder);  // no folder: no devices
   for (const auto& name : names ? *names : std::vector<std::string>()) {
     if (auto id = id_in(name); !id.empty()) ids.insert(std::move(id));
   }
   return std::vector<std::string>(ids.begin(), ids.end());
 }
 
-}  // namespace carve
+}  // namespace carve::cdi

@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "port/slice_devices.h"
 
-namespace carve {
+namespace carve::cdi {
 
 inline constexpr char kCdiKind[] = "carve.elasticgpu.io/slice";
 
@@ -50,4 +50,4 @@ class CdiFiles final : public SliceDevices {
   std::string seen_key_ GUARDED_BY(mutex_);  // identifies the driver that `seen_` belongs to
 };
 
-}  // namespace carve
+}  // namespace carve::cdi

@@ -9,7 +9,7 @@
 
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::cdi {
 namespace {
 
 SliceDevice example() {
@@ -31,8 +31,8 @@ TEST(CdiFiles, PublishesACompleteFileAndWithdrawsIt) {
   EXPECT_TRUE(files.list()->empty());
   ASSERT_TRUE(files.publish(example()));
   EXPECT_EQ(*files.list(), std::vector<std::string>{"dev-1"});
-  EXPECT_EQ(list_folder(folder)->size(), 1U);
-  const auto spec = nlohmann::json::parse(*read_text(folder + "/carve-slice-dev-1.json"));
+  EXPECT_EQ(process::list_folder(folder)->size(), 1U);
+  const auto spec = nlohmann::json::parse(*process::read_text(folder + "/carve-slice-dev-1.json"));
   EXPECT_EQ(spec["kind"], "carve.elasticgpu.io/slice");
   EXPECT_EQ(spec["cdiVersion"], "0.3.0");
   const auto& edits = spec["devices"][0]["containerEdits"];
@@ -62,8 +62,8 @@ TEST(CdiFiles, AHookAddsTheMountedLibrariesToTheLoadersCache) {
   };
   EXPECT_FALSE(spec_now()["devices"][0]["containerEdits"].contains("hooks")) << "a build without the hook program";
   const std::string program = device.library_folder + "/carve-hook";
-  ASSERT_TRUE(make_folders(root + device.library_folder, 0755));
-  ASSERT_TRUE(replace_file(root + program, "", 0755));
+  ASSERT_TRUE(process::make_folders(root + device.library_folder, 0755));
+  ASSERT_TRUE(process::replace_file(root + program, "", 0755));
   const auto spec = spec_now();
   const auto& hook = spec["devices"][0]["containerEdits"]["hooks"][0];
   EXPECT_EQ(hook["hookName"], "createContainer");
@@ -97,10 +97,10 @@ TEST(CdiFiles, WritesAFileAgainOnlyWhenItsContentChanges) {
   upgraded.library_folder = "/var/lib/carve/lib/def";
   ASSERT_TRUE(CdiFiles(folder).publish(upgraded));
   EXPECT_NE(inode_of(path), first);
-  EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
-  ASSERT_TRUE(replace_file(path, "{", 0644));  // truncated, or written by another program
+  EXPECT_NE(process::read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
+  ASSERT_TRUE(process::replace_file(path, "{", 0644));  // truncated, or written by another program
   ASSERT_TRUE(CdiFiles(folder).publish(upgraded));
-  EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
+  EXPECT_NE(process::read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
 }
 
 TEST(CdiFiles, ListsAndWithdrawsTemporaryFilesOfADeadAgent) {
@@ -110,13 +110,13 @@ TEST(CdiFiles, ListsAndWithdrawsTemporaryFilesOfADeadAgent) {
   ASSERT_TRUE(files.publish(example()));
   for (const char* file : {"carve-slice-dev-2.json.4711.tmp", "carve-slice-dev-1.json.4711.tmp", "nvidia.json",
                            "carve-slice-dev-3.json.bak", "other.json.12.tmp"}) {
-    ASSERT_TRUE(replace_file(folder + "/" + file, "{", 0644));
+    ASSERT_TRUE(process::replace_file(folder + "/" + file, "{", 0644));
   }
   EXPECT_EQ(*files.list(), (std::vector<std::string>{"dev-1", "dev-2"}));
   ASSERT_TRUE(files.withdraw("dev-2"));
   EXPECT_EQ(*files.list(), std::vector<std::string>{"dev-1"});
   ASSERT_TRUE(files.withdraw("dev-1"));
-  EXPECT_EQ(*list_folder(folder),
+  EXPECT_EQ(*process::list_folder(folder),
             (std::vector<std::string>{"carve-slice-dev-3.json.bak", "nvidia.json", "other.json.12.tmp"}));
 }
 
@@ -153,14 +153,14 @@ TEST(CdiFiles, AMarkExistsAsLongAsItsSpec) {
   CdiFiles files({folder + "/cdi", "", {}, folder + "/whole"});
   auto device = example();
   ASSERT_TRUE(files.publish(device));
-  EXPECT_FALSE(list_folder(folder + "/whole"));  // the arbiter creates the folder of a fraction
+  EXPECT_FALSE(process::list_folder(folder + "/whole"));  // the arbiter creates the folder of a fraction
   device.whole = true;
   ASSERT_TRUE(files.publish(device));
   ASSERT_TRUE(files.publish(device));
-  EXPECT_EQ(*list_folder(folder + "/whole"), std::vector<std::string>{"dev-1"});
+  EXPECT_EQ(*process::list_folder(folder + "/whole"), std::vector<std::string>{"dev-1"});
   ASSERT_TRUE(files.withdraw("dev-1"));
-  EXPECT_TRUE(list_folder(folder + "/whole")->empty());
+  EXPECT_TRUE(process::list_folder(folder + "/whole")->empty());
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::cdi

@@ -34,10 +34,10 @@ class ContainerCache : public testing::Test {
   ~ContainerCache() override { fs::remove_all(base_); }
 
   void image_has(const std::vector<codec::LoaderEntry>& libraries) const {
-    ASSERT_TRUE(replace_file(root_ + "/etc/ld.so.cache", *codec::with_libraries("", libraries), 0644));
+    ASSERT_TRUE(process::replace_file(root_ + "/etc/ld.so.cache", *codec::with_libraries("", libraries), 0644));
   }
   [[nodiscard]] std::vector<codec::LoaderEntry> entries() const {
-    const auto bytes = read_text(root_ + "/etc/ld.so.cache");
+    const auto bytes = process::read_text(root_ + "/etc/ld.so.cache");
     return bytes ? codec::loader_entries(*bytes).value_or(std::vector<codec::LoaderEntry>())
                  : std::vector<codec::LoaderEntry>();
   }
@@ -67,7 +67,7 @@ TEST_F(ContainerCache, AddsTheDriverToTheCacheOfTheImage) {
   ASSERT_TRUE(add_to_cache(root_, kDriver)) << "a container that is restarted";
   ASSERT_EQ(::stat((root_ + "/etc/ld.so.cache").c_str(), &info), 0);
   EXPECT_EQ(info.st_ino, inode) << "the file is not written again";
-  EXPECT_EQ(list_folder(root_ + "/etc")->size(), 1U) << "no temporary file remains";
+  EXPECT_EQ(process::list_folder(root_ + "/etc")->size(), 1U) << "no temporary file remains";
 }
 
 TEST_F(ContainerCache, CreatesACacheInAnImageWithoutOne) {
@@ -78,26 +78,26 @@ TEST_F(ContainerCache, CreatesACacheInAnImageWithoutOne) {
 TEST_F(ContainerCache, DoesNotChangeAnImageWithoutEtc) {
   fs::remove(root_ + "/etc");
   EXPECT_FALSE(add_to_cache(root_, kDriver));
-  EXPECT_TRUE(list_folder(root_)->empty());
+  EXPECT_TRUE(process::list_folder(root_)->empty());
 }
 
 TEST_F(ContainerCache, DoesNotFollowSymbolicLinksOutOfTheContainer) {
   // /etc is a link to a folder of the host that has a cache: by an absolute path, and by a path with "..".
   const std::string victim = base_ + "/victim";
   fs::create_directories(victim);
-  ASSERT_TRUE(replace_file(victim + "/ld.so.cache", *codec::with_libraries("", {{"liba.so.1", "/a"}}), 0644));
-  const auto before = *read_text(victim + "/ld.so.cache");
+  ASSERT_TRUE(process::replace_file(victim + "/ld.so.cache", *codec::with_libraries("", {{"liba.so.1", "/a"}}), 0644));
+  const auto before = *process::read_text(victim + "/ld.so.cache");
   for (const std::string& link : {victim, std::string("../victim"), std::string("/proc/self/root") + victim}) {
     fs::remove_all(root_ + "/etc");
     fs::create_directory_symlink(link, root_ + "/etc");
     EXPECT_FALSE(add_to_cache(root_, kDriver)) << link;
-    EXPECT_EQ(*read_text(victim + "/ld.so.cache"), before) << link;
+    EXPECT_EQ(*process::read_text(victim + "/ld.so.cache"), before) << link;
   }
   fs::remove(root_ + "/etc");
   fs::create_directories(root_ + "/etc");
   fs::create_symlink(victim + "/ld.so.cache", root_ + "/etc/ld.so.cache");
   EXPECT_TRUE(add_to_cache(root_, kDriver)) << "the link has no target in the container: it gets its own cache";
-  EXPECT_EQ(*read_text(victim + "/ld.so.cache"), before);
+  EXPECT_EQ(*process::read_text(victim + "/ld.so.cache"), before);
   EXPECT_FALSE(fs::is_symlink(root_ + "/etc/ld.so.cache"));
 }
 
@@ -105,15 +105,15 @@ TEST_F(ContainerCache, APipeOrAnInvalidCacheIsAnErrorAndDoesNotBlock) {
   ASSERT_EQ(::mkfifo((root_ + "/etc/ld.so.cache").c_str(), 0644), 0);
   EXPECT_FALSE(add_to_cache(root_, kDriver));
   fs::remove(root_ + "/etc/ld.so.cache");
-  ASSERT_TRUE(replace_file(root_ + "/etc/ld.so.cache", "nonsense", 0644));
+  ASSERT_TRUE(process::replace_file(root_ + "/etc/ld.so.cache", "nonsense", 0644));
   EXPECT_FALSE(add_to_cache(root_, kDriver));
-  EXPECT_EQ(*read_text(root_ + "/etc/ld.so.cache"), "nonsense");
+  EXPECT_EQ(*process::read_text(root_ + "/etc/ld.so.cache"), "nonsense");
 }
 
 TEST_F(ContainerCache, MountsTheNewCacheOnAReadOnlyRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root";
   image_has({{"libm.so.6", "/lib/libm.so.6"}});
-  const auto before = *read_text(root_ + "/etc/ld.so.cache");
+  const auto before = *process::read_text(root_ + "/etc/ld.so.cache");
   EXPECT_EQ(in_namespace([&] {
               const char* root = root_.c_str();
               if (::mount(root, root, nullptr, MS_BIND, nullptr) != 0) return 1;
@@ -125,31 +125,31 @@ TEST_F(ContainerCache, MountsTheNewCacheOnAReadOnlyRoot) {
               if (entries() != std::vector<codec::LoaderEntry>{kDriver[1], {"libm.so.6", "/lib/libm.so.6"}, kDriver[0]})
                 return 4;
               if (::open((root_ + "/etc/ld.so.cache").c_str(), O_WRONLY) >= 0 || errno != EROFS) return 5;
-              if (list_folder(root_ + "/etc")->size() != 1) return 6;  // the tmpfs is unmounted
+              if (process::list_folder(root_ + "/etc")->size() != 1) return 6;  // the tmpfs is unmounted
               return add_to_cache(root_, kDriver) ? 0 : 7;             // nothing is left to add
             }),
             0);
-  EXPECT_EQ(*read_text(root_ + "/etc/ld.so.cache"), before) << "the image's file is unchanged";
+  EXPECT_EQ(*process::read_text(root_ + "/etc/ld.so.cache"), before) << "the image's file is unchanged";
 }
 
 TEST_F(ContainerCache, DoesNotChangeAFolderOfTheHostThatIsMountedAtEtc) {
   if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root";
   const std::string hosts = base_ + "/hosts-etc";
   fs::create_directories(hosts);
-  ASSERT_TRUE(replace_file(hosts + "/ld.so.cache", *codec::with_libraries("", {{"liba.so.1", "/a"}}), 0644));
-  const auto before = *read_text(hosts + "/ld.so.cache");
+  ASSERT_TRUE(process::replace_file(hosts + "/ld.so.cache", *codec::with_libraries("", {{"liba.so.1", "/a"}}), 0644));
+  const auto before = *process::read_text(hosts + "/ld.so.cache");
   EXPECT_EQ(in_namespace([&] {
               if (::mount(hosts.c_str(), (root_ + "/etc").c_str(), nullptr, MS_BIND, nullptr) != 0) return 1;
               if (!add_to_cache(root_, kDriver)) return 2;
               return entries().size() == 3 ? 0 : 3;
             }),
             0);
-  EXPECT_EQ(*read_text(hosts + "/ld.so.cache"), before);
+  EXPECT_EQ(*process::read_text(hosts + "/ld.so.cache"), before);
 }
 
 TEST_F(ContainerCache, FindsTheRootByTheBundle) {
   const auto configure = [&](const std::string& text) {
-    ASSERT_TRUE(replace_file(base_ + "/config.json", text, 0644));
+    ASSERT_TRUE(process::replace_file(base_ + "/config.json", text, 0644));
   };
   const std::string state = R"({"ociVersion":"1.0.2","id":"x","status":"creating","bundle":")" + base_ + "\"}";
   configure(R"({"process":{"env":["A=\u00fc"]},"root":{"path":"root","readonly":true}})");

@@ -85,9 +85,9 @@ std::vector<DeviceNode> wanted_nodes(const std::map<std::string, std::uint32_t>&
 
 Result<std::vector<std::string>> make_missing_nodes(const std::string& host_root, const std::vector<int>& minors) {
   std::vector<std::string> made;
-  const auto drivers = read_text(host_root + "/proc/devices");
+  const auto drivers = process::read_text(host_root + "/proc/devices");
   if (!drivers) return made;
-  const auto params = read_text(host_root + "/proc/driver/nvidia/params");
+  const auto params = process::read_text(host_root + "/proc/driver/nvidia/params");
   const NodeRules rules = node_rules(params ? *params : std::string());
   for (const auto& node : wanted_nodes(character_devices(*drivers), minors)) {
     if (exists(host_root + node.path)) continue;

@@ -59,8 +59,8 @@ class MissingNodes : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(host_); }
   void kernel(const std::string& devices, const std::string& params = "") const {
-    ASSERT_TRUE(replace_file(host_ + "/proc/devices", devices, 0644));
-    ASSERT_TRUE(replace_file(host_ + "/proc/driver/nvidia/params", params, 0644));
+    ASSERT_TRUE(process::replace_file(host_ + "/proc/devices", devices, 0644));
+    ASSERT_TRUE(process::replace_file(host_ + "/proc/driver/nvidia/params", params, 0644));
   }
   std::string host_;
 };

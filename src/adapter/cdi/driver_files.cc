@@ -64,7 +64,7 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 
 /// False for the 32-bit libraries of the same names that distributions keep in other folders: a link may lead there.
 bool is_of_this_machine(const std::string& path) {
-  const auto head = read_text(path, sizeof(Elf64_Ehdr));
+  const auto head = process::read_text(path, sizeof(Elf64_Ehdr));
   if (!head || head->size() < sizeof(Elf64_Ehdr)) return false;
   Elf64_Ehdr header;
   std::memcpy(&header, head->data(), sizeof header);
@@ -111,7 +111,7 @@ const LibraryRow* row_of(const std::string& name, std::string* rest) {
 
 void look_into(const std::string& folder, const std::string& version, const std::string& host_root,
                std::map<std::string, DriverLibrary>* found, std::map<std::string, std::vector<std::string>>* links) {
-  const auto names = list_folder(host_root + folder);
+  const auto names = process::list_folder(host_root + folder);
   if (!names) return;
   for (const auto& name : *names) {
     std::string rest;

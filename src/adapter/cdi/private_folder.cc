@@ -39,7 +39,7 @@ AccessList list_for(std::uint32_t user) {
 }  // namespace
 
 Result<void> allow_through(const std::string& folder, std::uint32_t user) {
-  CARVE_TRY_VOID(make_folders(folder, 0700));
+  CARVE_TRY_VOID(process::make_folders(folder, 0700));
   const AccessList list = list_for(user);
   if (::setxattr(folder.c_str(), "system.posix_acl_access", &list, sizeof list, 0) != 0 && errno != EOPNOTSUPP) {
     return tl::unexpected(errno_error(errno, "allow user " + std::to_string(user) + " to traverse " + folder));

@@ -15,12 +15,12 @@
 
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::cgroup {
 namespace {
 
 /// The cgroup2 mount that contains `path`, from mountinfo: "36 25 0:30 / /sys/fs/cgroup rw - cgroup2 …".
 std::string mount_above(const std::string& path) {
-  const auto text = read_text("/proc/self/mountinfo", 16U << 20U);
+  const auto text = process::read_text("/proc/self/mountinfo", 16U << 20U);
   if (!text) return {};
   std::istringstream lines(*text);
   std::string best;
@@ -40,7 +40,7 @@ std::string mount_above(const std::string& path) {
 
 /// The cgroup2 path of a process ("/system.slice/x.service"); empty when the process has ended.
 std::string path_of(std::int32_t pid) {
-  const auto text = read_text("/proc/" + std::to_string(pid) + "/cgroup");
+  const auto text = process::read_text("/proc/" + std::to_string(pid) + "/cgroup");
   if (!text) return {};
   std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
@@ -51,7 +51,7 @@ std::string path_of(std::int32_t pid) {
 
 /// The parent of a process; 0 when the process has ended.
 std::int32_t parent_of(std::int32_t pid) {
-  const auto stat = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const auto stat = process::read_text("/proc/" + std::to_string(pid) + "/stat");
   const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a process name may contain any character
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(stat->substr(name_end + 2));
@@ -82,13 +82,13 @@ Result<std::string> Cgroup2::spelled(const std::string& root) {
 }
 
 Result<std::unique_ptr<Cgroup2>> Cgroup2::open(const std::string& root) {
-  CARVE_TRY_VOID(make_folders(root, 0755));
+  CARVE_TRY_VOID(process::make_folders(root, 0755));
   CARVE_TRY(std::string inside, spelled(root));
   Fd inotify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!inotify) return tl::unexpected(errno_error(errno, "inotify"));
   CARVE_TRY(auto bell, Bell::make());
   std::unique_ptr<Cgroup2> groups(
-      new Cgroup2(real_path(root), std::move(inside), std::move(inotify), std::move(bell)));
+      new Cgroup2(process::real_path(root), std::move(inside), std::move(inotify), std::move(bell)));
   CARVE_TRY(const auto present, groups->list());
   for (const auto& id : present) groups->watch(id);
   return groups;
@@ -116,7 +116,7 @@ Result<void> Cgroup2::create(const std::string& id) {
 }
 
 Result<void> Cgroup2::join(const std::string& id, std::int32_t pid) {
-  return write_text(folder(id) + "/cgroup.procs", std::to_string(pid));
+  return process::write_text(folder(id) + "/cgroup.procs", std::to_string(pid));
 }
 
 Result<void> Cgroup2::expel(const std::string& id, std::int32_t pid) {
@@ -124,29 +124,29 @@ Result<void> Cgroup2::expel(const std::string& id, std::int32_t pid) {
   const std::string mount = root_.substr(0, root_.size() - inside_.size());
   const std::string parents = path_of(parent_of(pid));
   const bool outside = !parents.empty() && parents.rfind(inside_ + "/", 0) != 0;
-  if (outside && write_text(mount + parents + "/cgroup.procs", std::to_string(pid))) return {};
-  auto moved = write_text(mount + "/cgroup.procs", std::to_string(pid));
+  if (outside && process::write_text(mount + parents + "/cgroup.procs", std::to_string(pid))) return {};
+  auto moved = process::write_text(mount + "/cgroup.procs", std::to_string(pid));
   if (!moved && moved.error().code == Code::kNotFound) return {};  // the process has ended
   return moved;
 }
 
 Result<bool> Cgroup2::populated(const std::string& id) {
-  CARVE_TRY(const auto text, read_text(folder(id) + "/cgroup.events"));
+  CARVE_TRY(const auto text, process::read_text(folder(id) + "/cgroup.events"));
   return text.find("populated 1") != std::string::npos;
 }
 
 Result<bool> Cgroup2::has_run(const std::string& id) {
-  CARVE_TRY(const auto text, read_text(folder(id) + "/cpu.stat"));
+  CARVE_TRY(const auto text, process::read_text(folder(id) + "/cpu.stat"));
   return text.find("usage_usec 0\n") == std::string::npos;
 }
 
 Result<std::vector<std::int32_t>> Cgroup2::pids(const std::string& id) {
-  CARVE_TRY(const auto text, read_text(folder(id) + "/cgroup.procs", 16U << 20U));
+  CARVE_TRY(const auto text, process::read_text(folder(id) + "/cgroup.procs", 16U << 20U));
   std::vector<std::int32_t> pids;
   std::istringstream lines(text);
   for (std::int32_t pid; lines >> pid;) pids.push_back(pid);
   // A tenant that is root in the slice may have created groups below this one: include them.
-  const auto below = list_folder(folder(id));
+  const auto below = process::list_folder(folder(id));
   if (!below) return pids;
   for (const auto& name : *below) {
     struct stat info = {};
@@ -158,11 +158,11 @@ Result<std::vector<std::int32_t>> Cgroup2::pids(const std::string& id) {
 }
 
 Result<void> Cgroup2::freeze(const std::string& id, bool frozen) {
-  return write_text(folder(id) + "/cgroup.freeze", frozen ? "1" : "0");
+  return process::write_text(folder(id) + "/cgroup.freeze", frozen ? "1" : "0");
 }
 
 Result<void> Cgroup2::kill(const std::string& id) {
-  const auto killed = write_text(folder(id) + "/cgroup.kill", "1");
+  const auto killed = process::write_text(folder(id) + "/cgroup.kill", "1");
   if (killed) return {};
   // Kernels before 5.14: freeze the group, so that no process forks meanwhile, and kill the processes one by one.
   static_cast<void>(freeze(id, true));
@@ -172,7 +172,7 @@ Result<void> Cgroup2::kill(const std::string& id) {
 }
 
 Result<void> Cgroup2::remove(const std::string& id) {
-  if (const auto below = list_folder(folder(id))) {
+  if (const auto below = process::list_folder(folder(id))) {
     for (const auto& name : *below) {
       struct stat info = {};
       const std::string sub = folder(id) + "/" + name;
@@ -187,7 +187,7 @@ Result<void> Cgroup2::remove(const std::string& id) {
 }
 
 Result<std::vector<std::string>> Cgroup2::list() {
-  CARVE_TRY(const auto names, list_folder(root_));
+  CARVE_TRY(const auto names, process::list_folder(root_));
   std::vector<std::string> ids;
   for (const auto& name : names) {
     struct stat info = {};
@@ -214,4 +214,4 @@ std::string Cgroup2::slice_of(std::int32_t pid) const {
   return path.substr(begin, path.find('/', begin) - begin);
 }
 
-}  // namespace carve
+}  // namespace carve::cgroup

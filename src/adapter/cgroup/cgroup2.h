@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "port/cgroups.h"
 
-namespace carve {
+namespace carve::cgroup {
 
 /// Cgroups in the kernel's unified hierarchy (v2), below one folder of Carve. Uses only cgroup.procs, cgroup.events,
 /// cgroup.freeze and cgroup.kill and no controllers, so it also works on a host that uses v1. Safe from any thread.
@@ -49,4 +49,4 @@ class Cgroup2 final : public Cgroups {
   Bell bell_;
 };
 
-}  // namespace carve
+}  // namespace carve::cgroup

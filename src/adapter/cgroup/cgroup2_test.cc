@@ -6,7 +6,7 @@
 #include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::cgroup {
 namespace {
 
 class Cgroup2Test : public testing::Test {
@@ -30,7 +30,7 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileAProcessLives) {
   EXPECT_FALSE(groups_->create("a"));
   EXPECT_FALSE(*groups_->populated("a"));
   EXPECT_FALSE(*groups_->has_run("a"));
-  const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
+  const auto child = process::spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   ASSERT_TRUE(groups_->join("a", child->pid));
   EXPECT_TRUE(*groups_->populated("a"));
@@ -40,7 +40,7 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileAProcessLives) {
 
   groups_->wait_change(std::chrono::milliseconds(0));  // consumes the event of the join
   ASSERT_TRUE(groups_->kill("a"));
-  ASSERT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
+  ASSERT_TRUE(process::wait_gone(*child, std::chrono::seconds(5)));
   for (int i = 0; i < 50 && *groups_->populated("a"); ++i)
     groups_->wait_change(std::chrono::milliseconds(100));
   EXPECT_FALSE(*groups_->populated("a"));
@@ -53,10 +53,10 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileAProcessLives) {
 
 TEST_F(Cgroup2Test, AnExpelledProcessMovesToTheGroupOfItsParent) {
   ASSERT_TRUE(groups_->create("a"));
-  const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
+  const auto child = process::spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   const auto group_of = [](const std::string& pid) {
-    const std::string text = read_text("/proc/" + pid + "/cgroup").value_or("");
+    const std::string text = process::read_text("/proc/" + pid + "/cgroup").value_or("");
     const auto begin = text.find("0::");
     return text.substr(begin, text.find('\n', begin) - begin);
   };
@@ -66,7 +66,7 @@ TEST_F(Cgroup2Test, AnExpelledProcessMovesToTheGroupOfItsParent) {
   ASSERT_TRUE(expelled) << expelled.error().what;
   EXPECT_EQ(group_of(std::to_string(child->pid)), group_of("self"));
   EXPECT_TRUE(groups_->pids("a")->empty());
-  stop_child(*child, std::chrono::milliseconds(0));
+  process::stop_child(*child, std::chrono::milliseconds(0));
   ASSERT_TRUE(groups_->expel("a", child->pid)) << "the process has ended";
   EXPECT_TRUE(groups_->remove("a"));
 }
@@ -86,4 +86,4 @@ TEST(Cgroup2, RefusesAFolderThatIsNotACgroup) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::cgroup

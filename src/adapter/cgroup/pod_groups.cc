@@ -7,7 +7,7 @@
 
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::cgroup {
 namespace {
 
 constexpr std::string_view kSystemdEnd = ".slice";
@@ -70,13 +70,13 @@ bool no_process(const Error& error) { return error.code == Code::kNotFound || er
 
 /// A thread group leader that has ended is a zombie while another thread runs, or waits in the driver forever.
 bool lives(const std::string& folder) {
-  const auto stat = read_text(folder + "/stat");
+  const auto stat = process::read_text(folder + "/stat");
   if (!stat) return !no_process(stat.error());
   if (!dead(state_in(*stat))) return true;
-  const auto threads = list_folder(folder + "/task");
+  const auto threads = process::list_folder(folder + "/task");
   if (!threads) return !no_process(threads.error());
   return std::any_of(threads->begin(), threads->end(), [&](const std::string& thread) {
-    const auto own = read_text(folder + "/task/" + thread + "/stat");
+    const auto own = process::read_text(folder + "/task/" + thread + "/stat");
     return own ? !dead(state_in(*own)) : !no_process(own.error());
   });
 }
@@ -100,7 +100,7 @@ PodPath pod_path(std::string_view cgroup) {
 }
 
 PodGroups::PodGroups(std::string proc) : proc_(std::move(proc)) {
-  const auto mounts = read_text("/proc/self/mountinfo", 16U << 20U);
+  const auto mounts = process::read_text("/proc/self/mountinfo", 16U << 20U);
   if (!mounts) return;
   unified_ = mount_of(*mounts, "");
   freezer_ = mount_of(*mounts, "freezer");
@@ -130,7 +130,7 @@ std::optional<PodProcess> PodGroups::parse(std::int32_t pid, std::string_view te
 
 Result<std::optional<PodProcess>> PodGroups::look_at(std::int32_t pid) const {
   const auto folder = proc_ + "/" + std::to_string(pid);
-  const auto text = read_text(folder + "/cgroup");
+  const auto text = process::read_text(folder + "/cgroup");
   if (!text && no_process(text.error())) return std::nullopt;
   if (!text && text.error().code == Code::kResourceExhausted) return tl::unexpected(text.error());
   // Only this process cannot be examined: the kernel refuses a path longer than PATH_MAX (ENAMETOOLONG), which a tenant
@@ -146,7 +146,7 @@ std::optional<PodProcess> PodGroups::process(std::int32_t pid) const {
 }
 
 Result<std::vector<PodProcess>> PodGroups::processes() const {
-  const auto names = list_folder(proc_);
+  const auto names = process::list_folder(proc_);
   if (!names) return fail(Code::kUnavailable, "the processes of this machine cannot be read: " + names.error().what);
   std::vector<PodProcess> all;
   for (const auto& name : *names) {
@@ -162,8 +162,8 @@ Result<std::vector<PodProcess>> PodGroups::processes() const {
 
 Result<void> PodGroups::freeze(const std::string& group, bool frozen) {
   const bool v1 = group.size() > 6 && group.compare(group.size() - 6, 6, ".state") == 0;
-  if (v1) return write_text(group, frozen ? "FROZEN" : "THAWED");
-  return write_text(group, frozen ? "1" : "0");
+  if (v1) return process::write_text(group, frozen ? "FROZEN" : "THAWED");
+  return process::write_text(group, frozen ? "1" : "0");
 }
 
-}  // namespace carve
+}  // namespace carve::cgroup

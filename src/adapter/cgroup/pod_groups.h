@@ -6,7 +6,7 @@
 
 #include "port/containers.h"
 
-namespace carve {
+namespace carve::cgroup {
 
 /// The position of a cgroup path in the kubelet's tree, for both of the kubelet's cgroup drivers:
 ///   "/kubepods/burstable/pod<UID>/<container>"                                          cgroupfs
@@ -38,4 +38,4 @@ class PodGroups final : public Containers {
   std::string freezer_;  // mount point of v1's freezer; empty: none
 };
 
-}  // namespace carve
+}  // namespace carve::cgroup

@@ -14,7 +14,7 @@
 #include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::cgroup {
 namespace {
 
 constexpr char kUid[] = "6f1e1c1e-0a0b-4c4d-8e8f-0123456789ab";
@@ -62,15 +62,15 @@ class FakeProc : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(root_); }
   void add(int pid, const std::string& cgroup, char state, const std::string& threads = "") {
     const std::string folder = root_ + "/" + std::to_string(pid);
-    ASSERT_TRUE(make_folders(folder + "/task", 0755));
-    ASSERT_TRUE(replace_file(folder + "/cgroup", "6:freezer:" + cgroup + "\n0::/\n", 0644));
+    ASSERT_TRUE(process::make_folders(folder + "/task", 0755));
+    ASSERT_TRUE(process::replace_file(folder + "/cgroup", "6:freezer:" + cgroup + "\n0::/\n", 0644));
     ASSERT_TRUE(
-        replace_file(folder + "/stat", std::to_string(pid) + " (a) Z) b) " + state + " 1", 0644));
+        process::replace_file(folder + "/stat", std::to_string(pid) + " (a) Z) b) " + state + " 1", 0644));
     int thread = pid;
     for (const char one : threads) {
       const auto own = folder + "/task/" + std::to_string(thread++);
-      ASSERT_TRUE(make_folders(own, 0755));
-      ASSERT_TRUE(replace_file(own + "/stat", std::string("1 (x) ") + one + " 1", 0644));
+      ASSERT_TRUE(process::make_folders(own, 0755));
+      ASSERT_TRUE(process::replace_file(own + "/stat", std::string("1 (x) ") + one + " 1", 0644));
     }
   }
   std::string root_;
@@ -82,7 +82,7 @@ TEST_F(FakeProc, AProcessIsAliveWhileOneOfItsThreadsIs) {
   add(11, group, 'Z', "Z");
   add(12, group, 'Z', "ZD");
   add(13, "/", 'S');
-  ASSERT_TRUE(make_folders(root_ + "/self", 0755));
+  ASSERT_TRUE(process::make_folders(root_ + "/self", 0755));
   const auto seen = PodGroups(root_).processes();
   ASSERT_TRUE(seen);
   std::vector<std::int32_t> pids;
@@ -101,12 +101,12 @@ TEST_F(FakeProc, AProcessThatCannotBeReadCountsAsAlive) {
   add(10, group, 'S');
   add(11, group, 'S');
   std::filesystem::remove(root_ + "/11/stat");
-  ASSERT_TRUE(make_folders(root_ + "/11/stat", 0755));  // can be opened but not read
+  ASSERT_TRUE(process::make_folders(root_ + "/11/stat", 0755));  // can be opened but not read
   auto seen = PodGroups(root_).processes();
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->size(), 2U);
   std::filesystem::remove(root_ + "/11/cgroup");
-  ASSERT_TRUE(make_folders(root_ + "/11/cgroup", 0755));
+  ASSERT_TRUE(process::make_folders(root_ + "/11/cgroup", 0755));
   seen = PodGroups(root_).processes();
   ASSERT_TRUE(seen) << seen.error().what;  // one unreadable process does not hide the others
   EXPECT_EQ(*seen, (std::vector<PodProcess>{{10, kUid, seen->front().group}, {11, "", ""}}));
@@ -139,11 +139,11 @@ TEST(PodGroups, FindsAndFreezesTheProcessOfAContainer) {
   if (top.empty()) GTEST_SKIP() << "SKIPPED: no writable cgroup hierarchy that freezes";
   const std::string node = top + "/carve-pods-" + std::to_string(::getpid());
   const std::string group = node + "/pod" + kUid + "/container";
-  if (!make_folders(group, 0755)) GTEST_SKIP() << "SKIPPED: no cgroup can be created in " << top;
-  const auto child = spawn(
+  if (!process::make_folders(group, 0755)) GTEST_SKIP() << "SKIPPED: no cgroup can be created in " << top;
+  const auto child = process::spawn(
       {.program = "/bin/sh", .args = {"-c", "while :; do :; done"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
-  ASSERT_TRUE(write_text(group + "/cgroup.procs", std::to_string(child->pid)));
+  ASSERT_TRUE(process::write_text(group + "/cgroup.procs", std::to_string(child->pid)));
 
   PodGroups groups;
   const auto found = groups.process(child->pid);
@@ -151,7 +151,7 @@ TEST(PodGroups, FindsAndFreezesTheProcessOfAContainer) {
   EXPECT_EQ(found->pod, kUid);
   ASSERT_FALSE(found->group.empty());
   const auto ticks = [&] {  // CPU time, from the kernel
-    std::istringstream stat(*read_text("/proc/" + std::to_string(child->pid) + "/stat"));
+    std::istringstream stat(*process::read_text("/proc/" + std::to_string(child->pid) + "/stat"));
     std::string word;
     long user = 0;
     for (int i = 0; i < 13; ++i) stat >> word;
@@ -165,9 +165,9 @@ TEST(PodGroups, FindsAndFreezesTheProcessOfAContainer) {
   };
   const auto is_frozen = [&] {  // v1 and v2 both freeze asynchronously and report completion
     const auto folder = found->group.substr(0, found->group.rfind('/'));
-    const auto v1 = read_text(found->group).value_or("");
+    const auto v1 = process::read_text(found->group).value_or("");
     return v1.rfind("FROZEN", 0) == 0 ||
-           read_text(folder + "/cgroup.events").value_or("").find("frozen 1") != std::string::npos;
+           process::read_text(folder + "/cgroup.events").value_or("").find("frozen 1") != std::string::npos;
   };
   ASSERT_TRUE(groups.freeze(found->group, true));
   for (int i = 0; i < 1000 && !is_frozen(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -184,7 +184,7 @@ TEST(PodGroups, FindsAndFreezesTheProcessOfAContainer) {
   EXPECT_FALSE(groups.freeze(node + "/pod" + kUid + "/gone/freezer.state", true));
 
   ASSERT_EQ(::kill(child->pid, SIGKILL), 0);
-  ASSERT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
+  ASSERT_TRUE(process::wait_gone(*child, std::chrono::seconds(5)));
   for (const auto& folder : {group, node + "/pod" + kUid, node}) {
     for (int i = 0; i < 50 && ::rmdir(folder.c_str()) != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -192,4 +192,4 @@ TEST(PodGroups, FindsAndFreezesTheProcessOfAContainer) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::cgroup

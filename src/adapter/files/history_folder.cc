@@ -8,7 +8,7 @@
 #include "adapter/process/text_file.h"
 #include "base/fd.h"
 
-namespace carve {
+namespace carve::files {
 namespace {
 
 constexpr std::size_t kLargestFile = 16UL << 20;
@@ -16,17 +16,17 @@ constexpr std::size_t kLargestFile = 16UL << 20;
 }  // namespace
 
 Result<std::vector<std::string>> HistoryFolder::list() {
-  auto names = list_folder(folder_);
+  auto names = process::list_folder(folder_);
   if (!names && names.error().code == Code::kNotFound) return std::vector<std::string>();
   return names;
 }
 
 Result<std::string> HistoryFolder::read(const std::string& name) {
-  return read_text(folder_ + "/" + name, kLargestFile);
+  return process::read_text(folder_ + "/" + name, kLargestFile);
 }
 
 Result<void> HistoryFolder::append(const std::string& name, const std::string& bytes) {
-  CARVE_TRY_VOID(make_folders(folder_, 0700));
+  CARVE_TRY_VOID(process::make_folders(folder_, 0700));
   const std::string path = folder_ + "/" + name;
   const Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return tl::unexpected(errno_error(errno, "open " + path));
@@ -45,4 +45,4 @@ Result<void> HistoryFolder::remove(const std::string& name) {
   return tl::unexpected(errno_error(errno, "remove " + path));
 }
 
-}  // namespace carve
+}  // namespace carve::files

@@ -4,7 +4,7 @@
 
 #include "port/history_store.h"
 
-namespace carve {
+namespace carve::files {
 
 /// A folder that only root can read, one file per name.
 class HistoryFolder final : public HistoryStore {
@@ -19,4 +19,4 @@ class HistoryFolder final : public HistoryStore {
   std::string folder_;
 };
 
-}  // namespace carve
+}  // namespace carve::files

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace carve {
+namespace carve::files {
 namespace {
 
 using ::testing::ElementsAre;
@@ -57,4 +57,4 @@ TEST_F(HistoryFolderTest, DoesNotFollowLinks) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::files

@@ -13,7 +13,7 @@
 
 #include "codec/journal/journal_text.h"
 
-namespace carve {
+namespace carve::files {
 namespace {
 
 constexpr char kFile[] = "journal";
@@ -234,4 +234,4 @@ Result<void> JournalFile::compact() {
   return {};
 }
 
-}  // namespace carve
+}  // namespace carve::files

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "core/journal/journal.h"
 
-namespace carve {
+namespace carve::files {
 
 /// The steps in which the journal accesses the disk. A test's hook is called before each of them.
 enum class IoStep : std::uint8_t { kCreate, kWrite, kSync, kRename, kSyncFolder, kTruncate };
@@ -84,4 +84,4 @@ class JournalFile {
   bool suspect_ = false;  // the end of the file is unknown: the next append writes a new file first
 };
 
-}  // namespace carve
+}  // namespace carve::files

@@ -55,7 +55,7 @@ extern "C" int renameat(int from_folder, const char* from, int to_folder, const 
   return static_cast<int>(::syscall(SYS_renameat, from_folder, from, to_folder, to));
 }
 
-namespace carve {
+namespace carve::files {
 namespace {
 
 using testing::HasSubstr;
@@ -433,4 +433,4 @@ TEST_F(JournalFileTest, AFullOrReadOnlyDiskIsAnErrorAndLosesNothing) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::files

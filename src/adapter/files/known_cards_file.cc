@@ -3,15 +3,15 @@
 #include "adapter/process/text_file.h"
 #include "codec/health/known_cards_text.h"
 
-namespace carve {
+namespace carve::files {
 
 Result<KnownCards> KnownCardsFile::load() {
-  CARVE_TRY(const auto text, read_text(path_));
+  CARVE_TRY(const auto text, process::read_text(path_));
   return codec::parse_known_cards(text);
 }
 
 Result<void> KnownCardsFile::save(const KnownCards& cards) {
-  return replace_file(path_, codec::encode_known_cards(cards), 0600);
+  return process::replace_file(path_, codec::encode_known_cards(cards), 0600);
 }
 
-}  // namespace carve
+}  // namespace carve::files

@@ -4,7 +4,7 @@
 
 #include "port/known_cards_store.h"
 
-namespace carve {
+namespace carve::files {
 
 /// The agent's knowledge of its cards in one small JSON file, which is replaced atomically (codec/health).
 class KnownCardsFile final : public KnownCardsStore {
@@ -17,4 +17,4 @@ class KnownCardsFile final : public KnownCardsStore {
   std::string path_;
 };
 
-}  // namespace carve
+}  // namespace carve::files

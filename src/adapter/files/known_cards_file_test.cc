@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace carve {
+namespace carve::files {
 namespace {
 
 class KnownCardsFileTest : public testing::Test {
@@ -37,4 +37,4 @@ TEST_F(KnownCardsFileTest, LoadsWhatWasSavedAndNamesABrokenFile) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::files

@@ -7,7 +7,7 @@
 
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::host {
 namespace {
 
 constexpr std::size_t kLargest = 16U << 20U;  // dpkg's status file has a few MiB
@@ -23,11 +23,11 @@ FileKind kind_of(mode_t mode) {
 }  // namespace
 
 Result<std::string> HostFilesOnDisk::read(const std::string& path) const {
-  return read_text(path, kLargest);
+  return process::read_text(path, kLargest);
 }
 
 Result<std::vector<std::string>> HostFilesOnDisk::list(const std::string& folder) const {
-  return list_folder(folder);
+  return process::list_folder(folder);
 }
 
 Result<FileFacts> HostFilesOnDisk::facts(const std::string& path) const {
@@ -39,4 +39,4 @@ Result<FileFacts> HostFilesOnDisk::facts(const std::string& path) const {
   return FileFacts{kind_of(info.st_mode), major(info.st_rdev), minor(info.st_rdev)};
 }
 
-}  // namespace carve
+}  // namespace carve::host

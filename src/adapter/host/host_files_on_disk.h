@@ -2,7 +2,7 @@
 
 #include "port/host_files.h"
 
-namespace carve {
+namespace carve::host {
 
 /// Reads files at the given paths. In a container, call enter_host_root() first: it changes the root to the host's.
 class HostFilesOnDisk final : public HostFiles {
@@ -12,4 +12,4 @@ class HostFilesOnDisk final : public HostFiles {
   [[nodiscard]] Result<FileFacts> facts(const std::string& path) const override;
 };
 
-}  // namespace carve
+}  // namespace carve::host

@@ -23,7 +23,7 @@ std::string trimmed(std::string text) {
 }
 
 Result<std::string> content(const codec::KubeMaterial& material) {
-  return material.file.empty() ? material.bytes : read_text(material.file);
+  return material.file.empty() ? material.bytes : process::read_text(material.file);
 }
 
 /// Checks a token for use in a header: with a newline the token's file could add headers and requests.
@@ -50,10 +50,10 @@ Result<Credentials> from_pod() {
   Credentials found;
   CARVE_TRY(found.endpoint, parse_server(fmt::format("https://{}:{}", host_part, port)));
   const std::string folder(kAccount);
-  auto token = read_text(folder + "token");
+  auto token = process::read_text(folder + "token");
   if (!token) return fail_in("ServiceAccount's token", token.error());
   CARVE_TRY(found.token, checked_token(std::move(*token)));
-  auto authority = read_text(folder + "ca.crt");
+  auto authority = process::read_text(folder + "ca.crt");
   if (!authority) return fail_in("ServiceAccount's ca.crt", authority.error());
   found.authority = std::move(*authority);
   return found;
@@ -69,7 +69,7 @@ std::string joined(const std::vector<std::string>& paths) {
 Result<codec::Kubeconfig> merged(const std::vector<std::string>& paths, const std::string& context) {
   std::vector<codec::KubeconfigText> texts;
   for (const auto& path : paths) {
-    auto text = read_text(path, kLargestFile + 1);
+    auto text = process::read_text(path, kLargestFile + 1);
     if (!text && text.error().code == Code::kNotFound && paths.size() > 1) continue;
     if (!text) return fail_in("kubeconfig " + path, text.error());
     texts.push_back({std::move(*text), path});

@@ -92,7 +92,7 @@ class TerminalRestorer {
 /// A running plug-in. The destructor kills it, if it still runs, and waits for it.
 class Running {
  public:
-  Running(Child child, Fd output, bool own_session)
+  Running(process::Child child, Fd output, bool own_session)
       : child_(std::move(child)), output_(std::move(output)), own_session_(own_session) {}
   ~Running() {
     if (waited_for_) return;
@@ -149,7 +149,7 @@ class Running {
     ::kill(own_session_ ? -child_.pid : child_.pid, SIGKILL);
   }
 
-  Child child_;
+  process::Child child_;
   Fd output_;
   const bool own_session_;
   bool waited_for_ = false;
@@ -173,7 +173,7 @@ Result<codec::ExecCredential> run_plugin(const codec::ExecPlugin& plugin, const 
   Fd written(ends[1]);
   ::fcntl(output.get(), F_SETFL, O_NONBLOCK);
   const TerminalRestorer terminal(interactive);
-  auto child = spawn({.program = *program,
+  auto child = process::spawn({.program = *program,
                       .args = plugin.args,
                       .keep = {},
                       .log_file = {},

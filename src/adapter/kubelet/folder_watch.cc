@@ -14,7 +14,7 @@ Result<FolderWatch> FolderWatch::open(const std::vector<std::string>& folders) {
   Fd fd(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!fd) return tl::unexpected(errno_error(errno, "inotify"));
   for (const auto& folder : folders) {
-    CARVE_TRY_VOID(make_folders(folder, 0750));
+    CARVE_TRY_VOID(process::make_folders(folder, 0750));
     if (::inotify_add_watch(fd.get(), folder.c_str(),
                             IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF) < 0)
       return tl::unexpected(errno_error(errno, "watch " + folder));

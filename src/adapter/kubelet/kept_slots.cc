@@ -41,7 +41,7 @@ void KeptSlots::changed() { wake_.ring(); }
 
 void KeptSlots::say(const codec::AgentWord& word) {
   if (muted_) return;
-  const auto sent = send_packet(line_.get(), codec::encode(word), kPatience);
+  const auto sent = process::send_packet(line_.get(), codec::encode(word), kPatience);
   if (!sent) world_.log.error("a packet could not be sent to the keeper", {{"error", sent.error().what}});
 }
 
@@ -96,9 +96,9 @@ void KeptSlots::run(const std::stop_token& stop) {
     ::poll(items.data(), items.size(), said_.settled ? kLookMs : kLookUnsettledMs);
     wake_.hush();
     std::string packet;
-    auto got = Received::kPacket;
-    while ((got = receive_packet(line_.get(), &packet)) == Received::kPacket) hear(packet);
-    if (got != Received::kEnd) continue;
+    auto got = process::Received::kPacket;
+    while ((got = process::receive_packet(line_.get(), &packet)) == process::Received::kPacket) hear(packet);
+    if (got != process::Received::kEnd) continue;
     world_.log.error("the keeper has ended");
     const MutexLock lock(mutex_);
     closed_ = true;

@@ -42,7 +42,7 @@ class SomeSlots final : public SlotCalls {
 class KeptSlotsTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto ends = packet_pair();
+    auto ends = process::packet_pair();
     ASSERT_TRUE(ends);
     keeper = std::move(ends->first);
     auto opened = KeptSlots::open(ends->second.release(), {slots, [this] { return settled.load(); }, log});
@@ -58,14 +58,15 @@ class KeptSlotsTest : public testing::Test {
   AgentWord heard() {
     std::string packet;
     for (int i = 0; i < 1000; ++i) {
-      if (receive_packet(keeper.get(), &packet) == Received::kPacket) return codec::decode_agent_word(packet).value();
+      if (process::receive_packet(keeper.get(), &packet) == process::Received::kPacket)
+        return codec::decode_agent_word(packet).value();
       pollfd item = {keeper.get(), POLLIN, 0};
       ::poll(&item, 1, 10);
     }
     ADD_FAILURE() << "no packet";
     return codec::SayLeft{};
   }
-  void ask(const KeeperWord& word) const { ASSERT_TRUE(send_packet(keeper.get(), codec::encode(word))); }
+  void ask(const KeeperWord& word) const { ASSERT_TRUE(process::send_packet(keeper.get(), codec::encode(word))); }
   void begun() {
     EXPECT_EQ(heard(), AgentWord(codec::SayServing{}));
     EXPECT_EQ(heard(), AgentWord(codec::SayList{true, {{"slot-0000", true}}}));
@@ -139,7 +140,7 @@ TEST_F(KeptSlotsTest, LeaveReturnsWhenTheKeeperHasClosedTheSocket) {
 
 TEST_F(KeptSlotsTest, SurvivesInvalidPacketsAndTheEndOfTheKeeper) {
   begun();
-  ASSERT_TRUE(send_packet(keeper.get(), "nonsense"));
+  ASSERT_TRUE(process::send_packet(keeper.get(), "nonsense"));
   ask(codec::AskAlive{1});
   EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1}));
   keeper.reset();

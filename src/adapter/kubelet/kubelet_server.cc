@@ -271,8 +271,8 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Plugins& plugin
     builder.RegisterService(impl->dra_v1beta1.get());
     builder.RegisterService(impl->health.get());
     builder.RegisterService(impl->registration.get());
-    CARVE_TRY_VOID(make_folders(plugins.dra_sockets.plugins_folder, 0750));
-    CARVE_TRY_VOID(make_folders(plugins.dra_sockets.registry, 0750));
+    CARVE_TRY_VOID(process::make_folders(plugins.dra_sockets.plugins_folder, 0750));
+    CARVE_TRY_VOID(process::make_folders(plugins.dra_sockets.registry, 0750));
     remove_dead_sockets(plugins.dra_sockets.registry, plugins.dra_sockets.driver + "-", "-reg.sock");
     remove_dead_sockets(plugins.dra_sockets.plugins_folder, "dra-", ".sock");
   }

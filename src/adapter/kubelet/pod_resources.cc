@@ -83,12 +83,12 @@ Result<std::vector<SlotHolder>> KubeletAsked::holders(const std::string& resourc
 }
 
 Result<std::map<std::string, std::size_t>> KubeletAsked::registered() {
-  CARVE_TRY(const auto text, read_text(impl_->checkpoint_path, kMaxCheckpoint));
+  CARVE_TRY(const auto text, process::read_text(impl_->checkpoint_path, kMaxCheckpoint));
   return codec::parse_registered(text);
 }
 
 Result<std::vector<SlotEntry>> KubeletAsked::checkpoint(const std::string& resource) {
-  CARVE_TRY(const auto text, read_text(impl_->checkpoint_path, kMaxCheckpoint));
+  CARVE_TRY(const auto text, process::read_text(impl_->checkpoint_path, kMaxCheckpoint));
   CARVE_TRY(const auto all, codec::parse_checkpoint(text));
   std::vector<SlotEntry> entries;
   for (const auto& entry : all) {

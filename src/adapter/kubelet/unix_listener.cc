@@ -48,7 +48,7 @@ Fd locked(const std::string& folder) {
 }  // namespace
 
 void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end) {
-  const auto names = list_folder(folder);
+  const auto names = process::list_folder(folder);
   if (!names) return;
   for (const auto& name : *names) {
     if (!name.starts_with(begin) || !name.ends_with(end) || name.size() < begin.size() + end.size()) continue;

@@ -36,7 +36,7 @@ bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0;
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
   for (const char* name : kLibraryFolders) {
-    const std::string real = real_path(name);
+    const std::string real = process::real_path(name);
     if (real.empty() || !is_folder(real)) continue;
     if (std::find(folders.begin(), folders.end(), real) == folders.end()) folders.push_back(real);
   }
@@ -55,13 +55,13 @@ std::string base_name_of(const std::string& name) {
 /// Mounts libcarve over every driver file in `folder`, under each of its names.
 Result<void> cover_existing(const std::string& folder, const std::map<std::string, Fd>& fronts,
                             const std::string& except) {
-  const auto names = list_folder(folder);
+  const auto names = process::list_folder(folder);
   if (!names) return {};  // the user cannot read the folder, and therefore not its files
   std::vector<std::string> done;
   for (const auto& name : *names) {
     const std::string base = base_name_of(name);
     if (base.empty()) continue;
-    const std::string target = real_path(folder + "/" + name);
+    const std::string target = process::real_path(folder + "/" + name);
     if (target.empty() || folder_of(target) == except) continue;
     if (std::find(done.begin(), done.end(), target) != done.end()) continue;
     done.push_back(target);
@@ -81,7 +81,7 @@ Result<void> mount_driver(const Fd& cuda, const Fd& nvml, bool have_cuda) {
   const std::string folder = abi::kDriverFolder;
   // Another instance that stops on this host removes the empty folder. Without permission to create it again, the error
   // of the mount names the folder.
-  static_cast<void>(make_folders(folder, 0755));
+  static_cast<void>(process::make_folders(folder, 0755));
   CARVE_TRY_VOID(cover_with_tmpfs(folder));
   CARVE_TRY_VOID(make_target(folder + "/libnvidia-ml.so.1"));
   CARVE_TRY_VOID(bind_over(nvml, folder + "/libnvidia-ml.so.1"));
@@ -135,7 +135,7 @@ Result<void> mount_bare_driver(const EnclosurePlan& plan) {
 Result<void> mount_loader_cache(const std::string& memory) {
   const std::string usual = "/etc/ld.so.cache";
   const auto folders = library_folders();
-  CARVE_TRY(const auto cache, read_text(usual, 16U << 20U));
+  CARVE_TRY(const auto cache, process::read_text(usual, 16U << 20U));
   CARVE_TRY(const auto listed, codec::loader_entries(cache));
   std::vector<codec::LoaderEntry> missing;
   for (const char* base : kNames) {
@@ -143,14 +143,14 @@ Result<void> mount_loader_cache(const std::string& memory) {
       const std::string name = std::string(base) + end;
       const std::string path = folders.empty() ? std::string() : folders.front() + "/" + name;
       const auto found = std::find_if(listed.begin(), listed.end(), [&](const auto& one) { return one.name == name; });
-      const bool there = found != listed.end() && real_path(found->path) == real_path(path);
+      const bool there = found != listed.end() && process::real_path(found->path) == process::real_path(path);
       if (exists(path) && !there) missing.push_back({name, path});
     }
   }
   if (missing.empty()) return {};
   CARVE_TRY(const auto bytes, codec::with_libraries(cache, missing));
   const std::string file = memory + "/ld.so.cache";
-  CARVE_TRY_VOID(replace_file(file, bytes, 0644));
+  CARVE_TRY_VOID(process::replace_file(file, bytes, 0644));
   CARVE_TRY(const auto held, hold(file));
   CARVE_TRY_VOID(bind_over(held, usual));
   ::unlink(file.c_str());
@@ -164,14 +164,14 @@ Result<void> mount_slice(const EnclosurePlan& plan) {
   if (!plan.slice_folder.empty()) {
     CARVE_TRY(own, hold(plan.slice_folder));
   }
-  if (is_folder(plan.runtime_folder) && real_path(plan.runtime_folder) != real_path(inside)) {
+  if (is_folder(plan.runtime_folder) && process::real_path(plan.runtime_folder) != process::real_path(inside)) {
     CARVE_TRY_VOID(cover_with_tmpfs(plan.runtime_folder));
     CARVE_TRY_VOID(make_read_only(plan.runtime_folder));
   }
   CARVE_TRY_VOID(cover_with_tmpfs(inside));
   if (own) {
     const std::string target = slices + plan.slice_folder.substr(plan.slice_folder.rfind('/'));
-    CARVE_TRY_VOID(make_folders(target, 0755));
+    CARVE_TRY_VOID(process::make_folders(target, 0755));
     CARVE_TRY_VOID(bind_over(own, target));
   }
   // An error is ignored: a program that loads the driver by its name finds it in the folders without the cache.
@@ -243,8 +243,8 @@ Result<void> enter(const EnclosurePlan& plan) {
 }
 
 Result<void> make_mount_points() {
-  CARVE_TRY_VOID(make_folders(abi::kDriverFolder, 0755));
-  return make_folders(folder_of(abi::kSlicesFolder), 0755);
+  CARVE_TRY_VOID(process::make_folders(abi::kDriverFolder, 0755));
+  return process::make_folders(folder_of(abi::kSlicesFolder), 0755);
 }
 
 }  // namespace carve::mountns

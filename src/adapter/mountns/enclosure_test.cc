@@ -43,14 +43,14 @@ class EnclosureTest : public testing::Test {
     root_ = ::mkdtemp(name);
     ::chmod(root_.c_str(), 0755);
     for (const char* folder : {"/src", "/driver", "/run/slices/s-1", "/run/slices/s-2"}) {
-      ASSERT_TRUE(make_folders(root_ + folder, 0755));
+      ASSERT_TRUE(process::make_folders(root_ + folder, 0755));
     }
-    ASSERT_TRUE(replace_file(root_ + "/src/libcarve-cuda.so", "carve cuda", 0755));
-    ASSERT_TRUE(replace_file(root_ + "/src/libcarve-nvml.so", "carve nvml", 0755));
-    ASSERT_TRUE(replace_file(root_ + "/driver/libcuda.so.1", "driver cuda", 0755));
-    ASSERT_TRUE(replace_file(root_ + "/driver/libnvidia-ml.so.1", "driver nvml", 0755));
-    ASSERT_TRUE(replace_file(root_ + "/run/slices/s-1/s", "socket", 0666));
-    ASSERT_TRUE(replace_file(root_ + "/run/agent.sock", "agent", 0666));
+    ASSERT_TRUE(process::replace_file(root_ + "/src/libcarve-cuda.so", "carve cuda", 0755));
+    ASSERT_TRUE(process::replace_file(root_ + "/src/libcarve-nvml.so", "carve nvml", 0755));
+    ASSERT_TRUE(process::replace_file(root_ + "/driver/libcuda.so.1", "driver cuda", 0755));
+    ASSERT_TRUE(process::replace_file(root_ + "/driver/libnvidia-ml.so.1", "driver nvml", 0755));
+    ASSERT_TRUE(process::replace_file(root_ + "/run/slices/s-1/s", "socket", 0666));
+    ASSERT_TRUE(process::replace_file(root_ + "/run/agent.sock", "agent", 0666));
     make_socket(root_ + "/run/mask");
     const auto folder = LibraryStore::install(root_ + "/src", root_ + "/lib");
     ASSERT_TRUE(folder) << folder.error().what;
@@ -72,7 +72,7 @@ class EnclosureTest : public testing::Test {
     ::close(fd);
   }
   static bool reads(const std::string& path, const std::string& text) {
-    const auto got = read_text(path);
+    const auto got = process::read_text(path);
     if (!got || *got != text) {
       fprintf(stderr, "%s: %s, not %s\n", path.c_str(), got ? got->c_str() : got.error().what.c_str(),
               text.c_str());
@@ -96,7 +96,7 @@ class EnclosureTest : public testing::Test {
   }
   /// The libraries that `ldconfig -p` lists, including those of the host's cache.
   static bool finds_by_the_loaders_cache(const std::string& name) {
-    const auto bytes = read_text("/etc/ld.so.cache", 16U << 20U);
+    const auto bytes = process::read_text("/etc/ld.so.cache", 16U << 20U);
     const auto entries = bytes ? codec::loader_entries(*bytes) : Result<std::vector<codec::LoaderEntry>>();
     const auto has = [&](const codec::LoaderEntry& wanted) {
       return std::find(entries->begin(), entries->end(), wanted) != entries->end();

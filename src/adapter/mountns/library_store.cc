@@ -35,34 +35,34 @@ Result<void> link_name(const std::string& target, const std::string& path) {
 Result<std::string> LibraryStore::install(const std::string& source, const std::string& lib_root) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const auto& [object, link] : kObjects) {
-    const auto bytes = read_text(source + "/" + object, 256U << 20U);
+    const auto bytes = process::read_text(source + "/" + object, 256U << 20U);
     if (!bytes) return fail_in("libcarve", bytes.error());
     hash = fnv(*bytes, hash);
   }
-  const auto hook = read_text(source + "/" + kHook, 256U << 20U);
+  const auto hook = process::read_text(source + "/" + kHook, 256U << 20U);
   if (hook) hash = fnv(*hook, hash);
   char id[17];
   std::snprintf(id, sizeof(id), "%016llx", static_cast<unsigned long long>(hash));
   const std::string folder = lib_root + "/" + id;
-  CARVE_TRY_VOID(make_folders(folder, 0755));
+  CARVE_TRY_VOID(process::make_folders(folder, 0755));
   for (const auto& [object, link] : kObjects) {
     const std::string to = folder + "/" + object;
     if (::access(to.c_str(), R_OK) == 0) continue;
-    CARVE_TRY_VOID(copy_file(source + "/" + object, to, 0755));
+    CARVE_TRY_VOID(process::copy_file(source + "/" + object, to, 0755));
   }
   const std::string to = folder + "/" + kHook;
-  if (hook && ::access(to.c_str(), X_OK) != 0) CARVE_TRY_VOID(copy_file(source + "/" + kHook, to, 0755));
+  if (hook && ::access(to.c_str(), X_OK) != 0) CARVE_TRY_VOID(process::copy_file(source + "/" + kHook, to, 0755));
   CARVE_TRY_VOID(check_executable(folder));
   return folder;
 }
 
 Result<void> LibraryStore::make_links(const std::string& folder, const std::string& driver_version) {
   const std::string links = links_folder(folder, driver_version);
-  CARVE_TRY_VOID(make_folders(links, 0755));
+  CARVE_TRY_VOID(process::make_folders(links, 0755));
   const std::string version = driver_version.empty() ? "carve" : driver_version;
   for (const auto& [object, name] : kObjects) {
     const std::string file = links + "/" + name + "." + version;
-    if (::access(file.c_str(), R_OK) != 0) CARVE_TRY_VOID(copy_file(folder + "/" + object, file, 0755));
+    if (::access(file.c_str(), R_OK) != 0) CARVE_TRY_VOID(process::copy_file(folder + "/" + object, file, 0755));
     CARVE_TRY_VOID(link_name(std::string(name) + "." + version, links + "/" + name + ".1"));
     CARVE_TRY_VOID(link_name(std::string(name) + ".1", links + "/" + name));
   }

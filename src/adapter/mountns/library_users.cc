@@ -34,7 +34,7 @@ Result<std::string> mounts_of(const std::string& process, std::set<std::string>*
   const ssize_t length = ::readlink((process + "/ns/mnt").c_str(), link, sizeof link);
   const std::string space(link, length < 0 ? 0 : static_cast<std::size_t>(length));
   if (!space.empty() && seen->contains(space)) return std::string();
-  auto mounts = read_text(process + "/mountinfo", kLongestMounts);
+  auto mounts = process::read_text(process + "/mountinfo", kLongestMounts);
   if (mounts) {
     if (!space.empty()) seen->insert(space);
     return mounts;
@@ -49,7 +49,7 @@ Result<std::string> mounts_of(const std::string& process, std::set<std::string>*
 Result<std::vector<std::string>> unused_builds(const std::string& lib_root, const std::string& current,
                                                const std::vector<std::string>& specs, const std::string& proc) {
   std::vector<std::string> paths;
-  const auto names = list_folder(lib_root);
+  const auto names = process::list_folder(lib_root);
   if (!names) return paths;  // no folder: no builds
   std::set<std::string> builds;
   for (const auto& name : *names) {
@@ -57,7 +57,7 @@ Result<std::vector<std::string>> unused_builds(const std::string& lib_root, cons
   }
   for (const auto& spec : specs) drop_named(&builds, spec);
   if (builds.empty()) return paths;
-  CARVE_TRY(const auto processes, list_folder(proc));
+  CARVE_TRY(const auto processes, process::list_folder(proc));
   std::set<std::string> seen;
   for (const auto& process : processes) {
     if (process.find_first_not_of("0123456789") != std::string::npos) continue;

@@ -78,9 +78,9 @@ Result<void> separate(bool user_namespace) {
     return tl::unexpected(error);
   }
   if (user_namespace) {
-    CARVE_TRY_VOID(write_text("/proc/self/setgroups", "deny"));
-    CARVE_TRY_VOID(write_text("/proc/self/uid_map", std::to_string(uid) + " " + std::to_string(uid) + " 1"));
-    CARVE_TRY_VOID(write_text("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1"));
+    CARVE_TRY_VOID(process::write_text("/proc/self/setgroups", "deny"));
+    CARVE_TRY_VOID(process::write_text("/proc/self/uid_map", std::to_string(uid) + " " + std::to_string(uid) + " 1"));
+    CARVE_TRY_VOID(process::write_text("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1"));
   }
   // Later mounts of the host still propagate into this namespace; mounts in this namespace do not propagate out.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {

@@ -12,7 +12,7 @@
 #include "adapter/nvml/library.h"
 #include "adapter/nvml/wire.h"
 
-namespace carve {
+namespace carve::nvml {
 namespace {
 
 using nvml::WireCard;
@@ -54,7 +54,7 @@ LinkMatrix links_of(const std::vector<WireCard>& cards) {
 
 }  // namespace
 
-NvmlClient::NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log)
+Client::Client(WorkerOptions options, const Clock& clock, Log& log)
     : options_(std::move(options)), clock_(clock), log_(log), back_off_(options_.back_off) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;  // start() reports it
@@ -62,19 +62,19 @@ NvmlClient::NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log)
   workers_events_ = Fd(ends[1]);
 }
 
-NvmlClient::~NvmlClient() {
+Client::~Client() {
   if (worker_.pidfd) {
     send_signal(worker_, SIGKILL);
     static_cast<void>(wait_gone(worker_, std::chrono::seconds(1)));
   }
 }
 
-std::string NvmlClient::reason() const {
+std::string Client::reason() const {
   const MutexLock lock(reason_mutex_);
   return reason_;
 }
 
-void NvmlClient::set_state(GpuState state, const std::string& why) {
+void Client::set_state(GpuState state, const std::string& why) {
   {
     const MutexLock lock(reason_mutex_);
     reason_ = why;
@@ -88,7 +88,7 @@ void NvmlClient::set_state(GpuState state, const std::string& why) {
   }
 }
 
-void NvmlClient::drop(GpuState state, const std::string& why) {
+void Client::drop(GpuState state, const std::string& why) {
   if (worker_.pidfd) {
     send_signal(worker_, SIGKILL);
     // A worker that is stuck in the kernel cannot die now. The agent does not wait for it; nothing depends on it.
@@ -104,7 +104,7 @@ void NvmlClient::drop(GpuState state, const std::string& why) {
   set_state(state, why);
 }
 
-std::vector<GpuEvent> NvmlClient::wait_events(std::chrono::milliseconds timeout) {
+std::vector<GpuEvent> Client::wait_events(std::chrono::milliseconds timeout) {
   std::vector<GpuEvent> events;
   pollfd item = {events_.get(), POLLIN, 0};
   ::poll(&item, 1, static_cast<int>(timeout.count()));
@@ -116,7 +116,7 @@ std::vector<GpuEvent> NvmlClient::wait_events(std::chrono::milliseconds timeout)
   }
 }
 
-void NvmlClient::renew() {
+void Client::renew() {
   const MutexLock lock(mutex_);
   if (!socket_) return;
   socket_.reset();  // the worker ends when its socket is closed
@@ -128,7 +128,7 @@ void NvmlClient::renew() {
   generation_ = 0;
 }
 
-Result<void> NvmlClient::start() {
+Result<void> Client::start() {
   if (socket_) return {};
   if (!events_) {
     set_state(GpuState::kAbsent, "the socket pair for the NVML worker could not be created");
@@ -161,7 +161,7 @@ Result<void> NvmlClient::start() {
   return {};
 }
 
-Result<std::vector<char>> NvmlClient::ask(std::uint32_t op, std::uint32_t card,
+Result<std::vector<char>> Client::ask(std::uint32_t op, std::uint32_t card,
                                           std::chrono::milliseconds deadline) {
   CARVE_TRY_VOID(start());
   WireRequest request;
@@ -201,12 +201,12 @@ Result<std::vector<char>> NvmlClient::ask(std::uint32_t op, std::uint32_t card,
   return answer;
 }
 
-Result<GpuInventory> NvmlClient::inventory() {
+Result<GpuInventory> Client::inventory() {
   const MutexLock lock(mutex_);
   return inventory_locked();
 }
 
-Result<GpuInventory> NvmlClient::inventory_locked() {
+Result<GpuInventory> Client::inventory_locked() {
   CARVE_TRY(const auto bytes,
             ask(static_cast<std::uint32_t>(nvml::Op::kInventory), 0, options_.inventory_deadline));
   const auto header = record_at<WireHeader>(bytes, 0);
@@ -251,7 +251,7 @@ Result<GpuInventory> NvmlClient::inventory_locked() {
   return result;
 }
 
-Result<GpuUsage> NvmlClient::usage_of(std::size_t card) {
+Result<GpuUsage> Client::usage_of(std::size_t card) {
   CARVE_TRY(const auto bytes, ask(static_cast<std::uint32_t>(nvml::Op::kUsage),
                                   static_cast<std::uint32_t>(card), options_.usage_deadline));
   const auto header = record_at<WireHeader>(bytes, 0);
@@ -278,7 +278,7 @@ Result<GpuUsage> NvmlClient::usage_of(std::size_t card) {
   return usage;
 }
 
-Result<std::vector<GpuUsage>> NvmlClient::usage() {
+Result<std::vector<GpuUsage>> Client::usage() {
   const MutexLock lock(mutex_);
   if (!socket_ || generation_ == 0) {
     CARVE_TRY(const auto fresh, inventory_locked());
@@ -292,4 +292,4 @@ Result<std::vector<GpuUsage>> NvmlClient::usage() {
   return all;
 }
 
-}  // namespace carve
+}  // namespace carve::nvml

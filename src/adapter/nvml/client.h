@@ -11,10 +11,10 @@
 #include "base/mutex.h"
 #include "port/gpu.h"
 
-namespace carve {
+namespace carve::nvml {
 
 /// How to start the worker and how long to wait for its answers.
-struct NvmlWorkerOptions {
+struct WorkerOptions {
   std::string program;  // this binary; run as `<program> nvml-worker --driver-root …`
   std::vector<std::string> args;
   std::string log_file;
@@ -27,10 +27,10 @@ struct NvmlWorkerOptions {
 /// The Gpu port, implemented by a child process that may hang or die in the vendor's library without harm to the agent.
 /// A worker that misses its deadline is killed, and the next call starts another one. The agent itself does not load
 /// the vendor's library.
-class NvmlClient final : public Gpu {
+class Client final : public Gpu {
  public:
-  NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log);
-  ~NvmlClient() override;
+  Client(WorkerOptions options, const Clock& clock, Log& log);
+  ~Client() override;
 
   Result<GpuInventory> inventory() override;
   Result<std::vector<GpuUsage>> usage() override;
@@ -50,11 +50,11 @@ class NvmlClient final : public Gpu {
   void drop(GpuState state, const std::string& why) REQUIRES(mutex_);
   void set_state(GpuState state, const std::string& why) EXCLUDES(reason_mutex_);
 
-  NvmlWorkerOptions options_;
+  WorkerOptions options_;
   const Clock& clock_;
   Log& log_;
   Mutex mutex_;  // held during a call, so that there is one at a time
-  Child worker_ GUARDED_BY(mutex_);
+  process::Child worker_ GUARDED_BY(mutex_);
   Fd socket_ GUARDED_BY(mutex_);
   // One socket pair for all workers, so that events that a worker sent before it died are not lost.
   Fd events_;
@@ -70,4 +70,4 @@ class NvmlClient final : public Gpu {
   std::string reason_ GUARDED_BY(reason_mutex_);
 };
 
-}  // namespace carve
+}  // namespace carve::nvml

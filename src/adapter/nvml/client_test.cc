@@ -26,7 +26,7 @@ const int kPlayed = [] {
 }();
 }  // namespace
 
-namespace carve {
+namespace carve::nvml {
 namespace {
 
 class NvmlClientTest : public testing::Test {
@@ -49,7 +49,7 @@ class NvmlClientTest : public testing::Test {
     }
     return last == mode;
   }
-  NvmlWorkerOptions options(const std::string& root = FAKE_DRIVER) const {
+  WorkerOptions options(const std::string& root = FAKE_DRIVER) const {
     return {.program = "/proc/self/exe",
             .args = {"nvml-worker", root},
             .log_file = "",
@@ -57,7 +57,7 @@ class NvmlClientTest : public testing::Test {
             .usage_deadline = std::chrono::milliseconds(300),
             .back_off = std::chrono::milliseconds(10)};
   }
-  Result<std::vector<GpuUsage>> ask_until_ok(NvmlClient& client) {
+  Result<std::vector<GpuUsage>> ask_until_ok(Client& client) {
     Result<std::vector<GpuUsage>> usage;
     for (int i = 0; i < 200; ++i) {
       usage = client.usage();
@@ -72,7 +72,7 @@ class NvmlClientTest : public testing::Test {
 };
 
 TEST_F(NvmlClientTest, ListsCardsFilesAndProcesses) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   const auto inventory = client.inventory();
   ASSERT_TRUE(inventory) << inventory.error().what;
   EXPECT_EQ(inventory->driver_version, "999.10.01");
@@ -94,7 +94,7 @@ TEST_F(NvmlClientTest, ListsCardsFilesAndProcesses) {
 }
 
 TEST_F(NvmlClientTest, KillsAWorkerThatHangsAndReportsWhy) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   const pid_t first = client.worker_pid();
   set("hang");
@@ -110,7 +110,7 @@ TEST_F(NvmlClientTest, KillsAWorkerThatHangsAndReportsWhy) {
 }
 
 TEST_F(NvmlClientTest, AStoppedWorkerCountsAsHanging) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   ::kill(client.worker_pid(), SIGSTOP);
   EXPECT_EQ(client.usage().error().code, Code::kDeadlineExceeded);
@@ -118,7 +118,7 @@ TEST_F(NvmlClientTest, AStoppedWorkerCountsAsHanging) {
 }
 
 TEST_F(NvmlClientTest, RestartsAWorkerThatDies) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   ::kill(client.worker_pid(), SIGKILL);
   EXPECT_FALSE(client.usage());
@@ -127,15 +127,15 @@ TEST_F(NvmlClientTest, RestartsAWorkerThatDies) {
 
 TEST_F(NvmlClientTest, DistinguishesAMissingDriverFromAMissingLibrary) {
   set("nodriver");
-  NvmlClient no_driver(options(), clock_, log_);
+  Client no_driver(options(), clock_, log_);
   EXPECT_NE(no_driver.inventory().error().what.find("Driver Not Loaded"), std::string::npos);
   EXPECT_EQ(no_driver.state(), GpuState::kAbsent);
-  NvmlClient no_library(options("/nonexistent"), clock_, log_);
+  Client no_library(options("/nonexistent"), clock_, log_);
   EXPECT_NE(no_library.inventory().error().what.find("/nonexistent"), std::string::npos);
 }
 
 TEST_F(NvmlClientTest, ALostCardDoesNotAffectTheOther) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   set("lost");
   const auto usage = client.usage();
@@ -145,7 +145,7 @@ TEST_F(NvmlClientTest, ALostCardDoesNotAffectTheOther) {
 }
 
 TEST_F(NvmlClientTest, ACardWithoutEventsIsOnlyUnwatched) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   const auto inventory = client.inventory();
   ASSERT_TRUE(inventory) << inventory.error().what;
   EXPECT_EQ(inventory->unwatched, std::vector<CardId>{CardId("GPU-fake-1")});
@@ -154,7 +154,7 @@ TEST_F(NvmlClientTest, ACardWithoutEventsIsOnlyUnwatched) {
 }
 
 TEST_F(NvmlClientTest, XidsArriveAndSurviveTheDeathOfTheirWorker) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   set("xid 79");
   std::vector<GpuEvent> events;
@@ -178,7 +178,7 @@ TEST_F(NvmlClientTest, XidsArriveAndSurviveTheDeathOfTheirWorker) {
 }
 
 TEST_F(NvmlClientTest, AHangingCallDoesNotDelayEvents) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   set("xid 31");
   ASSERT_TRUE(told("xid 31"));
@@ -191,7 +191,7 @@ TEST_F(NvmlClientTest, AHangingCallDoesNotDelayEvents) {
 }
 
 TEST_F(NvmlClientTest, AfterRenewTheNextCallStartsAnotherWorker) {
-  NvmlClient client(options(), clock_, log_);
+  Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());
   const pid_t first = client.worker_pid();
   client.renew();
@@ -202,4 +202,4 @@ TEST_F(NvmlClientTest, AfterRenewTheNextCallStartsAnotherWorker) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::nvml

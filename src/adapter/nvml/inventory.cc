@@ -39,13 +39,13 @@ int numa_of(const Api& api, Device device, const std::string& bus_id) {
       if ((set[bit / 64] >> (bit % 64) & 1U) != 0) return bit;
     }
   }
-  const auto text = read_text("/sys/bus/pci/devices/" + kernel_bus_id(bus_id) + "/numa_node");
+  const auto text = process::read_text("/sys/bus/pci/devices/" + kernel_bus_id(bus_id) + "/numa_node");
   return text ? std::atoi(text->c_str()) : -1;
 }
 
 /// The PCIe root complex of the card in the kernel's device tree: "0000:17"; empty: unknown.
 std::string pcie_root_of(const std::string& bus_id) {
-  const std::string place = real_path("/sys/bus/pci/devices/" + kernel_bus_id(bus_id));
+  const std::string place = process::real_path("/sys/bus/pci/devices/" + kernel_bus_id(bus_id));
   constexpr std::string_view kRoots = "/sys/devices/pci";
   if (place.compare(0, kRoots.size(), kRoots) != 0) return {};
   return place.substr(kRoots.size(), place.find('/', kRoots.size()) - kRoots.size());

@@ -75,14 +75,14 @@ Api resolve_all(void* h) {
 std::string loaded_from(void* handle) {
   link_map* map = nullptr;
   if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
-  return real_path(map->l_name);
+  return process::real_path(map->l_name);
 }
 
 std::string find_cuda(const std::string& driver_root, const std::string& nvml_file, const char* name) {
-  if (!driver_root.empty()) return real_path(find_below(driver_root, name));
+  if (!driver_root.empty()) return process::real_path(find_below(driver_root, name));
   const std::string beside = nvml_file.substr(0, nvml_file.rfind('/') + 1) + name;
-  const std::string found = real_path(beside);
-  return found.empty() ? real_path(find_below("", name)) : found;
+  const std::string found = process::real_path(beside);
+  return found.empty() ? process::real_path(find_below("", name)) : found;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "adapter/process/packets.h"
 
-namespace carve {
+namespace carve::process {
 
 ChildAgent::ChildAgent(std::string program, std::vector<std::string> args)
     : program_(std::move(program)), args_(std::move(args)) {}
@@ -63,4 +63,4 @@ std::vector<int> ChildAgent::handles() const {
   return all;
 }
 
-}  // namespace carve
+}  // namespace carve::process

@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "port/kept_agent.h"
 
-namespace carve {
+namespace carve::process {
 
 /// The agent as a child process: the same program, started with the connection to its keeper as descriptor 3. The agent
 /// is killed when its keeper dies (more precisely: when the thread that started it ends).
@@ -34,4 +34,4 @@ class ChildAgent final : public KeptAgent {
   bool line_ended_ = false;
 };
 
-}  // namespace carve
+}  // namespace carve::process

@@ -7,7 +7,7 @@
 
 #include "adapter/process/packets.h"
 
-namespace carve {
+namespace carve::process {
 namespace {
 
 using std::chrono::milliseconds;
@@ -114,4 +114,4 @@ TEST_F(ChildAgentTest, DiesWithItsKeeper) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::process

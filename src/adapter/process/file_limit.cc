@@ -2,7 +2,7 @@
 
 #include <sys/resource.h>
 
-namespace carve {
+namespace carve::process {
 
 void raise_file_limit() {
   rlimit limit = {};
@@ -11,4 +11,4 @@ void raise_file_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-}  // namespace carve
+}  // namespace carve::process

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-namespace carve {
+namespace carve::process {
 namespace {
 
 TEST(FileLimit, RaisesTheSoftLimitToTheHardLimit) {
@@ -20,4 +20,4 @@ TEST(FileLimit, RaisesTheSoftLimitToTheHardLimit) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::process

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace carve {
+namespace carve::process {
 namespace {
 constexpr const char* kOfTheCLibrary[] = {"libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6"};
 }  // namespace
@@ -18,4 +18,4 @@ Result<void> enter_host_root(const std::string& host_root) {
   return {};
 }
 
-}  // namespace carve
+}  // namespace carve::process

@@ -4,7 +4,7 @@
 
 #include "base/result.h"
 
-namespace carve {
+namespace carve::process {
 
 /// Makes the host's file system, mounted at `host_root`, the root of this process: all files that it opens afterwards,
 /// and all paths that it reports, are the host's. The parts of the C library that a vendor's library needs are loaded
@@ -14,4 +14,4 @@ namespace carve {
 ///   source  chroot(2); dlopen(3): a library is not searched again if its SONAME is already loaded
 [[nodiscard]] Result<void> enter_host_root(const std::string& host_root);
 
-}  // namespace carve
+}  // namespace carve::process

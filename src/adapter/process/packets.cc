@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace carve {
+namespace carve::process {
 
 Result<std::pair<Fd, Fd>> packet_pair() {
   int ends[2];
@@ -44,4 +44,4 @@ Received receive_packet(int fd, std::string* packet) {
   }
 }
 
-}  // namespace carve
+}  // namespace carve::process

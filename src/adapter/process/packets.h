@@ -10,7 +10,7 @@
 #include "base/result.h"
 
 // A connection without a name between two processes of Carve: complete packets, in order, until one of the two ends.
-namespace carve {
+namespace carve::process {
 
 /// Both ends of a new connection, with close-on-exec set.
 [[nodiscard]] Result<std::pair<Fd, Fd>> packet_pair();
@@ -24,4 +24,4 @@ enum class Received : std::uint8_t { kPacket, kNothing, kEnd };
 /// Receives the next packet without waiting. kEnd: the peer has ended and all of its packets were received.
 [[nodiscard]] Received receive_packet(int fd, std::string* packet);
 
-}  // namespace carve
+}  // namespace carve::process

@@ -18,7 +18,7 @@
 #include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::process {
 namespace {
 constexpr std::size_t kLongestMounts = 4U << 20U;
 constexpr std::size_t kLongestStatus = 64U << 10U;
@@ -168,4 +168,4 @@ Result<bool> ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) 
   return true;
 }
 
-}  // namespace carve
+}  // namespace carve::process

@@ -4,7 +4,7 @@
 
 #include "port/processes.h"
 
-namespace carve {
+namespace carve::process {
 
 /// Processes through /proc.
 class ProcFs final : public Processes {
@@ -22,4 +22,4 @@ class ProcFs final : public Processes {
 ///   source  proc(5): the fourth field is the mounted folder within its file system, the fifth is its mount point
 [[nodiscard]] std::vector<std::string> slices_in_mounts(const std::string& mountinfo);
 
-}  // namespace carve
+}  // namespace carve::process

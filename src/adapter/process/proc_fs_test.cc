@@ -18,7 +18,7 @@
 #include "adapter/process/text_file.h"
 #include "base/fd.h"
 
-namespace carve {
+namespace carve::process {
 namespace {
 
 using Ids = std::vector<std::string>;
@@ -165,4 +165,4 @@ TEST(ProcFsTest, AProcessThatCannotBePinnedIsNotReportedAsEnded) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::process

@@ -18,7 +18,7 @@
 
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::process {
 namespace {
 
 int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
@@ -236,4 +236,4 @@ Result<void> LockFile::write_pid(pid_t pid) {
   return {};
 }
 
-}  // namespace carve
+}  // namespace carve::process

@@ -11,7 +11,7 @@
 #include "base/result.h"
 
 // Carve's processes: start them, watch them by pidfd, and lock files that show which of them run.
-namespace carve {
+namespace carve::process {
 
 struct SpawnOptions {
   std::string program;            // a path
@@ -75,4 +75,4 @@ class LockFile {
 ///   errors  kNotFound: the process does not exist; the system's
 [[nodiscard]] Result<Child> open_process(pid_t pid);
 
-}  // namespace carve
+}  // namespace carve::process

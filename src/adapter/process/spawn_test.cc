@@ -8,7 +8,7 @@
 
 #include "adapter/process/text_file.h"
 
-namespace carve {
+namespace carve::process {
 namespace {
 
 std::string temp_folder() {
@@ -134,4 +134,4 @@ TEST(TextFile, ReplaceFileLeavesNoTemporaryFile) {
 }
 
 }  // namespace
-}  // namespace carve
+}  // namespace carve::process

@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 
-namespace carve {
+namespace carve::process {
 namespace {
 
 Result<void> write_all(int fd, std::string_view text, const std::string& path) {
@@ -163,4 +163,4 @@ std::string command_of(pid_t pid) {
   return *text;
 }
 
-}  // namespace carve
+}  // namespace carve::process

@@ -9,7 +9,7 @@
 #include "base/result.h"
 
 // Small files and folders of the system, read and written as a whole.
-namespace carve {
+namespace carve::process {
 
 /// The content of a file, at most its first `limit` bytes. For /proc, /sys and Carve's own small files.
 [[nodiscard]] Result<std::string> read_text(const std::string& path, std::size_t limit = 1U << 20U);
@@ -35,4 +35,4 @@ namespace carve {
 /// The "comm" of a process, or "?" when it has ended.
 [[nodiscard]] std::string command_of(pid_t pid);
 
-}  // namespace carve
+}  // namespace carve::process

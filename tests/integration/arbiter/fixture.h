@@ -71,7 +71,7 @@ class ArbiterTest : public ::testing::Test {
 
   std::string runtime_;
   std::optional<ArbiterChild> arbiter_;
-  std::optional<ArbiterClient> agent_;
+  std::optional<arbiter::ArbiterClient> agent_;
 };
 
 }  // namespace carve::arbiter_test

@@ -30,7 +30,7 @@ class ThreadAgent final : public KeptAgent {
   ~ThreadAgent() override { kill(); }
 
   Result<void> start(std::uint64_t crashes) override {
-    CARVE_TRY(auto ends, packet_pair());
+    CARVE_TRY(auto ends, process::packet_pair());
     const std::lock_guard lock(mutex_);
     line_ = std::move(ends.first);
     lives_ = true;
@@ -46,12 +46,12 @@ class ThreadAgent final : public KeptAgent {
   }
   bool send(const std::string& packet) override {
     const std::lock_guard lock(mutex_);
-    return lives_ && send_packet(line_.get(), packet).has_value();
+    return lives_ && process::send_packet(line_.get(), packet).has_value();
   }
   std::optional<std::string> receive() override {
     const std::lock_guard lock(mutex_);
     std::string packet;
-    if (!line_ || receive_packet(line_.get(), &packet) != Received::kPacket) return std::nullopt;
+    if (!line_ || process::receive_packet(line_.get(), &packet) != process::Received::kPacket) return std::nullopt;
     return packet;
   }
   std::optional<ProcessEnd> ended() override {

@@ -42,15 +42,16 @@ class PlainClient {
     (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
     socket_.reset();
   }
-  /// Reads one answer with a Content-Length, head and body; "" when the server has closed the connection. `to_head`: the
-  /// answer to a HEAD request, which has no body.
+  /// Reads one answer with a Content-Length, head and body; "" when the server has closed the connection. `to_head`:
+  /// the answer to a HEAD request, which has no body.
   std::string answer(bool to_head = false) {
     std::size_t end = std::string::npos;
     while ((end = held_.find("\r\n\r\n")) == std::string::npos) {
       if (!more()) return std::exchange(held_, {});
     }
     std::size_t length = 0;
-    if (const auto at = held_.find("Content-Length: "); at < end && !to_head) length = std::stoul(held_.substr(at + 16));
+    if (const auto at = held_.find("Content-Length: "); at < end && !to_head)
+      length = std::stoul(held_.substr(at + 16));
     while (held_.size() < end + 4 + length) {
       if (!more()) return std::exchange(held_, {});
     }
