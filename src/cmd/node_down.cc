@@ -26,7 +26,7 @@
 namespace carve::cmd {
 namespace {
 
-namespace files = std::filesystem;
+namespace fs = std::filesystem;
 
 // Pods that are being deleted have 30 s. Their nodes may be busy.
 constexpr std::chrono::seconds kPatience{90};
@@ -112,7 +112,7 @@ Result<void> leave_cluster(const DownOptions& options) {
 Result<void> remove_folders(const DownOptions& options) {
   for (const auto& folder : folders_of(options)) {
     std::error_code error;
-    const auto removed = files::remove_all(folder, error);
+    const auto removed = fs::remove_all(folder, error);
     if (error) return fail(Code::kInternal, folder + ": " + error.message());
     if (removed > 0) std::printf("%s removed\n", folder.c_str());
   }
@@ -122,15 +122,15 @@ Result<void> remove_folders(const DownOptions& options) {
 Result<void> remove_files(const DownOptions& options) {
   for (const auto& [folder, prefix] : files_of(options)) {
     std::error_code error;
-    std::vector<files::path> found;
-    for (const auto& entry : files::directory_iterator(folder, error)) {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
       if (entry.path().filename().string().rfind(prefix, 0) == 0) found.push_back(entry.path());
     }
     if (error && error != std::errc::no_such_file_or_directory) {
       return fail(Code::kInternal, folder + ": " + error.message());
     }
     for (const auto& file : found) {
-      files::remove(file, error);
+      fs::remove(file, error);
       if (error) return fail(Code::kInternal, file.string() + ": " + error.message());
       std::printf("%s removed\n", file.c_str());
     }

@@ -9,7 +9,7 @@
 // `carve probe arbiter`, the probe of its pod.
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "probe") {
-    return arbiter::ArbiterClient(carve::arbiter::Options().runtime_folder + "/arbiter/control").list() ? 0 : 1;
+    return carve::arbiter::ArbiterClient(carve::arbiter::Options().runtime_folder + "/arbiter/control").list() ? 0 : 1;
   }
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);

@@ -64,8 +64,8 @@ Client::Client(WorkerOptions options, const Clock& clock, Log& log)
 
 Client::~Client() {
   if (worker_.pidfd) {
-    send_signal(worker_, SIGKILL);
-    static_cast<void>(wait_gone(worker_, std::chrono::seconds(1)));
+    process::send_signal(worker_, SIGKILL);
+    static_cast<void>(process::wait_gone(worker_, std::chrono::seconds(1)));
   }
 }
 
@@ -90,11 +90,11 @@ void Client::set_state(GpuState state, const std::string& why) {
 
 void Client::drop(GpuState state, const std::string& why) {
   if (worker_.pidfd) {
-    send_signal(worker_, SIGKILL);
+    process::send_signal(worker_, SIGKILL);
     // A worker that is stuck in the kernel cannot die now. The agent does not wait for it; nothing depends on it.
-    static_cast<void>(wait_gone(worker_, std::chrono::milliseconds(100)));
+    static_cast<void>(process::wait_gone(worker_, std::chrono::milliseconds(100)));
   }
-  worker_ = Child();
+  worker_ = process::Child();
   worker_pid_ = 0;
   socket_.reset();
   cards_.clear();
@@ -120,9 +120,9 @@ void Client::renew() {
   const MutexLock lock(mutex_);
   if (!socket_) return;
   socket_.reset();  // the worker ends when its socket is closed
-  if (!wait_gone(worker_, std::chrono::milliseconds(100))) send_signal(worker_, SIGKILL);
-  static_cast<void>(wait_gone(worker_, std::chrono::milliseconds(100)));
-  worker_ = Child();
+  if (!process::wait_gone(worker_, std::chrono::milliseconds(100))) process::send_signal(worker_, SIGKILL);
+  static_cast<void>(process::wait_gone(worker_, std::chrono::milliseconds(100)));
+  worker_ = process::Child();
   worker_pid_ = 0;
   cards_.clear();
   generation_ = 0;
@@ -145,7 +145,7 @@ Result<void> Client::start() {
   const Fd theirs(ends[1]);
   const int buffer = static_cast<int>(2 * kMaxAnswer);
   ::setsockopt(theirs.get(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
-  auto child = spawn({.program = options_.program,
+  auto child = process::spawn({.program = options_.program,
                       .args = options_.args,
                       .keep = {theirs.get(), workers_events_.get()},
                       .log_file = options_.log_file,

@@ -55,15 +55,15 @@ TEST(WhatIf, ASmallerRequestMayBeWithinAQuota) {
   for (const char* id : {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}) EXPECT_TRUE(state->ledger.put_card(card(id, 16)));
   const ClusterState cluster{{"n", state}};
   const PodPolicy policy(kPolicies[0]);
-  const auto within = [](std::vector<PartRequest> parts) {  // two cards, or three halves
+  const auto within = [](std::vector<PartRequest> parts) {  // 32 GiB together
     for (auto& part : parts) {
       if (part.request.count * part.request.memory.bytes().whole_mib() > 32768) part.request.constraints.model = "none";
     }
     return parts;
   };
-  EXPECT_EQ(what_would_fit(cluster, kPod, asks(16, 0, 3), {"n"}, policy, 0, within),
+  EXPECT_EQ(what_would_fit(cluster, kPod, asks(15, 10, 3), {"n"}, policy, 0, within),
             (SmallerAsk{Bytes::mib(32768 / 3), std::nullopt, 2}));
-  EXPECT_EQ(what_would_fit(cluster, kPod, asks(16, 0, 3), {"n"}, policy).cards, 2U) << "the largest smaller request";
+  EXPECT_EQ(what_would_fit(cluster, kPod, asks(15, 10, 3), {"n"}, policy).cards, 2U) << "the largest smaller request";
 }
 
 TEST(WhatIf, AReductionThatDoesNotHelpByItselfIsNotProposed) {

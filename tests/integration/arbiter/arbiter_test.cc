@@ -396,7 +396,7 @@ TEST_F(ArbiterTest, ACallerThatIsNotRootIsRefused) {
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-    ArbiterClient unprivileged(runtime_ + "/arbiter/control");
+    arbiter::ArbiterClient unprivileged(runtime_ + "/arbiter/control");
     _exit(unprivileged.list() ? 1 : 0);
   }
   int status = 0;

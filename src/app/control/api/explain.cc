@@ -98,8 +98,8 @@ codec::Explanation explain(const codec::ClusterPod& pod, const PodRequests& requ
   const Owner owner{OwnerKind::kPod, pod.ask.uid};
   if (const auto preference = codec::placement_of(pod.ask); !preference) explanation.wrong = preference.error().what;
   const auto policy = policy_of(rules, pod.ask);
-  const auto within = [&](std::vector<PartRequest> parts) {
-    return model.within_quota(pod.ask.namespace_name, owner, std::move(parts));
+  const auto within = [&](std::vector<PartRequest> asks) {
+    return model.within_quota(pod.ask.namespace_name, owner, std::move(asks));
   };
   judge(without(*model.snapshot(), owner, pod.node), owner, pod.priority, policy, within, &explanation);
   explanation.policy = explanation.ranked.empty() ? to_human(policy.on({}), explanation.namespace_name)
