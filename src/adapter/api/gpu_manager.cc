@@ -29,7 +29,7 @@ json::value device_of(const AgentView& view, const SliceCardView& held) {
     if (view.cards[index].card.id.str() != held.card) continue;
     json::object device{{"id", view.cards[index].pci_bus_id}, {"card_idx", std::to_string(index)}};
     put(&device, "gpu", held.delivered_percent);
-    if (held.used != Bytes::max()) put(&device, "mem", held.used.in_mib());
+    if (const auto used = if_reported(held.used)) put(&device, "mem", used->in_mib());
     return device;
   }
   return nullptr;
@@ -70,7 +70,7 @@ struct Branch {
 Branch leaf(const CardView& card, std::size_t index) {
   Branch one;
   one.first = index;
-  one.used = card.used == Bytes::max() ? Bytes() : card.used;
+  one.used = if_reported(card.used).value_or(Bytes());
   one.total = card.card.memory;
   if (!card.exclusive) {
     one.cores = card.card.compute - card.guaranteed;

@@ -193,14 +193,14 @@ asio::awaitable<Session::Received> Session::receive(asio::mutable_buffer room) {
   co_return Received{wrong, size};
 }
 
-asio::awaitable<bool> Session::send(std::string_view bytes) {
+asio::awaitable<error_code> Session::send(std::string_view bytes) {
   const asio::const_buffer out(bytes.data(), bytes.size());
   if (tls_) {
     const auto [wrong, size] = co_await asio::async_write(*tls_, out, kDone);
-    co_return !wrong;
+    co_return wrong;
   }
   const auto [wrong, size] = co_await asio::async_write(tcp_, out, kDone);
-  co_return !wrong;
+  co_return wrong;
 }
 
 asio::awaitable<void> Session::requests() {
@@ -269,8 +269,9 @@ asio::awaitable<Session::Got> Session::read() {
     co_return got;
   }
   tcp_.expires_after(common_.limits.body_time);
-  if (!parser.is_done() && beast::iequals(parser.get()[wire::field::expect], "100-continue"))
-    got.gone = !co_await send("HTTP/1.1 100 Continue\r\n\r\n");
+  if (!parser.is_done() && beast::iequals(parser.get()[wire::field::expect], "100-continue")) {
+    if (const auto wrong = co_await send("HTTP/1.1 100 Continue\r\n\r\n"); wrong) failed(wrong);
+  }
   if (!got.gone) {
     if (const auto wrong = co_await parse(parser, true); wrong) failed(wrong);
   }
@@ -292,7 +293,8 @@ asio::awaitable<bool> Session::write(const HttpResponse& reply, bool keep, bool 
   auto out = head_of(reply, reply.body.size(), keep);
   if (!head_only) out += reply.body;
   tcp_.expires_after(common_.limits.write_time);
-  co_return co_await send(out);
+  const auto wrong = co_await send(out);
+  co_return !wrong;
 }
 
 /// Sends what HttpResponse::more returns, until it ends, the client has gone, or the server ends.
@@ -303,9 +305,9 @@ asio::awaitable<void> Session::keep_sending(HttpResponse reply) {
   for (bool open = true; open || !out.empty();) {
     if (!out.empty()) {
       tcp_.expires_after(common_.limits.write_time);
-      const bool sent = co_await send(out);
+      const auto wrong = co_await send(out);
       tcp_.expires_never();
-      if (!sent || !open) co_return;
+      if (wrong || !open) co_return;
       out.clear();
     }
     timer.expires_after(kMoreEvery);
@@ -464,9 +466,9 @@ asio::awaitable<void> Session::flush(Flow& flow) {
     const auto out = flow.streams.output();
     if (out.empty()) break;
     flow.written_by = std::chrono::steady_clock::now() + common_.limits.write_time;
-    const bool sent = co_await send(out);
+    const auto wrong = co_await send(out);
     flow.written_by = Flow::Time::max();
-    if (sent) continue;
+    if (!wrong) continue;
     flow.over = true;
     tcp_.close();  // the pending read then fails
   }

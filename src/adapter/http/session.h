@@ -89,7 +89,7 @@ class Session {
     std::size_t size = 0;
   };
   boost::asio::awaitable<Received> receive(boost::asio::mutable_buffer room);
-  boost::asio::awaitable<bool> send(std::string_view bytes);  // false: the connection is broken
+  boost::asio::awaitable<boost::system::error_code> send(std::string_view bytes);
 
   boost::asio::awaitable<void> requests();
   boost::asio::awaitable<Got> read();
