@@ -82,23 +82,24 @@ bool chosen(const json& object, const KubeApi::Query& query) {
 }
 
 /// The objects in a collection of all namespaces, or of one.
-bool inside(const std::string& key, const Place& place) {
-  const auto at = parse_place(key);
-  return at && at->prefix == place.prefix && at->collection == place.collection &&
-         (place.namespace_name.empty() || at->namespace_name == place.namespace_name);
+bool inside(const Place& at, const Place& place) {
+  return at.prefix == place.prefix && at.collection == place.collection &&
+         (place.namespace_name.empty() || at.namespace_name == place.namespace_name);
 }
 
 }  // namespace
 
 struct FakeKubeApi::State {
   struct Stored {
+    Place place;
     json object;
     std::uint64_t version = 0;
+    std::string text;  // the object: a test lists more often than it writes
   };
   std::map<std::string, Stored> objects;
   std::map<std::string, std::string> answers;  // by path: the answers for paths that are not objects
   struct Step {
-    std::string key;
+    Place place;
     json object;
     bool gone = false;
   };
@@ -112,24 +113,27 @@ struct FakeKubeApi::State {
   bool away = false;
   bool stalled = false;
 
-  json& store(const std::string& key, json object) {
-    auto& kept = objects[key];
+  /// Returns the object's text.
+  const std::string& store(const Place& place, json object) {
+    auto& kept = objects[place.key()];
     auto& metadata = object["metadata"];
     if (!metadata.contains("uid") || !metadata["uid"].is_string() || metadata["uid"] == "")
       metadata["uid"] = kept.version > 0 ? kept.object["metadata"]["uid"]
                                          : json(fmt::format("00000000-0000-4000-8000-{:012x}", ++named));
     metadata["resourceVersion"] = std::to_string(steps.size() + 1);
-    steps.push_back({key, object, false});
+    steps.push_back({place, object, false});
+    kept.place = place;
     kept.version = steps.size();
     kept.object = std::move(object);
-    return kept.object;
+    kept.text = kept.object.dump();
+    return kept.text;
   }
   void drop(const std::string& key) {
     const auto found = objects.find(key);
     if (found == objects.end()) return;
     auto object = found->second.object;
     object["metadata"]["resourceVersion"] = std::to_string(steps.size() + 1);
-    steps.push_back({key, std::move(object), true});
+    steps.push_back({found->second.place, std::move(object), true});
     objects.erase(found);
   }
   [[nodiscard]] static bool stale(const Stored& kept, const json& body) {
@@ -182,7 +186,7 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
       return fail(Code::kAlreadyExists, place.key() + ": is already assigned to a node");
     object["spec"]["nodeName"] = text_at(body, {"target", "name"});
     if (metadata.contains("annotations")) object["metadata"]["annotations"].update(metadata["annotations"]);
-    store(place.key(), std::move(object));
+    store(place, std::move(object));
     return body.dump();
   }
   place.name = text_at(body, {"metadata", "name"});
@@ -193,7 +197,7 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
   metadata["name"] = place.name;
   if (!place.namespace_name.empty()) metadata["namespace"] = place.namespace_name;
   metadata.erase("uid");
-  return store(place.key(), std::move(body)).dump();
+  return store(place, std::move(body));
 }
 
 /// A strategic merge treats status.conditions as a map by type.
@@ -248,7 +252,7 @@ Result<std::string> FakeKubeApi::State::change(const Place& place, const Write& 
   next["metadata"]["uid"] = old["metadata"]["uid"];
   next["metadata"]["name"] = place.name;
   if (!place.namespace_name.empty()) next["metadata"]["namespace"] = place.namespace_name;
-  return store(place.key(), std::move(next)).dump();
+  return store(place, std::move(next));
 }
 
 Result<std::string> FakeKubeApi::State::remove(const Place& place, const json& body) {
@@ -295,7 +299,7 @@ Result<std::string> FakeKubeApi::get(const std::string& path, const Query&) {
   const std::lock_guard lock(mutex_);
   const auto found = state_->objects.find(place.key());
   if (found == state_->objects.end()) return fail(Code::kNotFound, path + ": not found");
-  return found->second.object.dump();
+  return found->second.text;
 }
 
 Result<std::vector<std::string>> FakeKubeApi::list(const std::string& path, const Query& query) {
@@ -305,7 +309,7 @@ Result<std::vector<std::string>> FakeKubeApi::list(const std::string& path, cons
   const std::lock_guard lock(mutex_);
   std::vector<std::string> all;
   for (const auto& [key, kept] : state_->objects) {
-    if (inside(key, place) && chosen(kept.object, query)) all.push_back(kept.object.dump());
+    if (inside(kept.place, place) && chosen(kept.object, query)) all.push_back(kept.text);
   }
   return all;
 }
@@ -375,9 +379,9 @@ bool FakeKubeApi::deliver(Viewer& viewer, const KubeSink& sink, const std::stop_
     viewer.known.clear();
     std::vector<std::string> all;
     for (const auto& [key, kept] : state.objects) {
-      if (!inside(key, viewer.place) || !chosen(kept.object, viewer.query)) continue;
+      if (!inside(kept.place, viewer.place) || !chosen(kept.object, viewer.query)) continue;
       viewer.known[key] = true;
-      all.push_back(kept.object.dump());
+      all.push_back(kept.text);
     }
     lock.unlock();
     if (sink.replace) sink.replace(all);
@@ -385,11 +389,11 @@ bool FakeKubeApi::deliver(Viewer& viewer, const KubeSink& sink, const std::stop_
   }
   if (viewer.seen >= state.steps.size()) return false;
   const auto& step = state.steps[viewer.seen++];
-  if (!inside(step.key, viewer.place)) return true;
+  if (!inside(step.place, viewer.place)) return true;
   // An object that stops matching the selector is deleted for this watch, as with the real server.
   const bool fits = !step.gone && chosen(step.object, viewer.query);
-  if (!fits && viewer.known.erase(step.key) == 0) return true;
-  if (fits) viewer.known[step.key] = true;
+  if (!fits && viewer.known.erase(step.place.key()) == 0) return true;
+  if (fits) viewer.known[step.place.key()] = true;
   const KubeChange change{fits ? KubeChange::Kind::kPut : KubeChange::Kind::kDeleted, step.object.dump()};
   lock.unlock();
   if (sink.change) sink.change(change);
@@ -435,7 +439,7 @@ std::string FakeKubeApi::put(const std::string& path, const std::string& body) {
   const std::lock_guard lock(mutex_);
   object["metadata"]["name"] = place->name;
   if (!place->namespace_name.empty()) object["metadata"]["namespace"] = place->namespace_name;
-  auto stored = state_->store(place->key(), std::move(object)).dump();
+  auto stored = state_->store(*place, std::move(object));
   changed_.notify_all();
   return stored;
 }
@@ -457,7 +461,7 @@ std::optional<std::string> FakeKubeApi::object(const std::string& path) const {
   const std::lock_guard lock(mutex_);
   const auto found = place ? state_->objects.find(place->key()) : state_->objects.end();
   if (found == state_->objects.end()) return std::nullopt;
-  return found->second.object.dump();
+  return found->second.text;
 }
 
 void FakeKubeApi::fail_next(Fault fault) {
