@@ -35,11 +35,11 @@ def manifests() -> list:
 def install_objects(ring) -> None:
     """Namespace, account, RBAC, DeviceClasses, CRD, policies: everything of deploy/ except the workloads."""
     kube = ring.kube()
-    for path in manifests():
-        rendered = ring.kubectl("create", "--dry-run=client", "-o", "json", "-f", path).stdout
-        for object_ in _objects(rendered):
-            if object_["kind"] not in ("DaemonSet", "Deployment", "Job", "Pod"):
-                ring.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(object_))
+    files = [word for path in manifests() for word in ("-f", path)]
+    # kubectl reads the YAML; it takes 80 ms of processor time per call, so it does not also apply each object.
+    for object_ in _objects(ring.kubectl("create", "--dry-run=client", "-o", "json", *files).stdout):
+        if object_["kind"] not in ("DaemonSet", "Deployment", "Job", "Pod"):
+            kube.apply(object_)
     until = time.monotonic() + 30
     while kube.get("ServiceAccount", ACCOUNT, NAMESPACE) is None:
         if time.monotonic() > until:
