@@ -48,6 +48,7 @@ RESOURCES = {       # kind -> (group and version, plural, namespaced); the kinds
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
     "GPU": ("/apis/elasticgpu.io/v1alpha1", "gpus", False),
     "ElasticGPU": ("/apis/elasticgpu.io/v1alpha1", "elasticgpus", False),
+    "ElasticGPUClaim": ("/apis/elasticgpu.io/v1alpha1", "elasticgpuclaims", True),
 }
 
 

@@ -30,8 +30,7 @@ class ElasticClaims(control.ControlTest):
         return self.ring.kubectl("apply", "-f", "-", input=text)
 
     def get(self, kind, name):
-        done = self.ring.kubectl("get", kind, name, "-o", "json", check=False)
-        return json.loads(done.stdout) if done.returncode == 0 else None
+        return self.kube.get(kind, name)
 
     def phase_of(self, kind, name):
         found = self.get(kind, name)
@@ -65,7 +64,7 @@ class ElasticClaims(control.ControlTest):
     def check_pod(self, name, claim, container="main", gib=4, cores=10):
         """The pod runs on the claim's card with the claim's size, seen from inside."""
         self.wait_ready(name)
-        status = self.get("elasticgpuclaim", claim)["status"]
+        status = self.get("ElasticGPUClaim", claim)["status"]
         self.assertEqual(status["phase"], "Bound", status)
         self.assertEqual(self.cards_of(name)[container], [(status["card"], gib * GIB, cores)])
         self.assertEqual(self.kube.get("Pod", name)["spec"]["nodeName"], status["node"])
@@ -84,8 +83,8 @@ class ElasticClaims(control.ControlTest):
     def test_a_claim_outlives_its_pod_and_keeps_its_room(self):
         self.make_class()
         self.make_claim("k1", 8 * 1024, 60)
-        self.wait_for_phase("elasticgpuclaim", "k1", "Bound")
-        before = self.get("elasticgpuclaim", "k1")["status"]
+        self.wait_for_phase("ElasticGPUClaim", "k1", "Bound")
+        before = self.get("ElasticGPUClaim", "k1")["status"]
         columns = self.ring.kubectl("get", "elasticgpuclaims").stdout
         self.assertIn("Bound", columns)
         self.assertIn("8 GiB", columns)
@@ -106,7 +105,7 @@ class ElasticClaims(control.ControlTest):
             self.assertNotEqual(self.cards_of(name)["main"][0][0], before["card"])
         last = self.create(control.asking(self.name(), on_card))["metadata"]["name"]
         self.waits_because(last, "largest free compute 40 < 60")
-        self.assertEqual(self.get("elasticgpuclaim", "k1")["status"], before)
+        self.assertEqual(self.get("ElasticGPUClaim", "k1")["status"], before)
 
     def test_a_claim_of_several_cards_keeps_all_of_them(self):
         self.make_class()
@@ -115,8 +114,8 @@ class ElasticClaims(control.ControlTest):
         self.make_claim_for("cards", {"gpu": "2"}, "whole")
         kept = {}
         for name in ("parts", "cards"):
-            self.wait_for_phase("elasticgpuclaim", name, "Bound")
-            status = self.get("elasticgpuclaim", name)["status"]
+            self.wait_for_phase("ElasticGPUClaim", name, "Bound")
+            status = self.get("ElasticGPUClaim", name)["status"]
             kept[name] = set(status["card"].split(","))
             self.assertEqual(len(kept[name]), 2, status)
         self.assertIn("2 × 4 GiB", self.ring.kubectl("get", "elasticgpuclaims").stdout)
@@ -145,23 +144,23 @@ class ElasticClaims(control.ControlTest):
         self.check_pod(user, "delete")
         names = {}
         for name in ("delete", "retain"):
-            self.wait_for_phase("elasticgpuclaim", name, "Bound")
-            names[name] = self.get("elasticgpuclaim", name)["spec"]["elasticGPUName"]
+            self.wait_for_phase("ElasticGPUClaim", name, "Bound")
+            names[name] = self.get("ElasticGPUClaim", name)["spec"]["elasticGPUName"]
             self.ring.kubectl("delete", "elasticgpuclaim", name, "--wait=false")
-        self.wait_for_phase("elasticgpu", names["retain"], "Released")
-        self.assertEqual(self.phase_of("elasticgpuclaim", "delete"), "Bound", "a pod uses it")
+        self.wait_for_phase("ElasticGPU", names["retain"], "Released")
+        self.assertEqual(self.phase_of("ElasticGPUClaim", "delete"), "Bound", "a pod uses it")
         self.kube.delete("Pod", user, grace=1)
-        wait_for("the claim is gone", 60, lambda: self.get("elasticgpuclaim", "delete") is None)
-        wait_for("its ElasticGPU is gone", 30, lambda: self.get("elasticgpu", names["delete"]) is None)
+        wait_for("the claim is gone", 60, lambda: self.get("ElasticGPUClaim", "delete") is None)
+        wait_for("its ElasticGPU is gone", 30, lambda: self.get("ElasticGPU", names["delete"]) is None)
         self.ring.kubectl("patch", "elasticgpu", names["retain"], "--type=merge", "-p", '{"spec":{"claimRef":null}}')
-        self.wait_for_phase("elasticgpu", names["retain"], "Available")
+        self.wait_for_phase("ElasticGPU", names["retain"], "Available")
 
     def test_a_claim_is_lost_with_its_elastic_gpu_and_an_absent_claim_is_named(self):
         self.make_class()
         self.make_claim("k2")
-        self.wait_for_phase("elasticgpuclaim", "k2", "Bound")
-        self.ring.kubectl("delete", "elasticgpu", self.get("elasticgpuclaim", "k2")["spec"]["elasticGPUName"])
-        self.wait_for_phase("elasticgpuclaim", "k2", "Lost")
+        self.wait_for_phase("ElasticGPUClaim", "k2", "Bound")
+        self.ring.kubectl("delete", "elasticgpu", self.get("ElasticGPUClaim", "k2")["spec"]["elasticGPUName"])
+        self.wait_for_phase("ElasticGPUClaim", "k2", "Lost")
         early = self.user_of("k3")
         self.waits_because(early, "there is no ElasticGPUClaim of this name")
         self.make_claim("k3")                           # created after its pod
@@ -170,12 +169,12 @@ class ElasticClaims(control.ControlTest):
     def test_a_claim_that_waits_is_bound_with_its_first_pod(self):
         self.make_class(bindingMode="WaitForFirstConsumer")
         self.make_claim("k4")
-        self.wait_for_phase("elasticgpuclaim", "k4", "Pending")
+        self.wait_for_phase("ElasticGPUClaim", "k4", "Pending")
         name = self.user_of("k4", nodeSelector={"kubernetes.io/hostname": "n2"})
         self.wait_ready(name)
-        self.wait_for_phase("elasticgpuclaim", "k4", "Bound")
+        self.wait_for_phase("ElasticGPUClaim", "k4", "Bound")
         self.check_pod(name, "k4")
-        self.assertEqual(self.get("elasticgpuclaim", "k4")["status"]["node"], "n2")
+        self.assertEqual(self.get("ElasticGPUClaim", "k4")["status"]["node"], "n2")
 
     def admits_pods(self):
         pod = control.asking("probe", {"elasticgpu.io/gpu-memory": 1024})
@@ -184,24 +183,24 @@ class ElasticClaims(control.ControlTest):
     def test_claims_survive_control(self):
         self.make_class()
         self.make_claim("k5")
-        self.wait_for_phase("elasticgpuclaim", "k5", "Bound")
-        before = self.get("elasticgpuclaim", "k5")
+        self.wait_for_phase("ElasticGPUClaim", "k5", "Bound")
+        before = self.get("ElasticGPUClaim", "k5")
         self.ring.kubectl("-n", "carve-system", "delete", "pods", "-l", "app.kubernetes.io/component=control", "--grace-period=1")
         wait_for("the webhook answers", 60, lambda: self.admits_pods())
         name = self.user_of("k5")
         self.wait_ready(name, 120)
         self.check_pod(name, "k5")
-        self.assertEqual(self.get("elasticgpuclaim", "k5")["spec"], before["spec"])
+        self.assertEqual(self.get("ElasticGPUClaim", "k5")["spec"], before["spec"])
 
     def test_claims_survive_the_replacement_of_every_part_of_carve(self):
         """As an upgrade does: one claim is in use meanwhile, the other only keeps its room."""
         self.make_class()
         for claim in ("k6", "k7"):
             self.make_claim(claim)
-            self.wait_for_phase("elasticgpuclaim", claim, "Bound")
+            self.wait_for_phase("ElasticGPUClaim", claim, "Bound")
         used = self.user_of("k6")
         self.check_pod(used, "k6")
-        kept = {claim: self.get("elasticgpuclaim", claim)["status"] for claim in ("k6", "k7")}
+        kept = {claim: self.get("ElasticGPUClaim", claim)["status"] for claim in ("k6", "k7")}
         container = self.kube.get("Pod", used)["status"]["containerStatuses"][0]
         for what in ("daemonset/carve-agent", "deployment/carve-control", "deployment/carve-scheduler"):
             self.ring.kubectl("-n", "carve-system", "rollout", "restart", what)
@@ -212,7 +211,7 @@ class ElasticClaims(control.ControlTest):
         self.check_pod(used, "k6")
         after = self.kube.get("Pod", used)["status"]["containerStatuses"][0]
         self.assertEqual((after["containerID"], after["restartCount"]), (container["containerID"], 0))
-        self.assertEqual({claim: self.get("elasticgpuclaim", claim)["status"] for claim in kept}, kept)
+        self.assertEqual({claim: self.get("ElasticGPUClaim", claim)["status"] for claim in kept}, kept)
         name = self.user_of("k7")
         self.wait_ready(name, 120)
         self.check_pod(name, "k7")
