@@ -86,7 +86,7 @@ function(carve_test name)
   if(CARVE_WHOLE_PROGRAMS AND ARG_LABEL STREQUAL unit)
     if(sanitized)
       add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-      set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 900)  # scripts/test runs it in idle time
+      set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 300)
     endif()
     return()
   endif()

@@ -13,28 +13,19 @@ declare -A outputs=()          # the end of what a failed test printed
 last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
 convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 
-# A slow processor is no excuse for a failure here: programs of unit tests without real time, and tests that read the
-# tree.
-pure_programs='^(core|codec|lease|app|arbiter_parts)_'
-pure="$pure_programs|^(tools|tree)/|_is_current\$"
+# A slow processor is no excuse for a failure here: tests without real time, and tests that read the tree.
+pure='^(core|codec|lease|app|arbiter_parts)_|^(tools|tree)/|_is_current$'
 # Not run under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='EveryWayOfLoadingFindsTheLibrary|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little|integration/demo'
 
-# run_ctest PRESET REPORT FLAGS…: calls ctest once and counts its tries.
+# run_ctest PRESET REPORT FLAGS…: calls ctest once, counts each try that the log names, and collects the races that
+# ThreadSanitizer reports and the seeds that failed tests print.
 run_ctest() {
-  local preset=$1 report=$2
+  local preset=$1 report=$2 log=${2%.xml}.log state name key seed
   shift 2
   rm -f "$report"
   (cd "$CARVE_ROOT/build/$preset" &&
-   CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") |
-    tee "${report%.xml}.log"
-  count_tries "$preset" "${report%.xml}.log"
-}
-
-# count_tries PRESET LOG: counts each try that ctest's log names, and collects the races that ThreadSanitizer reports and
-# the seeds that failed tests print.
-count_tries() {
-  local preset=$1 log=$2 state name key seed
+   CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "$log"
   while IFS=$'\t' read -r state name; do
     key=$preset$'\t'$name
     tries[$key]=$((${tries[$key]:-0} + 1))
@@ -57,7 +48,7 @@ count_tries() {
 # what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
 # independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
 ctest_stage() {
-  local preset=$1 mode=$2 selection=$3 report repeat
+  local preset=$1 mode=$2 selection=$3 report repeat state name reason key
   case "$mode" in
     once) repeat= ;;
     again) repeat="--repeat until-pass:2" ;;
@@ -68,12 +59,6 @@ ctest_stage() {
   say "testing ($preset)"
   # shellcheck disable=SC2086
   run_ctest "$preset" "$report" -j "$(nproc)" $repeat $selection
-  count_report "$preset" "$mode" "$report"
-}
-
-# count_report PRESET TRIES REPORT: counts the tests in ctest's report; TRIES as above.
-count_report() {
-  local preset=$1 mode=$2 report=$3 state name reason key
   [ -s "$report" ] || { failed=$((failed + 1)); failures+=("$preset: no test report"); return; }
   while IFS=$'\t' read -r state name reason; do
     key=$preset$'\t'$name
@@ -89,27 +74,6 @@ count_report() {
          fi ;;
     esac
   done < <(python3 "$CARVE_ROOT/tools/junit_rows" "$report")
-}
-
-# ahead_tests PRESET SELECTION: runs these tests once, for the background command of scripts/test. count_ahead counts them.
-ahead_tests() {
-  local report=$CARVE_ROOT/build/$1/ahead.xml
-  # shellcheck disable=SC2086
-  (cd "$CARVE_ROOT/build/$1" && ctest --output-on-failure --output-junit "$report" -j "$(nproc)" $2) >"${report%.xml}.log"
-}
-
-# forget_ahead PRESET: removes the report of an earlier run.
-forget_ahead() { rm -f "$CARVE_ROOT/build/$1/ahead.xml"; }
-
-# count_ahead PRESET: counts the tests that the background command ran. Fails where there is no report: this machine
-# cannot run commands in idle time only, or the command did not get that far.
-count_ahead() {
-  local report=$CARVE_ROOT/build/$1/ahead.xml
-  [ -s "$report" ] || return 1
-  say "tested before ($1), in the processor time that other tests left idle"
-  cat "${report%.xml}.log"
-  count_tries "$1" "${report%.xml}.log"
-  count_report "$1" once "$report"
 }
 
 # keep_output PRESET NAME REPORT: keeps the end of what a failed test printed, before the next report replaces this one.

@@ -117,26 +117,6 @@ class Stages(unittest.TestCase):
         self.passes_from("flaky", 2, LABELS="alone_not")
         self.assertNotEqual(self.stage("again"), 0)
 
-    def ahead(self):
-        """Runs the tests as the background command of scripts/test does, and counts them with a stage's."""
-        self.assertEqual(self.stage("once", "forget_ahead dev; count_ahead dev && echo counted"), 0, self.output)
-        self.assertNotIn("counted", self.output, "a report of an earlier run is not counted")
-        (self.root / "build/dev/CTestTestfile.cmake").write_text("\n".join(self.lines) + "\n", encoding="utf-8")
-        return self.stage("once", "(ahead_tests dev '-R before'); count_ahead dev && echo counted")
-
-    def test_tests_that_ran_in_idle_time_are_counted(self):
-        self.add("a", "true")
-        self.add("before_b", "true")
-        self.assertEqual(self.ahead(), 0, self.output)
-        self.assertIn("counted\n", self.output)
-        self.assertIn("3 passed, 0 failed, 0 skipped", self.output, "the stage ran both, the command one")
-
-    def test_a_failure_in_idle_time_fails_the_run(self):
-        self.fails_at("before_b", 3)
-        self.assertNotEqual(self.ahead(), 0, self.output)
-        self.assertIn("1 passed, 1 failed, 0 skipped", self.output)
-        self.assertIn("failed:\n  dev: before_b: passed 1 of 2 tries\n", self.output)
-
     def test_words_in_a_tests_name_are_not_results(self):
         self.add("Failed.WhatTimeout_was (Passed)", "true")
         self.add("Skipped.Passed", "false")
