@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "adapter/api/cgpu_files.h"
 #include "adapter/api/gpu_manager.h"
 #include "adapter/api/messages.h"
 #include "app/node/compat_metrics.h"
@@ -65,12 +66,34 @@ constexpr ViewRow kViews[] = {
      }},
 };
 
+/// Views with a name in their path, as other systems have them; nullopt: no such file.
+struct FileRow {
+  std::string_view folder;
+  std::string_view type;
+  std::optional<std::string> (*file)(const AgentView& view, std::string_view rest);
+};
+constexpr FileRow kFiles[] = {
+    {"/cgpu_km/", "text/plain; charset=utf-8", &api::cgpu_file},
+    {"/vcuda/", "application/octet-stream",
+     [](const AgentView& view, std::string_view rest) -> std::optional<std::string> {
+       const auto uid = rest.substr(0, rest.find('/'));
+       auto container = rest.substr(std::min(rest.size(), uid.size() + 1));
+       constexpr std::string_view kName = "/vcuda.config";
+       if (!container.ends_with(kName)) return std::nullopt;
+       container.remove_suffix(kName.size());
+       return api::gpu_manager_config(view, uid, container);
+     }},
+};
+
 HttpResponse answer(const Port& port, const HttpRequest& ask) {
   const auto at_path = [&](const auto& row) { return row.path == ask.path; };
   const auto* const view_row = std::find_if(std::begin(kViews), std::end(kViews), at_path);
   const auto compat_rows = node::compat_metrics();
   const auto compat = std::find_if(compat_rows.begin(), compat_rows.end(), at_path);
-  const bool of_view = view_row != std::end(kViews) || compat != compat_rows.end();
+  const auto* const file_row = std::find_if(std::begin(kFiles), std::end(kFiles),
+                                            [&](const FileRow& row) { return ask.path.starts_with(row.folder); });
+  const bool of_view =
+      view_row != std::end(kViews) || compat != compat_rows.end() || file_row != std::end(kFiles);
   if (!of_view && ask.path != "/healthz" && ask.path != "/v1/history")
     return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not support this method");
@@ -79,6 +102,11 @@ HttpResponse answer(const Port& port, const HttpRequest& ask) {
   auto view = port.agent.view({});
   if (!view) return plain(503, view.error().what);
   if (view_row != std::end(kViews)) return view_row->answer(port, std::move(*view));
+  if (file_row != std::end(kFiles)) {
+    auto text = file_row->file(*view, std::string_view(ask.path).substr(file_row->folder.size()));
+    if (!text) return plain(404, "there is no such file");
+    return {200, std::string(file_row->type), std::move(*text)};
+  }
   return {200, std::string(codec::kMetricsType), compat->text(*view, port.node)};
 }
 

@@ -14,6 +14,7 @@ namespace carve::cmd {
 
 /// The agent's port over plain HTTP, read-only and without authentication:
 ///   /metrics   for a collector   /v1/node   the node's view, as JSON, without its processes' names   /healthz
+///   /usage, /graph, /version, /vcuda/POD-UID/CONTAINER/vcuda.config   as gpu-manager   /cgpu_km/…   as cGPU's module
 /// `claims`: those that hold cards of this node; it outlives the server. `crashes`: agents of this pod that crashed
 /// before this one.
 ///   errors  kInvalidArgument: `listen`; kUnavailable: the port is taken

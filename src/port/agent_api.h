@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "core/history/history.h"
 #include "core/model/request.h"
+#include "core/model/share_policy.h"
 #include "port/gpu.h"
 #include "port/slice_counters.h"
 
@@ -156,7 +157,8 @@ struct AgentView {
   std::uint32_t device_mode = 0;   // if own_devices: the mode of the files; their owner is root
   std::uint32_t device_group = 0;  // if own_devices: their group
   std::string device_error;        // why a file cannot be closed; empty: all are closed
-  std::uint32_t waiting = 0;  // requests that wait for capacity
+  SharePolicies share_policies = {};  // of slices of class `node`; not sent to clients
+  std::uint32_t waiting = 0;          // requests that wait for capacity
   std::vector<CardView> cards;
   std::vector<SliceView> slices;
   std::vector<EventView> events;

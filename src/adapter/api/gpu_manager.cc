@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -123,7 +126,64 @@ void write(std::string* text, const Branch& branch, int depth) {
   for (const auto* one : order) write(text, *one, depth + 1);
 }
 
+/// resource_data_t. The driver's version is written as it is read: the part before and after the first dot.
+struct VcudaConfig {
+  char pod_uid[48];
+  std::int32_t limit;
+  char unused[4044];
+  char container_name[4096];
+  char bus_id[16];
+  std::uint64_t memory;
+  std::int32_t utilization;
+  std::int32_t hard_limit;
+  std::int32_t driver_major;
+  std::int32_t driver_minor;
+  std::int32_t enable;
+  char padding[4];
+};
+static_assert(sizeof(VcudaConfig) == 8240 && offsetof(VcudaConfig, container_name) == 4096 &&
+              offsetof(VcudaConfig, memory) == 8208 && offsetof(VcudaConfig, enable) == 8232);
+
+/// Copies at most what leaves room for the ending 0.
+template <std::size_t kSize>
+void put_text(char (&field)[kSize], std::string_view text) {
+  text.copy(field, kSize - 1);
+}
+
+std::int32_t number_at(std::string_view text) {
+  std::int32_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 }  // namespace
+
+std::optional<std::string> gpu_manager_config(const AgentView& view, std::string_view pod_uid,
+                                              std::string_view container) {
+  const auto slice = std::find_if(view.slices.begin(), view.slices.end(), [&](const SliceView& one) {
+    return one.kind == "pod" && one.owner == pod_uid && names_of(one).container == container && !one.cards.empty();
+  });
+  if (slice == view.slices.end()) return std::nullopt;
+  const SliceCardView& held = slice->cards.front();
+  const auto card = std::find_if(view.cards.begin(), view.cards.end(),
+                                 [&](const CardView& one) { return one.card.id.str() == held.card; });
+  VcudaConfig config = {};
+  put_text(config.pod_uid, pod_uid);
+  put_text(config.container_name, container);
+  if (card != view.cards.end()) put_text(config.bus_id, card->pci_bus_id);
+  config.memory = held.limit.count();
+  config.utilization = static_cast<std::int32_t>(held.compute.hundredths());
+  // With a limit above the guarantee gpu-manager's limit is soft.
+  config.hard_limit = slice->ceiling == CoreShare::whole() ? 1 : 0;
+  config.limit = config.hard_limit != 0 ? 0 : static_cast<std::int32_t>(slice->ceiling.hundredths());
+  config.driver_major = number_at(view.driver_version);
+  const auto dot = view.driver_version.find('.');
+  if (dot != std::string::npos) config.driver_minor = number_at(std::string_view(view.driver_version).substr(dot + 1));
+  config.enable = held.compute < CoreShare::whole() ? 1 : 0;
+  std::string bytes(sizeof(config), '\0');
+  std::memcpy(bytes.data(), &config, sizeof(config));
+  return bytes;
+}
 
 std::string gpu_manager_graph(const AgentView& view) {
   std::vector<Branch> tops;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "port/agent_api.h"
 
@@ -17,5 +19,12 @@ namespace carve::api {
 /// count the cards without slices. Memory is in bytes, compute in hundredths of a card. Process IDs are left out.
 ///   source  tkestack/gpu-manager, pkg/device/nvidia/tree.go: PrintGraph
 [[nodiscard]] std::string gpu_manager_graph(const AgentView& view);
+
+/// The file vcuda.config (8,240 bytes) that gpu-manager writes for a container, for programs that read its offsets. As
+/// with gpu-manager, it describes the container's first card. Carve's library does not read it.
+///   errors  nullopt: no container of this name in a pod with this UID holds a card
+///   source  tkestack/vcuda-controller: resource_data_t (spec: systems.md R8)
+[[nodiscard]] std::optional<std::string> gpu_manager_config(const AgentView& view, std::string_view pod_uid,
+                                                            std::string_view container);
 
 }  // namespace carve::api

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 namespace carve::api {
 namespace {
 
@@ -50,6 +52,61 @@ TEST(GpuManagerUsage, WithoutPodsItIsEmpty) {
   view.slices[0].cards = {{"GPU-gone", Bytes::gib(1), Bytes(), {}, CoreShare(10), 0, 0}};
   EXPECT_EQ(gpu_manager_usage(view), R"({"usage":{"u-1":{"stat":{"main":{"dev":[]}},"project":"ml",)"
                                      R"("spec":{"main":{"gpu":1E-1,"mem":1.024E3}}}}})");
+}
+
+/// A field of the file, as a reader in C finds it.
+template <typename Number>
+Number number_in(const std::string& file, std::size_t at) {
+  Number number = 0;
+  std::memcpy(&number, file.data() + at, sizeof(number));
+  return number;
+}
+std::string text_in(const std::string& file, std::size_t at) { return file.c_str() + at; }
+
+TEST(GpuManagerConfig, HasEachFieldAtItsOffset) {
+  auto view = two_cards();
+  view.driver_version = "570.124.06";
+  auto main = slice("ml/train/main", "11111111-2222-4333-8444-555555555555");
+  main.ceiling = CoreShare(60);
+  main.cards = {{"GPU-1", Bytes::gib(4), Bytes(), {}, CoreShare(30), 0, 0}};
+  view.slices = {main};
+  const auto file = gpu_manager_config(view, "11111111-2222-4333-8444-555555555555", "main");
+  ASSERT_TRUE(file);
+  ASSERT_EQ(file->size(), 8240U);
+  EXPECT_EQ(text_in(*file, 0), "11111111-2222-4333-8444-555555555555");
+  EXPECT_EQ(number_in<std::int32_t>(*file, 48), 60) << "the limit above the guarantee";
+  EXPECT_EQ(text_in(*file, 4096), "main");
+  EXPECT_EQ(text_in(*file, 8192), "00000000:01:00.");  // 16 bytes with the ending 0, as gpu-manager has it
+  EXPECT_EQ(number_in<std::uint64_t>(*file, 8208), Bytes::gib(4).count());
+  EXPECT_EQ(number_in<std::int32_t>(*file, 8216), 30);
+  EXPECT_EQ(number_in<std::int32_t>(*file, 8220), 0) << "soft";
+  EXPECT_EQ(number_in<std::int32_t>(*file, 8224), 570);
+  EXPECT_EQ(number_in<std::int32_t>(*file, 8228), 124);
+  EXPECT_EQ(number_in<std::int32_t>(*file, 8232), 1);
+}
+
+TEST(GpuManagerConfig, AWholeCardIsNotLimitedAndAGuaranteeAloneIsHard) {
+  auto view = two_cards();
+  view.slices = {slice("ml/train/main", "u-1"), slice("ml/train/side", "u-1")};
+  view.slices[0].cards = {{"GPU-0", Bytes::gib(16), Bytes(), {}, CoreShare(100), 0, 0}};
+  view.slices[1].cards = {{"GPU-gone", Bytes::gib(1), Bytes(), {}, CoreShare(10), 0, 0}};
+  EXPECT_EQ(number_in<std::int32_t>(*gpu_manager_config(view, "u-1", "main"), 8232), 0);
+  const auto side = *gpu_manager_config(view, "u-1", "side");
+  EXPECT_EQ(number_in<std::int32_t>(side, 8220), 1);
+  EXPECT_EQ(number_in<std::int32_t>(side, 48), 0);
+  EXPECT_EQ(text_in(side, 8192), "") << "its card is gone";
+  EXPECT_FALSE(gpu_manager_config(view, "u-1", "other"));
+  EXPECT_FALSE(gpu_manager_config(view, "u-2", "main"));
+}
+
+TEST(GpuManagerConfig, ANameThatIsTooLongIsCut) {
+  auto view = two_cards();
+  const std::string uid(100, 'u');
+  view.slices = {slice("ml/train/main", uid)};
+  view.slices[0].cards = {{"GPU-0", Bytes::gib(1), Bytes(), {}, CoreShare(10), 0, 0}};
+  const auto file = *gpu_manager_config(view, uid, "main");
+  EXPECT_EQ(text_in(file, 0), std::string(47, 'u'));
+  EXPECT_EQ(number_in<std::int32_t>(file, 48), 0);
 }
 
 AgentView cards_at(const std::vector<std::pair<std::string, int>>& places) {

@@ -96,7 +96,8 @@ class Agent final : public AgentApi, public NodeSlices {
   LocalSlices local_{config_, world_, store_, turns_, lifecycle_, names_, cards_, links_};
   PreparedSlices prepared_{config_, world_, store_, turns_, lifecycle_, names_, links_, processes_};
   SecondLine second_line_{config_, world_, store_, lifecycle_, local_, pages_, cards_, processes_, events_};
-  NodeViews views_{config_, world_, {store_, cards_, pages_, second_line_, local_, links_, card_files_, events_}};
+  NodeViews views_{config_, world_,
+                   {store_, cards_, pages_, lifecycle_, second_line_, local_, links_, card_files_, events_}};
   std::optional<History> history_ = history_in(world_, views_);
 };
 

@@ -164,6 +164,7 @@ AgentView NodeViews::of_last_round() const {
   view.state_folder = config_.state_folder;
   view.device_folder = config_.device_folder;
   view.library_error = parts_.links.error();
+  view.share_policies = parts_.lifecycle.policies().value_or(SharePolicies{});
   view.waiting = parts_.local.waiting();
   const GpuInventory inventory = parts_.cards.inventory();
   view.driver_version = inventory.driver_version;

@@ -17,6 +17,7 @@ class NodeViews {
     const SliceStore& store;
     const NodeCards& cards;
     const ArbiterPages& pages;
+    const SliceLifecycle& lifecycle;
     const SecondLine& second_line;
     const LocalSlices& local;
     const LibraryLinks& links;
