@@ -61,9 +61,7 @@ constexpr ViewRow kViews[] = {
     {"/graph",
      [](const Port&, AgentView view) { return HttpResponse{200, "application/json", api::gpu_manager_graph(view)}; }},
     {"/version",
-     [](const Port&, AgentView view) {
-       return HttpResponse{200, "application/json", R"({"version":")" + view.version + R"("})"};
-     }},
+     [](const Port&, AgentView view) { return HttpResponse{200, "application/json", api::gpu_manager_version(view)}; }},
 };
 
 /// Views with a name in their path, as other systems have them; nullopt: no such file.

@@ -158,6 +158,10 @@ std::int32_t number_at(std::string_view text) {
 
 }  // namespace
 
+std::string gpu_manager_version(const AgentView& view) {
+  return json::serialize(json::object{{"version", view.version}});
+}
+
 std::optional<std::string> gpu_manager_config(const AgentView& view, std::string_view pod_uid,
                                               std::string_view container) {
   const auto slice = std::find_if(view.slices.begin(), view.slices.end(), [&](const SliceView& one) {

@@ -20,6 +20,9 @@ namespace carve::api {
 ///   source  tkestack/gpu-manager, pkg/device/nvidia/tree.go: PrintGraph
 [[nodiscard]] std::string gpu_manager_graph(const AgentView& view);
 
+/// The answer of gpu-manager at /version, with Carve's version.
+[[nodiscard]] std::string gpu_manager_version(const AgentView& view);
+
 /// The file vcuda.config (8,240 bytes) that gpu-manager writes for a container, for programs that read its offsets. As
 /// with gpu-manager, it describes the container's first card. Carve's library does not read it.
 ///   errors  nullopt: no container of this name in a pod with this UID holds a card
