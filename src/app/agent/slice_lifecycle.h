@@ -48,6 +48,8 @@ class SliceLifecycle {
   /// Sets the node's policies for slices of class ShareClass::kNode. The next reconcile() changes these slices in the
   /// arbiter. Until the first call, reconcile() leaves such slices as an earlier agent requested them.
   void divide_by(const SharePolicies& policies) EXCLUDES(mutex_);
+  /// The last ones; nullopt before the first call.
+  [[nodiscard]] std::optional<SharePolicies> policies() const EXCLUDES(mutex_);
   /// At the start: removes cgroups, device files and CDI files without a slice, and kills processes without one.
   Result<void> remove_remains(EventLog& events);
 
@@ -58,7 +60,6 @@ class SliceLifecycle {
   Result<void> adopt_cgroups(EventLog& events);
   void give_card_files();
   void reconcile_one(const std::string& id, bool there);
-  [[nodiscard]] std::optional<SharePolicies> policies() const EXCLUDES(mutex_);
   [[nodiscard]] std::map<std::string, std::vector<Slice>> divided() const;
   [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
