@@ -157,7 +157,8 @@ class Placing:
             "spec": {"expirationSeconds": 7200}})["status"]["token"]
         config = kubeconfig(self.folder / "control.kubeconfig", control_plane.SERVER,
                             self.ring.certificates.file("ca.crt"), token=token)
-        self.ports = {name: free_port() for name in ("tls", "plain", "follower", "follower-plain")}
+        # A control that is started again has the same ports: the scheduler knows them.
+        self.ports = self.ports or {name: free_port() for name in ("tls", "plain", "follower", "follower-plain")}
         self.replica(CONTROL, config, "tls", "plain")
         wait_for("control leads and is ready", 60, lambda: {"carve_control_ready 1", "carve_control_leader 1"}
                  <= set(self.metrics().splitlines()))

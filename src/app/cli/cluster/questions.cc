@@ -16,8 +16,8 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   if (!node.empty()) std::erase_if(cards, [&](const codec::GpuObject& gpu) { return gpu.node != node; });
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
   const KnownCluster cluster(access, all);
+  control::add_unreported(cluster.model(), &cards);
   cluster.add_claims(&cards);
-  for (auto& gpu : cards) control::add_stated(*cluster.model().snapshot(), &gpu);
   std::vector<codec::WaitingPod> waiting;
   if (node.empty()) waiting = waiting_of(access, all, cluster);
   auto view = codec::cluster_view(std::move(cards), std::move(waiting));

@@ -5,6 +5,7 @@
 
 #include "app/cli/cluster/explain.h"
 #include "app/cli/cluster/inspect.h"
+#include "app/control/testing/objects.h"
 #include "port/testing/fake_kube_api.h"
 
 namespace carve::cli {
@@ -75,6 +76,21 @@ TEST_F(ClusterQuestions, InspectShowsSlicesAndWaitingPods) {
             "waiting: ml/b requests main: 4 GiB, compute 10, burst: "
             "1 node: no room for 4 GiB, compute 10, burst: 1 card: largest free slice 3 GiB < 4 GiB\n");
   EXPECT_THAT(render_cluster(*view, true), AllOf(HasSubstr("GPU-0"), HasSubstr("80 burst"), HasSubstr("main")));
+}
+
+/// Its image may be pulled for minutes. Control has promised the room, so no view may show it as free.
+TEST_F(ClusterQuestions, InspectShowsABoundPodBeforeItsNodeReportsIt) {
+  Slice slice;
+  slice.owner = {OwnerKind::kPod, "u-c"};
+  slice.part = "main";
+  slice.card = CardId("GPU-0");
+  slice.memory = Bytes::gib(1);
+  slice.compute = CoreShare(10);
+  auto text = pod("c", "u-c", "n1", "1024", "10");
+  text.insert(text.find(R"("uid")"), fmt::format(R"("annotations":{{"{}":{}}},)", codec::kRecordAnnotation,
+                                                 control::testing::quoted(control::testing::record_text({slice}))));
+  put("/api/v1/namespaces/ml/pods/c", text);
+  EXPECT_THAT(inspect(), HasSubstr("14 GiB of 16 GiB  90 of 100  ml/a, ml/c\n"));
 }
 
 TEST_F(ClusterQuestions, AGpuObjectThatCannotBeReadFailsNoView) {

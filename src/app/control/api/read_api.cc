@@ -23,12 +23,8 @@ const CardState* card_of(const ClusterState& cluster, const codec::GpuObject& gp
   return node == cluster.end() ? nullptr : node->second->ledger.find(gpu.card.id);
 }
 
-/// Adds the slices that the ledger books on the card and that its node has not reported yet: room set aside, and
-/// recently bound pods.
-void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::GpuObject* gpu) {
-  const CardState* card = card_of(cluster, *gpu);
-  if (card == nullptr) return;
-  for (const Slice& slice : card->slices) {
+void add_booked(const ClusterModel& model, const CardState& card, codec::GpuObject* gpu) {
+  for (const Slice& slice : card.slices) {
     if (names(*gpu, slice)) continue;
     codec::GpuHolder holder;
     holder.slice = slice;
@@ -49,10 +45,7 @@ codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, cons
                        asked ? why_it_waits(*pod, model, *cluster, *rules) : pod->request_error});
   }
   auto cards = model.gpu_objects();
-  for (auto& gpu : cards) {
-    add_booked(model, *cluster, &gpu);
-    add_stated(*cluster, &gpu);
-  }
+  add_unreported(model, &cards);
   const auto world = claims.world();
   GpuCards places;
   add_room_holders(model, world, claim_rooms(model, world, claims.users(), &places), &cards);
@@ -73,11 +66,15 @@ std::string why_it_waits(const PodEntry& pod, const ClusterModel& model, const C
   return explain(found.refused);
 }
 
-void add_stated(const ClusterState& cluster, codec::GpuObject* gpu) {
-  const CardState* card = card_of(cluster, *gpu);
-  if (card == nullptr) return;
-  gpu->card.closed = card->card.closed;
-  gpu->card.mode = card->card.mode;
+void add_unreported(const ClusterModel& model, std::vector<codec::GpuObject>* cards) {
+  const auto cluster = model.snapshot();
+  for (auto& gpu : *cards) {
+    const CardState* card = card_of(*cluster, gpu);
+    if (card == nullptr) continue;
+    add_booked(model, *card, &gpu);
+    gpu.card.closed = card->card.closed;
+    gpu.card.mode = card->card.mode;
+  }
 }
 
 codec::ClusterView view_of(const ClusterModel& model, const ClaimBook& claims) { return view(model, claims, nullptr); }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "app/control/state/claim_book.h"
 #include "app/control/state/cluster_model.h"
@@ -10,9 +11,10 @@
 
 namespace carve::control {
 
-/// Adds what the GPU object does not contain, because an administrator states it elsewhere: why the card is closed to
-/// new slices regardless of its health, and its mode.
-void add_stated(const ClusterState& cluster, codec::GpuObject* gpu);
+/// Adds what the GPU objects do not contain: the slices that the ledger books beyond them (recently bound pods, room set
+/// aside, nodes without a running agent), and what an administrator states elsewhere (why the card is closed to new
+/// slices regardless of its health, and its mode).
+void add_unreported(const ClusterModel& model, std::vector<codec::GpuObject>* cards);
 
 /// Why the pod waits: the current answer of filter.
 ///   cost    fit() of all nodes
