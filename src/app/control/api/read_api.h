@@ -11,9 +11,9 @@
 
 namespace carve::control {
 
-/// Adds what the GPU objects do not contain: the slices that the ledger books beyond them (recently bound pods, room set
-/// aside, nodes without a running agent), and what an administrator states elsewhere (why the card is closed to new
-/// slices regardless of its health, and its mode).
+/// Adds what the GPU objects do not contain: the slices that the ledger books beyond them (recently bound pods, room
+/// set aside, nodes without a running agent), and what an administrator states elsewhere (why the card is closed to
+/// new slices regardless of its health, and its mode).
 void add_unreported(const ClusterModel& model, std::vector<codec::GpuObject>* cards);
 
 /// Why the pod waits: the current answer of filter.
