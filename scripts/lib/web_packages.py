@@ -41,17 +41,23 @@ def npm_of(folder):
     return [str(found[0] / "bin" / "node"), str(found[0] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
-def fetch(npm, name, version, integrity, into):
-    """The path of the package's archive, verified."""
-    answer = subprocess.run([*npm, "pack", f"{name}@{version}", "--pack-destination", into, "--json"],
-                            check=True, capture_output=True, text=True, cwd=into)
+def fetch(npm, digests, into):
+    """The paths of the packages' archives, verified. digests: (name, version) -> sha512 in base64."""
+    words = [f"{name}@{version}" for name, version in digests]
+    # The caller may go on without the page, so npm does not try for minutes.
+    answer = subprocess.run([*npm, "pack", *words, "--pack-destination", into, "--json", "--fetch-retries=1",
+                             "--fetch-timeout=60000"], check=False, capture_output=True, text=True, cwd=into)
+    if answer.returncode != 0:
+        raise SystemExit(f"error: npm pack {' '.join(words)}: {answer.stderr.strip() or answer.stdout.strip()}")
     described = json.loads(answer.stdout)
-    described = described[0] if isinstance(described, list) else next(iter(described.values()))
-    archive = pathlib.Path(into) / described["filename"].replace("@", "").replace("/", "-")
-    digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-    if digest != integrity:
-        raise SystemExit(f"error: {name}@{version}: the archive's sha512 is {digest}, not {integrity}")
-    return archive
+    archives = {}
+    for one in described if isinstance(described, list) else described.values():
+        key = one["name"], one["version"]
+        archives[key] = pathlib.Path(into) / one["filename"].replace("@", "").replace("/", "-")
+        digest = base64.b64encode(hashlib.sha512(archives[key].read_bytes()).digest()).decode()
+        if digest != digests[key]:
+            raise SystemExit(f"error: {'@'.join(key)}: the archive's sha512 is {digest}, not {digests[key]}")
+    return archives
 
 
 def main():
@@ -64,11 +70,9 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     npm = npm_of(folder)
     with tempfile.TemporaryDirectory() as temporary:
-        archives = {}
-        for name, version, integrity, member, to in rows:
-            if name not in archives:
-                archives[name] = fetch(npm, name, version, integrity, temporary)
-            with tarfile.open(archives[name]) as archive:
+        archives = fetch(npm, {(row[0], row[1]): row[2] for row in rows}, temporary)
+        for name, version, _, member, to in rows:
+            with tarfile.open(archives[name, version]) as archive:
                 (folder / to).write_bytes(archive.extractfile("package/" + member).read())
     stamp.write_text(wanted, encoding="utf-8")
 
