@@ -114,8 +114,8 @@ function(carve_unity name)
   endif()
 endfunction()
 
-# carve_seldom(carve_codec_manifest): the target's code runs once per command, setting or container start. At -O1 it
-# compiles in two thirds of the time.
+# carve_seldom(carve_codec_manifest): the target's code runs once per command, setting or container start, or once a
+# second. At -O1 it compiles in two thirds of the time.
 function(carve_seldom name)
   target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
 endfunction()
