@@ -5,6 +5,7 @@ slice each time. Prints the times to the event, to each step and to the end, and
 SECURITY.md. second_line_compute.py --bin <build>/bin; exit code 77: skipped."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from machine import Machine, cgroup2_mount, enter_private_namespace, see_only_ow
 from second_line import GUARANTEE, restart_agent, start_neighbour  # noqa: E402
 
 SLACK = 10          # points
-USED = 45           # percent of the card: two processes take turns, and switches between them take the rest
+USED = 45           # percent of the card: two processes take turns, and switches between them take the rest. On a slow
+                    # host it is less for seconds: used() is what the driver reported
 LATE_MS = 700       # the driver's sampling period, two rounds of the agent, and the duration of both
 EVENT_S, REVOKE_S, KILL_S, OVERRUN_S = 0.2, 1.0, 1.6, 5.0  # of the card: ComputeBounds
 
@@ -59,6 +61,11 @@ class Case:
         assert "began_ms" in said, said
         return child, said["began_ms"]
 
+    def used(self):
+        """The percentage of the card that the attacker used, the mean of its events; at most USED."""
+        found = [int(percent) for e in self.events() for percent in re.findall(r"^uses (\d+) %", e["text"])]
+        return min(USED, sum(found) / len(found))
+
     def first(self, what, within, word=""):
         """The time in Unix ms of the first event with the word in its text."""
         return until(what, within, lambda: [e for e in self.events() if word in e["text"]])[0]["unix_ms"]
@@ -82,11 +89,12 @@ def steps_against_queued_work(case):
     status = child.wait(timeout=30)
     ended = time.time() * 1000
     reported, revoked = case.first("an event", 1), case.first("revoked", 1, "revoked")
+    used = case.used()
     print(f"queued-compute: event {reported - began} ms, revoked {revoked - began} ms, "
-          f"ended {ended - began:.0f} ms after its first kernel (bounds "
-          f"{bound_ms(EVENT_S, USED):.0f}, {bound_ms(REVOKE_S, USED):.0f}, {bound_ms(KILL_S, USED):.0f})")
+          f"ended {ended - began:.0f} ms after its first kernel (bounds {bound_ms(EVENT_S, used):.0f}, "
+          f"{bound_ms(REVOKE_S, used):.0f}, {bound_ms(KILL_S, used):.0f}, for {used:.1f} % of the card)")
     assert status == -signal.SIGKILL, status
-    assert reported <= revoked <= ended and ended - began <= bound_ms(KILL_S, USED), (reported, revoked, ended)
+    assert reported <= revoked <= ended and ended - began <= bound_ms(KILL_S, used), (reported, revoked, ended)
     case.end()
 
 
