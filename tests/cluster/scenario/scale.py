@@ -167,12 +167,12 @@ class Inventory(OnePlane):
         kills = [self.kill_control, self.kill_scheduler, self.kill_api_server]
         for burst_of in range(0, EVENTS, BURST):
             for _ in range(BURST):
-                self.event(self.random.choices(("create", "delete", "end"), (6, 3, 1))[0])
+                self.event(self.random.choices(("create", "delete", "end"), (7, 2, 1))[0])
             latest.append(self.assert_views_are_equal_soon(f"{burst_of + BURST} events"))
             kills[burst_of // BURST % len(kills)]()
             self.assert_views_are_equal_soon(f"{burst_of + BURST} events and a kill")
         wanted = {row[2] for row in self.held()[0]}
-        self.assertGreater(len(wanted), EVENTS // 8, "too few pods are left to compare")
+        self.assertGreater(len(wanted), EVENTS // 12, "too few pods are left to compare")
         print(f"{EVENTS} events on {NODES} x {CARDS} cards: the ledger and the table had each burst of {BURST} "
               f"{max(latest):.2f} s after its last change at the latest", flush=True)
 
