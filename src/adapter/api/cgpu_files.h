@@ -12,7 +12,7 @@ namespace carve::api {
 ///   version                       Carve's
 ///   CARD/policy, CARD/max_inst    by the driver's index: cGPU's number of the policy that its slices have, and the
 ///                                 largest number of slices on the card
-///   CARD/CONTAINER/id             the container's place on the card; CONTAINER is NAMESPACE_POD_NAME
+///   CARD/CONTAINER/id             the container's place on the card; CONTAINER is NAMESPACE_POD_CONTAINER
 ///   CARD/CONTAINER/memsize        the limit in bytes
 ///   CARD/CONTAINER/meminfo        "Free: BYTES": of the limit
 ///   (empty)                       the paths of all of them, one per line

@@ -26,16 +26,20 @@ void put(json::object* object, const char* name, double value) {
   if (value != 0) (*object)[name] = value;
 }
 
+/// The end of the cards: the card is gone.
+std::vector<CardView>::const_iterator card_of(const AgentView& view, const SliceCardView& held) {
+  return std::find_if(view.cards.begin(), view.cards.end(),
+                      [&](const CardView& one) { return one.card.id.str() == held.card; });
+}
+
 /// The slice's use of one of its cards; null: the card is gone.
 json::value device_of(const AgentView& view, const SliceCardView& held) {
-  for (std::size_t index = 0; index < view.cards.size(); ++index) {
-    if (view.cards[index].card.id.str() != held.card) continue;
-    json::object device{{"id", view.cards[index].pci_bus_id}, {"card_idx", std::to_string(index)}};
-    put(&device, "gpu", held.delivered_percent);
-    if (const auto used = if_reported(held.used)) put(&device, "mem", used->in_mib());
-    return device;
-  }
-  return nullptr;
+  const auto card = card_of(view, held);
+  if (card == view.cards.end()) return nullptr;
+  json::object device{{"id", card->pci_bus_id}, {"card_idx", std::to_string(card - view.cards.begin())}};
+  put(&device, "gpu", held.delivered_percent);
+  if (const auto used = if_reported(held.used)) put(&device, "mem", used->in_mib());
+  return device;
 }
 
 void add(json::object* pod, const AgentView& view, const SliceView& slice) {
@@ -169,8 +173,7 @@ std::optional<std::string> gpu_manager_config(const AgentView& view, std::string
   });
   if (slice == view.slices.end()) return std::nullopt;
   const SliceCardView& held = slice->cards.front();
-  const auto card = std::find_if(view.cards.begin(), view.cards.end(),
-                                 [&](const CardView& one) { return one.card.id.str() == held.card; });
+  const auto card = card_of(view, held);
   VcudaConfig config = {};
   put_text(config.pod_uid, pod_uid);
   put_text(config.container_name, container);

@@ -124,8 +124,7 @@ class Inventory(OnePlane):
     def event(self, kind):
         """Creates, ends or deletes a pod."""
         if kind == "create" or not self.pods:
-            name = f"inventory-{len(self.made):04}"
-            self.made.append(name)
+            name = f"inventory-{len(self.names):04}"
             asks = {**self.random.choice(REQUESTS), binder.SLOT: "1"}
             self.names[self.kube.create(burst.pod(name, asks))["metadata"]["uid"]] = f"default/{name}"
             self.pods.append(name)
@@ -150,8 +149,7 @@ class Inventory(OnePlane):
             late = time.monotonic() - changed
             different = {name: sorted(row for row in found ^ records if row in records or row[2] not in kept)[:6]
                          for name, (found, _) in said.items()}
-            different = {name: rows for name, rows in different.items() if rows}
-            if not different and not waiting and self.held()[0] == records:
+            if not any(different.values()) and not waiting and self.held()[0] == records:
                 for name, (_, cards) in said.items():
                     self.assertEqual(len(cards), NODES * CARDS, name)
                 return late
@@ -161,7 +159,7 @@ class Inventory(OnePlane):
         seed = int(os.environ.get("CARVE_INVENTORY_SEED", random.randrange(1 << 30)))
         print(f"CARVE_INVENTORY_SEED={seed}", flush=True)
         self.random = random.Random(seed)
-        self.pods, self.made, self.gone, self.names, latest = [], [], {}, {}, []
+        self.pods, self.gone, self.names, latest = [], {}, {}, []
         self.placing.start_scheduler(limits=False)
         self.addCleanup(self.placing.stop, placing.SCHEDULER)
         kills = [self.kill_control, self.kill_scheduler, self.kill_api_server]

@@ -16,7 +16,7 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   if (!node.empty()) std::erase_if(cards, [&](const codec::GpuObject& gpu) { return gpu.node != node; });
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on node \"" + node + "\"");
   const KnownCluster cluster(access, all);
-  control::add_unreported(cluster.model(), &cards);
+  control::add_unreported(cluster.model(), *cluster.model().snapshot(), &cards);
   cluster.add_claims(&cards);
   std::vector<codec::WaitingPod> waiting;
   if (node.empty()) waiting = waiting_of(access, all, cluster);

@@ -45,7 +45,7 @@ codec::ClusterView view(const ClusterModel& model, const ClaimBook& claims, cons
                        asked ? why_it_waits(*pod, model, *cluster, *rules) : pod->request_error});
   }
   auto cards = model.gpu_objects();
-  add_unreported(model, &cards);
+  add_unreported(model, *cluster, &cards);
   const auto world = claims.world();
   GpuCards places;
   add_room_holders(model, world, claim_rooms(model, world, claims.users(), &places), &cards);
@@ -66,10 +66,9 @@ std::string why_it_waits(const PodEntry& pod, const ClusterModel& model, const C
   return explain(found.refused);
 }
 
-void add_unreported(const ClusterModel& model, std::vector<codec::GpuObject>* cards) {
-  const auto cluster = model.snapshot();
+void add_unreported(const ClusterModel& model, const ClusterState& cluster, std::vector<codec::GpuObject>* cards) {
   for (auto& gpu : *cards) {
-    const CardState* card = card_of(*cluster, gpu);
+    const CardState* card = card_of(cluster, gpu);
     if (card == nullptr) continue;
     add_booked(model, *card, &gpu);
     gpu.card.closed = card->card.closed;

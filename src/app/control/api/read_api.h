@@ -13,8 +13,8 @@ namespace carve::control {
 
 /// Adds what the GPU objects do not contain: the slices that the ledger books beyond them (recently bound pods, room
 /// set aside, nodes without a running agent), and what an administrator states elsewhere (why the card is closed to
-/// new slices regardless of its health, and its mode).
-void add_unreported(const ClusterModel& model, std::vector<codec::GpuObject>* cards);
+/// new slices regardless of its health, and its mode). `cluster`: a snapshot of the model.
+void add_unreported(const ClusterModel& model, const ClusterState& cluster, std::vector<codec::GpuObject>* cards);
 
 /// Why the pod waits: the current answer of filter.
 ///   cost    fit() of all nodes
