@@ -4,10 +4,12 @@ Everything that decides is real (etcd, API server, kube-scheduler, `carve contro
 nodes have no kubelet and no agent, so there may be a thousand of them.
 """
 import concurrent.futures
+import http.client
 import json
 import os
 import re
 import socket
+import ssl
 from pathlib import Path
 
 from . import binder, carve, control_plane, network, paths
@@ -21,6 +23,21 @@ CONTROL, FOLLOWER, SCHEDULER = "placing-control", "placing-follower", "placing-s
 GIB = 1 << 30
 # No kubelet reports the status of such nodes: the node controller taints them, sooner or later.
 WITHOUT_KUBELET = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists"} for what in ("not-ready", "unreachable")]
+
+
+class ControlConnection(http.client.HTTPConnection):
+    """Connects to control by its address; its certificate is for its Service's name. certificates:
+    Placing.scheduler_certificates()."""
+
+    def __init__(self, port, certificates):
+        super().__init__("127.0.0.1", port, timeout=30)
+        certificate, key, authority = certificates
+        self.context = ssl.create_default_context(cafile=str(authority))
+        self.context.load_cert_chain(str(certificate), str(key))
+
+    def connect(self):
+        super().connect()
+        self.sock = self.context.wrap_socket(self.sock, server_hostname=f"carve-control.{carve.NAMESPACE}.svc")
 
 
 def free_port():

@@ -15,12 +15,9 @@ Starts a control plane of its own, so that each try has a new one, with the prog
 directly.
 """
 import csv
-import http.client
 import json
 import os
 import random
-import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -103,12 +100,7 @@ class Inventory(OnePlane):
 
     def ledger(self):
         """The same by control's API."""
-        certificate, key, authority = self.placing.scheduler_certificates()
-        context = ssl.create_default_context(cafile=authority)
-        context.load_cert_chain(certificate, key)
-        connection = http.client.HTTPSConnection("unused")
-        plain = socket.create_connection(("127.0.0.1", self.placing.ports["tls"]), timeout=10)
-        connection.sock = context.wrap_socket(plain, server_hostname="carve-control.carve-system.svc")
+        connection = placing.ControlConnection(self.placing.ports["tls"], self.placing.scheduler_certificates())
         connection.request("GET", "/v1/cluster")
         nodes = json.loads(connection.getresponse().read())["nodes"]
         connection.close()

@@ -3,11 +3,9 @@
 Two replicas as processes, two nodes with one card each, which exist only as objects. The test sends kube-scheduler's
 calls itself, with its certificate. Only the leader knows which pods it sent to a node.
 """
-import http.client
 import json
 import os
 import signal
-import ssl
 import sys
 import time
 import uuid
@@ -15,29 +13,16 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
-from ring import burst, carve, placing  # noqa: E402
+from ring import burst, placing  # noqa: E402
 from ring.cluster import timer  # noqa: E402
 from ring.disaster import stop_threads  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
 from ring.testing import RingTest, main  # noqa: E402
 
-NAME = f"carve-control.{carve.NAMESPACE}.svc"     # of the serving certificate
 NODES = ["sim-0000", "sim-0001"]
 GIVES_UP_S = 2              # after that a follower answers itself
 SCHEDULER_WAITS_S = 5       # httpTimeout of the scheduler's configuration
 ASSUMED_S = 5               # for which a pod that is never bound counts (core/cluster/assumed_pods.h)
-
-
-class Connection(http.client.HTTPConnection):
-    def __init__(self, port, certificates):
-        super().__init__("127.0.0.1", port, timeout=30)
-        certificate, key, authority = certificates
-        self.context = ssl.create_default_context(cafile=str(authority))
-        self.context.load_cert_chain(str(certificate), str(key))
-
-    def connect(self):
-        super().connect()
-        self.sock = self.context.wrap_socket(self.sock, server_hostname=NAME)
 
 
 class TwoReplicas(RingTest):
@@ -51,7 +36,7 @@ class TwoReplicas(RingTest):
         cls.placing.install()
         cls.placing.make_nodes(len(NODES), 1)
         cls.placing.start_control(follower=True)
-        cls.replicas = {name: Connection(cls.placing.ports[port], cls.placing.scheduler_certificates())
+        cls.replicas = {name: placing.ControlConnection(cls.placing.ports[port], cls.placing.scheduler_certificates())
                         for name, port in (("leader", "tls"), ("follower", "follower"))}
 
     def setUp(self):
