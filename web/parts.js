@@ -123,18 +123,23 @@ export const CARD_COLUMNS = [
   ["health", health, (card) => (card.healthy ? card.closed : "!")],
 ];
 
-/** The last answer to a GET of a path of the read API, or the error; it is read again every `every` ms. */
+/** The last answer to a GET of a path of the read API, or the error; it is read again every `every` ms,
+ * and sooner while the server says that it has none yet (503). */
 export function useAnswer(path, every, parameters = {}) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
     let open = true;
-    const load = () =>
-      read(path, parameters).then((value) => open && setAnswer({ value }), (error) => open && setAnswer({ error }));
+    let timer;
+    const load = async () => {
+      const next = await read(path, parameters).then((value) => ({ value }), (error) => ({ error }));
+      if (!open) return;
+      setAnswer(next);
+      timer = setTimeout(load, next.error?.status === 503 ? Math.min(every, 3_000) : every);
+    };
     load();
-    const timer = setInterval(load, every);
     return () => {
       open = false;
-      clearInterval(timer);
+      clearTimeout(timer);
     };
   }, [path, ...Object.values(parameters)]);
   return answer;

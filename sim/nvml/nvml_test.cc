@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/nvml/gpm_abi.h"
 #include "sim/protocol/client.h"
 #include "sim/testing/gtest_instance.h"
 
@@ -273,6 +274,47 @@ TEST_F(Nvml, APeriodThatEndsBetweenTwoRequestsRaisesNoUtilisation) {
   }
   EXPECT_GE(most, 1U) << "a process that always has work";
   EXPECT_LE(most, 100U);
+}
+
+// The counters of a Hopper card: two samples around half a second, in which one card works and the other does not.
+TEST_F(Nvml, GpmCountsTheBusyTimeBetweenTwoSamples) {
+  GpmSupport support = {2, 0};
+  EXPECT_EQ(lib.call("nvmlGpmQueryDeviceSupport", card0, &support), kVersionMismatch);
+  support = {kGpmVersion, 0};
+  ASSERT_EQ(lib.call("nvmlGpmQueryDeviceSupport", card0, &support), kSuccess);
+  EXPECT_EQ(support.supported, 1U);
+  GpmSample* samples[4] = {};
+  for (GpmSample*& sample : samples) ASSERT_EQ(lib.call("nvmlGpmSampleAlloc", &sample), kSuccess);
+  GpmMetricsGet get = {};
+  get.version = kGpmVersion;
+  for (const std::uint32_t id : {kGpmGraphics, kGpmSm, kGpmAnyTensor, kGpmMemoryBandwidth})
+    get.metrics[get.count++].id = id;
+  get.first = samples[0];
+  get.second = samples[1];
+  EXPECT_EQ(lib.call("nvmlGpmMetricsGet", &get), kInvalidArgument) << "samples that were not taken";
+  const Holder busy(kMiB, true);
+  ASSERT_TRUE(busy.up());
+  ASSERT_EQ(lib.call("nvmlGpmSampleGet", card0, samples[0]), kSuccess);
+  ASSERT_EQ(lib.call("nvmlGpmSampleGet", card1, samples[2]), kSuccess);
+  usleep(500000);
+  ASSERT_EQ(lib.call("nvmlGpmSampleGet", card0, samples[1]), kSuccess);
+  ASSERT_EQ(lib.call("nvmlGpmSampleGet", card1, samples[3]), kSuccess);
+  ASSERT_EQ(lib.call("nvmlGpmMetricsGet", &get), kSuccess);
+  EXPECT_GT(get.metrics[0].value, 1);
+  EXPECT_LE(get.metrics[0].value, 100);
+  EXPECT_EQ(get.metrics[1].value, get.metrics[0].value);
+  EXPECT_EQ(get.metrics[2].result, kSuccess);
+  EXPECT_EQ(get.metrics[2].value, 0) << "no simulated kernel uses tensor cores";
+  EXPECT_EQ(get.metrics[3].result, kNotSupported) << "not modelled";
+  get.first = samples[2];
+  EXPECT_EQ(lib.call("nvmlGpmMetricsGet", &get), kInvalidArgument) << "samples of two cards";
+  get.second = samples[3];
+  ASSERT_EQ(lib.call("nvmlGpmMetricsGet", &get), kSuccess);
+  EXPECT_EQ(get.metrics[0].value, 0) << "the idle card";
+  std::swap(get.first, get.second);
+  EXPECT_EQ(lib.call("nvmlGpmMetricsGet", &get), kInvalidArgument) << "the later sample first";
+  for (GpmSample* sample : samples) EXPECT_EQ(lib.call("nvmlGpmSampleFree", sample), kSuccess);
+  EXPECT_EQ(lib.call("nvmlGpmSampleFree", static_cast<GpmSample*>(nullptr)), kInvalidArgument);
 }
 
 TEST_F(Nvml, AForkedChildOpensItsOwnConnection) {

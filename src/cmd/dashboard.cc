@@ -67,9 +67,11 @@ Sources machine_sources(const HostOptions& host, const Clock& clock) {
     return codec::to_json(found);
   };
   const auto usage = std::make_shared<dashboard::UsageReader>(
-      [agent](const HistoryQuery& query) -> Result<dashboard::UsageReader::Histories> {
-        CARVE_TRY(auto found, agent->history({}, query));
-        return dashboard::UsageReader::Histories{{std::move(found)}, 0};
+      [agent](const HistoryQuery& query, const auto& agents, const auto& take, const auto&) -> Result<void> {
+        agents(1);
+        CARVE_TRY(const auto found, agent->history({}, query));
+        take(found);
+        return {};
       },
       dashboard::UsageReader::Quotas(), clock);
   sources.usage = [usage](const std::string& since) -> Result<dashboard::UsageReader::Shared> {

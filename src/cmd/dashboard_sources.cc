@@ -24,16 +24,8 @@ void add_agent_sources(KubeApi& api, const std::string& namespace_name, dashboar
 }
 
 dashboard::UsageReader::Ask ask_all_histories(KubeApi& api, const std::string& namespace_name) {
-  return [&api, namespace_name](const HistoryQuery& query) -> Result<dashboard::UsageReader::Histories> {
-    CARVE_TRY(auto nodes, cli::ask_histories(api, namespace_name, "", query));
-    dashboard::UsageReader::Histories histories;
-    for (auto& node : nodes) {
-      if (node.answer)
-        histories.answers.push_back(std::move(*node.answer));
-      else
-        ++histories.silent;
-    }
-    return histories;
+  return [&api, namespace_name](const HistoryQuery& query, const auto& agents, const auto& take, const auto& stop) {
+    return cli::each_history(api, namespace_name, query, agents, take, stop);
   };
 }
 

@@ -44,6 +44,15 @@ struct GpuProcess {
   std::uint32_t sm_percent = 0;  // during the last second; 0 when there is no sample
 };
 
+/// What the parts of a card did since the driver was asked before: the part of the time, 0 to 1. From the driver's
+/// performance counters, which cards before Hopper do not have. nullopt: not reported.
+struct CardActivity {
+  std::optional<double> graphics;  // any work ran
+  std::optional<double> sm;        // of the multiprocessors
+  std::optional<double> tensor;    // the tensor cores of any kind
+  std::optional<double> memory;    // the bandwidth to the card's memory
+};
+
 /// The use of one card, as the driver reports it.
 struct GpuUsage {
   CardId card;
@@ -55,6 +64,9 @@ struct GpuUsage {
   std::uint32_t power_mw = 0;
   std::uint32_t sm_clock_mhz = 0;  // 0: not reported, as the next one
   std::uint32_t memory_clock_mhz = 0;
+  std::optional<std::uint32_t> memory_busy_percent;  // of the time, memory was read or written
+  std::optional<std::uint64_t> energy_mj;            // since the driver was loaded
+  CardActivity activity;
   std::vector<GpuProcess> processes;
 };
 

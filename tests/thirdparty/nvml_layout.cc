@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "sim/nvml/gpm_abi.h"
 #include "sim/nvml/nvml_abi.h"
 
 namespace ours = carve::sim::nvml;
@@ -146,6 +147,20 @@ CARVE_SAME_PLACE(DriverBranch, branch, nvmlSystemDriverBranchInfo_v1_t, branch);
 CARVE_SAME_SIZE(FbcStats, nvmlFBCStats_t);
 CARVE_SAME_PLACE(FbcStats, sessions, nvmlFBCStats_t, sessionsCount);
 CARVE_SAME_PLACE(FbcStats, average_latency, nvmlFBCStats_t, averageLatency);
+static_assert(ours::kGpmVersion == NVML_GPM_METRICS_GET_VERSION && ours::kGpmVersion == NVML_GPM_SUPPORT_VERSION);
+static_assert(ours::kGpmAnyTensor == NVML_GPM_METRIC_ANY_TENSOR_UTIL);
+static_assert(ours::kGpmMemoryBandwidth == NVML_GPM_METRIC_DRAM_BW_UTIL);
+CARVE_SAME_SIZE(GpmSupport, nvmlGpmSupport_t);
+CARVE_SAME_PLACE(GpmSupport, supported, nvmlGpmSupport_t, isSupportedDevice);
+CARVE_SAME_SIZE(GpmMetric, nvmlGpmMetric_t);
+CARVE_SAME_PLACE(GpmMetric, result, nvmlGpmMetric_t, nvmlReturn);
+CARVE_SAME_PLACE(GpmMetric, value, nvmlGpmMetric_t, value);
+CARVE_SAME_PLACE(GpmMetric, info, nvmlGpmMetric_t, metricInfo);
+CARVE_SAME_PLACE(GpmMetricsGet, count, nvmlGpmMetricsGet_t, numMetrics);
+CARVE_SAME_PLACE(GpmMetricsGet, first, nvmlGpmMetricsGet_t, sample1);
+CARVE_SAME_PLACE(GpmMetricsGet, second, nvmlGpmMetricsGet_t, sample2);
+CARVE_SAME_PLACE(GpmMetricsGet, metrics, nvmlGpmMetricsGet_t, metrics);
+static_assert(sizeof(ours::GpmMetricsGet) <= sizeof(nvmlGpmMetricsGet_t));
 CARVE_SAME_SIZE(DynamicPstates, nvmlGpuDynamicPstatesInfo_t);
 CARVE_SAME_PLACE(DynamicPstates, flags, nvmlGpuDynamicPstatesInfo_t, flags);
 CARVE_SAME_PLACE(DynamicPstates, domains, nvmlGpuDynamicPstatesInfo_t, utilization);

@@ -62,10 +62,17 @@ json::value value_of(const SliceView& s) {
   return slice;
 }
 
+/// The parts of CardActivity by their names in the API.
+constexpr std::pair<std::string_view, std::optional<double> CardActivity::*> kActivityNames[] = {
+    {"graphics_active", &CardActivity::graphics},
+    {"sm_active", &CardActivity::sm},
+    {"tensor_active", &CardActivity::tensor},
+    {"memory_active", &CardActivity::memory}};
+
 json::value value_of(const CardView& c) {
   json::array xids;
   for (const auto& [xid, count] : c.xids) xids.push_back(json::object{{"code", xid}, {"count", count}});
-  return json::object{{"uuid", c.card.id.str()},
+  json::object card{{"uuid", c.card.id.str()},
                       {"vendor", c.card.vendor},
                       {"model", c.card.model},
                       {"memory_bytes", c.card.memory.count()},
@@ -87,6 +94,12 @@ json::value value_of(const CardView& c) {
                       {"sm_clock_mhz", c.sm_clock_mhz},
                       {"memory_clock_mhz", c.memory_clock_mhz},
                       {"foreign", values_of(c.foreign)}};
+  if (c.memory_busy_percent) card["memory_busy_percent"] = *c.memory_busy_percent;
+  if (c.energy_mj) card["energy_mj"] = *c.energy_mj;
+  for (const auto& [name, part] : kActivityNames) {
+    if (const auto& value = c.activity.*part) card[name] = *value;
+  }
+  return card;
 }
 
 Result<ProcessView> process_from(const json::value& value) {
@@ -196,6 +209,12 @@ Result<CardView> card_from(const json::value& value) {
   if (f.has("sm_clock_mhz")) {  // an agent of an earlier version does not send them
     c.sm_clock_mhz = static_cast<std::uint32_t>(f.number("sm_clock_mhz", 0, UINT32_MAX));
     c.memory_clock_mhz = static_cast<std::uint32_t>(f.number("memory_clock_mhz", 0, UINT32_MAX));
+  }
+  if (f.has("memory_busy_percent"))
+    c.memory_busy_percent = static_cast<std::uint32_t>(f.number("memory_busy_percent", 0, 100));
+  if (f.has("energy_mj")) c.energy_mj = f.number("energy_mj");
+  for (const auto& [name, part] : kActivityNames) {
+    if (f.has(name)) c.activity.*part = f.real(name);
   }
   CARVE_TRY(c.foreign, processes_from(f.array("foreign", kMany)));
   CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));

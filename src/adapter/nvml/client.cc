@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 
@@ -271,6 +272,14 @@ Result<GpuUsage> Client::usage_of(std::size_t card) {
   usage.power_mw = wire.power_mw;
   usage.sm_clock_mhz = wire.sm_clock_mhz;
   usage.memory_clock_mhz = wire.memory_clock_mhz;
+  if (wire.memory_busy_percent != nvml::kNoPercent) usage.memory_busy_percent = wire.memory_busy_percent;
+  if (wire.energy_mj != nvml::kNoEnergy) usage.energy_mj = wire.energy_mj;
+  std::size_t place = 0;
+  for (auto* part :
+       {&usage.activity.graphics, &usage.activity.sm, &usage.activity.tensor, &usage.activity.memory}) {
+    const double value = wire.activity[place++];
+    if (!std::isnan(value)) *part = value;
+  }
   for (std::size_t i = 0; i < header.count; ++i) {
     const auto process = record_at<WireProcess>(bytes, first + i * sizeof(WireProcess));
     usage.processes.push_back({process.pid, Bytes(process.used_bytes), process.sm_percent});

@@ -153,6 +153,32 @@ TEST_F(NvmlClientTest, ACardWithoutEventsIsOnlyUnwatched) {
   EXPECT_EQ((*client.usage())[1].recovery, std::nullopt) << "a driver without the field";
 }
 
+TEST_F(NvmlClientTest, ReportsEnergyAndWhatTheCountersCountedBetweenTwoCalls) {
+  Client client(options(), clock_, log_);
+  auto usage = client.usage();
+  ASSERT_TRUE(usage) << usage.error().what;
+  EXPECT_EQ((*usage)[0].energy_mj, 123'456'789'012U);
+  EXPECT_EQ((*usage)[0].memory_busy_percent, 7U);
+  EXPECT_EQ((*usage)[0].activity.tensor, std::nullopt) << "one sample is no difference";
+  EXPECT_EQ((*usage)[1].energy_mj, std::nullopt) << "a card that does not count";
+  // The driver refreshes its counters every 100 ms, in real time.
+  for (int i = 0; i < 500 && !(*usage)[0].activity.tensor; ++i) {
+    ::usleep(10'000);
+    usage = client.usage();
+    ASSERT_TRUE(usage) << usage.error().what;
+  }
+  const CardActivity& seen = (*usage)[0].activity;
+  EXPECT_EQ(seen.tensor, 0.25);
+  EXPECT_EQ(seen.sm, 0.5);
+  EXPECT_EQ(seen.graphics, 1.0) << "the driver's 100.5 per cent";
+  EXPECT_EQ(seen.memory, std::nullopt) << "the counter that the driver does not have";
+  EXPECT_EQ((*usage)[1].activity.sm, std::nullopt);
+  client.renew();
+  usage = client.usage();
+  ASSERT_TRUE(usage) << usage.error().what;
+  EXPECT_EQ((*usage)[0].activity.tensor, std::nullopt) << "another worker starts with its own samples";
+}
+
 TEST_F(NvmlClientTest, XidsArriveAndSurviveTheDeathOfTheirWorker) {
   Client client(options(), clock_, log_);
   ASSERT_TRUE(client.usage());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -256,6 +257,7 @@ int take_inventory(const Library& library, Handles* handles, WireMachine* machin
   handles->last_sample_us.assign(handles->devices.size(), 0);
   handles->last_sm.assign(handles->devices.size(), {});
   handles->sampled_at.assign(handles->devices.size(), {});
+  handles->activity.reset(api, handles->devices.size());
   machine->cards = static_cast<std::uint32_t>(cards->size());
   return kSuccess;
 }
@@ -266,6 +268,8 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   const Device device = handles->devices[card];
   *usage = {};
   usage->recovery = kNoRecovery;
+  usage->memory_busy_percent = kNoPercent;
+  usage->energy_mj = kNoEnergy;
   processes->clear();
   MemoryV2 v2 = {};
   v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2U << 24U;
@@ -286,6 +290,7 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   Utilization rates = {};
   if (api.utilization != nullptr && api.utilization(device, &rates) == kSuccess) {
     usage->utilization_percent = std::min(100U, rates.gpu);
+    usage->memory_busy_percent = std::min(100U, rates.memory);
   }
   if (api.temperature != nullptr) api.temperature(device, 0, &usage->temperature_c);
   if (api.power != nullptr) api.power(device, &usage->power_mw);
@@ -293,6 +298,13 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
     api.clock(device, kClockSm, &usage->sm_clock_mhz);
     api.clock(device, kClockMemory, &usage->memory_clock_mhz);
   }
+  unsigned long long energy_mj = 0;
+  if (api.energy != nullptr && api.energy(device, &energy_mj) == kSuccess) usage->energy_mj = energy_mj;
+  const CardActivity activity = handles->activity.read(api, card, device);
+  const auto wire = [](const std::optional<double>& part) { return part.value_or(std::nan("")); };
+  std::size_t place = 0;
+  for (const auto& part : {activity.graphics, activity.sm, activity.tensor, activity.memory})
+    usage->activity[place++] = wire(part);
   add_processes(api.compute_processes, device, processes);
   add_processes(api.graphics_processes, device, processes);
   add_samples(api, handles, card, usage->utilization_percent, processes);

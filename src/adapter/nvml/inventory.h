@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "adapter/nvml/activity.h"
 #include "adapter/nvml/library.h"
 #include "adapter/nvml/wire.h"
 
@@ -16,6 +17,7 @@ struct Handles {
   std::vector<unsigned long long> last_sample_us;     // per card
   std::vector<std::map<unsigned, unsigned>> last_sm;  // per card: PID → percent
   std::vector<std::chrono::steady_clock::time_point> sampled_at;  // per card: when last_sm was taken
+  ActivityReader activity;
 };
 
 /// Lists the cards. A lost card is omitted and is not an error. Returns an NVML code; `what` is the call that failed.

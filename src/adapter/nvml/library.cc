@@ -65,6 +65,12 @@ Api resolve_all(void* h) {
   resolve(h, api.p2p_status, {"nvmlDeviceGetP2PStatus"});
   resolve(h, api.nvlink_state, {"nvmlDeviceGetNvLinkState"});
   resolve(h, api.field_values, {"nvmlDeviceGetFieldValues"});
+  resolve(h, api.energy, {"nvmlDeviceGetTotalEnergyConsumption"});
+  resolve(h, api.gpm_support, {"nvmlGpmQueryDeviceSupport"});
+  resolve(h, api.gpm_alloc, {"nvmlGpmSampleAlloc"});
+  resolve(h, api.gpm_free, {"nvmlGpmSampleFree"});
+  resolve(h, api.gpm_sample, {"nvmlGpmSampleGet"});
+  resolve(h, api.gpm_metrics, {"nvmlGpmMetricsGet"});
   resolve(h, api.event_set_create, {"nvmlEventSetCreate"});
   resolve(h, api.supported_events, {"nvmlDeviceGetSupportedEventTypes"});
   resolve(h, api.register_events, {"nvmlDeviceRegisterEvents"});

@@ -64,6 +64,24 @@ struct FieldValue {  // of nvmlDeviceGetFieldValues
 };
 static_assert(sizeof(FieldValue) == 40);
 inline constexpr std::uint32_t kFieldRecoveryAction = 230;
+struct GpmSampleHandle;
+using GpmSample = GpmSampleHandle*;
+inline constexpr std::uint32_t kGpmVersion = 1;  // of both records
+struct GpmSupport {
+  std::uint32_t version, supported;
+};
+struct GpmMetric {
+  std::uint32_t id;
+  int status;
+  double value;
+  const char *short_name, *long_name, *unit;
+};
+static_assert(sizeof(GpmMetric) == 40);
+struct GpmMetricsGet {  // the driver reads and writes `count` metrics; its own record has more room
+  std::uint32_t version, count;
+  GpmSample first, second;
+  GpmMetric metrics[8];
+};
 struct EventSetHandle;
 using EventSet = EventSetHandle*;
 struct EventData {  // of nvmlEventSetWait_v2; the older function writes only the first three fields
@@ -103,6 +121,12 @@ struct Api {
   int (*p2p_status)(Device, Device, int, int*) = nullptr;
   int (*nvlink_state)(Device, unsigned, unsigned*) = nullptr;
   int (*field_values)(Device, int, FieldValue*) = nullptr;
+  int (*energy)(Device, unsigned long long*) = nullptr;
+  int (*gpm_support)(Device, GpmSupport*) = nullptr;
+  int (*gpm_alloc)(GpmSample*) = nullptr;
+  int (*gpm_free)(GpmSample) = nullptr;
+  int (*gpm_sample)(Device, GpmSample) = nullptr;
+  int (*gpm_metrics)(GpmMetricsGet*) = nullptr;
   int (*event_set_create)(EventSet*) = nullptr;
   int (*supported_events)(Device, unsigned long long*) = nullptr;
   int (*register_events)(Device, unsigned long long, EventSet) = nullptr;

@@ -13,6 +13,8 @@ inline constexpr std::size_t kMaxProcesses = 2048;
 inline constexpr int kWorkerSocket = 3;            // the worker's descriptor for requests
 inline constexpr int kWorkerEvents = 4;            // the worker's descriptor for events
 inline constexpr std::uint32_t kNoRecovery = ~0U;  // the driver does not report a recommended action
+inline constexpr std::uint32_t kNoPercent = ~0U;
+inline constexpr std::uint64_t kNoEnergy = ~0ULL;
 
 enum class Op : std::uint32_t { kInventory = 1, kUsage = 2 };
 
@@ -71,6 +73,9 @@ struct WireUsage {
   std::uint32_t lost;  // the driver answers GPU_IS_LOST for the card
   std::uint32_t processes;
   std::uint32_t recovery;  // recommended action; kNoRecovery: not reported
+  std::uint32_t memory_busy_percent;  // kNoPercent: not reported
+  std::uint64_t energy_mj;            // kNoEnergy: not reported
+  double activity[4];                 // of CardActivity, in its order; NaN: not reported
 };
 
 /// An XID of a card, sent on kWorkerEvents without a request.

@@ -111,6 +111,9 @@ CardView card_view(const CardState& state, const GpuInventory& inventory, const 
     card.power_mw = usage.power_mw;
     card.sm_clock_mhz = usage.sm_clock_mhz;
     card.memory_clock_mhz = usage.memory_clock_mhz;
+    card.memory_busy_percent = usage.memory_busy_percent;
+    card.energy_mj = usage.energy_mj;
+    card.activity = usage.activity;
   }
   return card;
 }

@@ -58,8 +58,7 @@ void finish(Board* board) {
   });
   std::sort(board->slices.begin(), board->slices.end(),
             [](const BoardSlice& a, const BoardSlice& b) { return a.id < b.id; });
-  std::stable_sort(board->events.begin(), board->events.end(),
-                   [](const BoardEvent& a, const BoardEvent& b) { return a.unix_ms < b.unix_ms; });
+  std::sort(board->events.begin(), board->events.end(), codec::before);
   codec::sum_nodes(board);
 }
 

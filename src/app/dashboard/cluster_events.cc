@@ -13,7 +13,7 @@ Result<std::vector<codec::BoardEvent>> ClusterEvents::read() const {
       if (auto event = codec::parse_board_event(text)) events.push_back(std::move(*event));
     }
   }
-  std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.unix_ms < b.unix_ms; });
+  std::sort(events.begin(), events.end(), codec::before);
   if (events.size() > kMost) events.erase(events.begin(), events.end() - static_cast<std::ptrdiff_t>(kMost));
   return events;
 }

@@ -87,20 +87,15 @@ bool keep(const Query& query, const BoardEvent& event) {
          matches(query, "kind", event.kind);
 }
 
-template <class Item>
-using PageText = std::string (*)(const std::vector<const Item*>&, std::uint64_t, std::size_t, std::size_t);
-
 /// One page of the items that the query selects.
 template <class Item>
-Result<std::string> page(const std::vector<Item>& all, const Query& query, std::uint64_t revision,
-                         PageText<Item> text) {
-  CARVE_TRY(const auto first, number_in(query, "continue", 0, 0, 1'000'000'000));
+Result<std::string> page(const std::vector<Item>& all, const Query& query, std::uint64_t revision) {
   CARVE_TRY(const auto most, number_in(query, "limit", kPage, 1, kLargestPage));
   std::vector<const Item*> kept;
   for (const auto& item : all) {
     if (keep(query, item)) kept.push_back(&item);
   }
-  return text(kept, revision, first, most);
+  return codec::page_json(kept, revision, {text_in(query, "continue"), most});
 }
 
 std::vector<ApiParameter> paged(std::vector<ApiParameter> own) {
@@ -174,24 +169,24 @@ std::span<const DashboardApi::Resource> DashboardApi::resources() {
                 {"model", "only the cards of this model"},
                 {"uuid", "only this card"},
                 {"healthy", "true or false"}})},
-        [](const Call& call) { return page(call.seen.cards, call.query, call.now.revision, codec::cards_json); });
+        [](const Call& call) { return page(call.seen.cards, call.query, call.now.revision); });
     add({"/v1/slices", "The slices: what each container, claim or command holds of a card", "application/json",
          paged({{"node", "only the slices on this node"},
                 {"card", "only the slices on the card with this UUID"},
                 {"namespace", "only the slices of this namespace"},
                 {"pod", "only the slices of this pod"}})},
-        [](const Call& call) { return page(call.seen.slices, call.query, call.now.revision, codec::slices_json); });
+        [](const Call& call) { return page(call.seen.slices, call.query, call.now.revision); });
     add({"/v1/nodes", "The nodes with cards, and whether their agents answer", "application/json",
          paged({{"name", "only this node"}})},
-        [](const Call& call) { return page(call.seen.nodes, call.query, call.now.revision, codec::nodes_json); });
+        [](const Call& call) { return page(call.seen.nodes, call.query, call.now.revision); });
     add({"/v1/waiting", "The pods that request cards and have no node", "application/json",
          paged({{"namespace", "only the pods of this namespace"}})},
-        [](const Call& call) { return page(call.seen.waiting, call.query, call.now.revision, codec::waiting_json); });
+        [](const Call& call) { return page(call.seen.waiting, call.query, call.now.revision); });
     add({"/v1/events", "The agents' events, the newest last", "application/json",
          paged({{"node", "only the events of this node"},
                 {"namespace", "only the events of this namespace"},
                 {"kind", "only the events of this kind"}})},
-        [](const Call& call) { return page(call.seen.events, call.query, call.now.revision, codec::events_json); });
+        [](const Call& call) { return page(call.seen.events, call.query, call.now.revision); });
     add({"/v1/nodes/{node}",
          "All that the node's agent reports: cards, slices, processes",
          "application/json",
@@ -245,10 +240,6 @@ std::span<const DashboardApi::Resource> DashboardApi::resources() {
          {{"since", "how far back: such as 24h or 30d; default 24h"}}},
         [](const Call& call) -> Result<std::string> {
           if (!call.sources.usage) return not_here("usage");
-          if (call.now.board.nodes.size() > UsageReader::kMostNodes) {
-            return fail(Code::kUnimplemented, "the cluster has more than " + std::to_string(UsageReader::kMostNodes) +
-                                                  " nodes, and asking all agents takes minutes: use `carve report`");
-          }
           const auto since = text_in(call.query, "since");
           CARVE_TRY(const auto usage, call.sources.usage(since.empty() ? "24h" : since));
           // A namespace may have a past or a quota, and nothing on the board.

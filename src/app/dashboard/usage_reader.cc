@@ -1,57 +1,92 @@
 #include "app/dashboard/usage_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 namespace carve::dashboard {
 
-Result<UsageReader::Shared> UsageReader::read(std::chrono::seconds since) const {
-  HistoryQuery query;
-  query.by = HistoryQuery::By::kNamespaces;
-  query.since = since;
-  CARVE_TRY(const auto histories, ask_(query));
-  codec::Usage usage;
-  usage.since = since;
-  usage.silent = histories.silent;
-  usage.nodes = histories.answers.size() + histories.silent;
-  for (const auto& answer : histories.answers) {
-    for (const auto& line : answer.lines) usage.hours[line.key.name] += hours_of(line);
-  }
+void UsageReader::add_quotas(codec::Usage* usage) const {
   if (quotas_) {
     const auto texts = quotas_();
-    if (!texts) usage.quotas_error = texts.error().what;
+    if (!texts) usage->quotas_error = texts.error().what;
     for (const auto& text : texts.value_or(std::vector<std::string>())) {
       auto quotas = codec::parse_card_quotas(text);
       if (!quotas) {
-        usage.quotas_error = quotas.error().what;
+        usage->quotas_error = quotas.error().what;
         continue;
       }
-      std::move(quotas->begin(), quotas->end(), std::back_inserter(usage.quotas));
+      std::move(quotas->begin(), quotas->end(), std::back_inserter(usage->quotas));
     }
   }
   if (own_quotas_) {
     auto own = own_quotas_();
-    std::move(own.begin(), own.end(), std::back_inserter(usage.quotas));
+    std::move(own.begin(), own.end(), std::back_inserter(usage->quotas));
   }
-  return std::make_shared<const codec::Usage>(std::move(usage));
+}
+
+void UsageReader::read(std::chrono::seconds since, const std::stop_token& stop) {
+  HistoryQuery query;
+  query.by = HistoryQuery::By::kNamespaces;
+  query.since = since;
+  codec::Usage usage;
+  usage.since = since;
+  const auto begin = clock_.now();
+  const auto asked = ask_(
+      query,
+      [this](std::size_t agents) {
+        const MutexLock lock(mutex_);
+        reading_.agents = agents;
+      },
+      [&](const Result<HistoryAnswer>& answer) {
+        ++usage.nodes;
+        usage.silent += answer ? 0 : 1;
+        for (const auto& line : answer.value_or(HistoryAnswer()).lines) usage.hours[line.key.name] += hours_of(line);
+        const MutexLock lock(mutex_);
+        ++reading_.answered;
+      },
+      stop);
+  if (asked) add_quotas(&usage);
+  const auto end = clock_.now();
+  const MutexLock lock(mutex_);
+  reading_.done = true;
+  if (asked && !stop.stop_requested()) {
+    if (kept_.size() >= kMostKept) kept_.clear();
+    const auto span = std::max<Clock::Duration>(kKept, 10 * (end - begin));
+    kept_[since] = {std::make_shared<const codec::Usage>(std::move(usage)), end + span};
+  } else if (!asked) {
+    reading_.error = asked.error();
+  }
+  changed_.notify_all();
+}
+
+void UsageReader::set_patience(std::chrono::milliseconds patience) {
+  const MutexLock lock(mutex_);
+  patience_ = patience;
 }
 
 Result<UsageReader::Shared> UsageReader::of(std::chrono::seconds since) {
   MutexLock lock(mutex_);
-  while (reading_) read_.wait(lock);
-  const auto found = kept_.find(since);
-  if (found != kept_.end() && clock_.now() - found->second.at < kKept) return found->second.usage;
-  reading_ = true;
-  lock.unlock();
-  auto usage = read(since);
-  lock.lock();
-  reading_ = false;
-  read_.notify_all();
-  if (!usage) return usage;
-  if (kept_.size() >= kMostKept) kept_.clear();
-  kept_[since] = {*usage, clock_.now()};
-  return usage;
+  const auto patient_until = std::chrono::steady_clock::now() + patience_;
+  for (bool started = false;;) {
+    const auto found = kept_.find(since);
+    if (found != kept_.end() && clock_.now() < found->second.until) return found->second.usage;
+    const bool ours = reading_.since == since;
+    if (reading_.done && started && ours)
+      return tl::unexpected(reading_.error.value_or(Error{Code::kUnavailable, "the program ends"}));
+    if (reading_.done) {
+      reading_ = {since, false, std::nullopt, 0, 0};
+      started = true;
+      thread_ = Thread("usage-read", [this, since](const std::stop_token& stop) { read(since, stop); });
+    }
+    started = started || reading_.since == since;
+    if (changed_.wait_until(lock, patient_until) == std::cv_status::timeout && !reading_.done)
+      return fail(Code::kUnavailable,
+                  fmt::format("{} of {} agents have answered so far{}; ask again", reading_.answered, reading_.agents,
+                              reading_.since == since ? "" : ", to another caller's question"));
+  }
 }
 
 std::set<std::string> namespaces_in(const codec::Usage& usage) {

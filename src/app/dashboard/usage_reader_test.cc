@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <thread>
+
 namespace carve::dashboard {
 namespace {
 
@@ -30,10 +34,14 @@ class UsageReaderTest : public ::testing::Test {
   ManualClock clock_;
   int asked_ = 0;
   Result<std::vector<std::string>> quotas_ = std::vector<std::string>{kQuota};
-  UsageReader reader_{[this](const HistoryQuery& query) -> Result<UsageReader::Histories> {
+  Error trouble_;
+  UsageReader reader_{[this](const HistoryQuery& query, const auto& agents, const auto& take, const auto&) {
                         ++asked_;
                         EXPECT_EQ(query.by, HistoryQuery::By::kNamespaces);
-                        return UsageReader::Histories{{an_hour_of("ml"), an_hour_of("ml"), an_hour_of("")}, 1};
+                        agents(4);
+                        for (const char* name : {"ml", "ml", ""}) take(an_hour_of(name));
+                        take(fail(Code::kUnavailable, "no answer"));
+                        return trouble_.what.empty() ? Result<void>() : Result<void>(tl::unexpected(trouble_));
                       },
                       [this] { return quotas_; }, clock_};
 };
@@ -54,7 +62,7 @@ TEST_F(UsageReaderTest, AddsUpTheNodesAndCountsThoseThatAreSilent) {
 
 TEST_F(UsageReaderTest, HasTheQuotasOfCarvePlacementBesideTheResourceQuotas) {
   const codec::CardQuota own{"web", "carve-placement", "A100 cards", "2.5", "4"};
-  UsageReader reader([](const HistoryQuery&) { return UsageReader::Histories(); }, [this] { return quotas_; }, clock_,
+  UsageReader reader([](const auto&...) { return Result<void>(); }, [this] { return quotas_; }, clock_,
                      [&] { return std::vector{own}; });
   const auto usage = reader.of(std::chrono::hours(24));
   ASSERT_TRUE(usage) << usage.error().what;
@@ -71,6 +79,73 @@ TEST_F(UsageReaderTest, AsksTheAgentsOnceAMinute) {
   clock_.advance(UsageReader::kKept);
   ASSERT_TRUE(reader_.of(std::chrono::hours(24)));
   EXPECT_EQ(asked_, 3);
+}
+
+TEST_F(UsageReaderTest, AnErrorIsNotKept) {
+  trouble_ = {Code::kNotFound, "no agent runs"};
+  EXPECT_EQ(reader_.of(std::chrono::hours(24)).error().what, "no agent runs");
+  trouble_ = {};
+  EXPECT_TRUE(reader_.of(std::chrono::hours(24)));
+  EXPECT_EQ(asked_, 2);
+}
+
+// Thousands of agents answer in minutes. A caller learns how far the read is and gets the sums later, without a second
+// read.
+TEST(SlowUsageReader, SaysHowManyHaveAnsweredAndAnswersWhenAllHave) {
+  ManualClock clock;
+  std::atomic<int> asked = 0;
+  std::promise<void> go_on;
+  auto waits = go_on.get_future().share();
+  UsageReader reader(
+      [&](const HistoryQuery&, const auto& agents, const auto& take, const auto&) -> Result<void> {
+        ++asked;
+        agents(3);
+        take(an_hour_of("ml"));
+        waits.wait();
+        clock.advance(std::chrono::minutes(2));
+        take(an_hour_of("ml"));
+        take(an_hour_of("ml"));
+        return {};
+      },
+      {}, clock);
+  reader.set_patience(std::chrono::milliseconds(0));
+  EXPECT_EQ(reader.of(std::chrono::hours(24)).error().code, Code::kUnavailable);
+  reader.set_patience(std::chrono::milliseconds(20));
+  std::string said;
+  while (said.find("1 of 3") == std::string::npos) said = reader.of(std::chrono::hours(24)).error().what;
+  EXPECT_EQ(said, "1 of 3 agents have answered so far; ask again");
+  EXPECT_EQ(reader.of(std::chrono::hours(1)).error().what,
+            "1 of 3 agents have answered so far, to another caller's question; ask again");
+  go_on.set_value();
+  reader.set_patience(std::chrono::seconds(20));
+  const auto usage = reader.of(std::chrono::hours(24));
+  ASSERT_TRUE(usage) << usage.error().what;
+  EXPECT_EQ((*usage)->nodes, 3U);
+  EXPECT_DOUBLE_EQ((*usage)->hours.at("ml").card_hours_promised, 3);
+  clock.advance(std::chrono::minutes(19));  // ten times as long as the read took are 20
+  ASSERT_TRUE(reader.of(std::chrono::hours(24)));
+  EXPECT_EQ(asked, 1);
+  clock.advance(std::chrono::minutes(1));
+  ASSERT_TRUE(reader.of(std::chrono::hours(24)));
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(SlowUsageReader, EndsAReadThatIsInProgress) {
+  ManualClock clock;
+  std::atomic<bool> stopped = false;
+  {
+    UsageReader reader(
+        [&](const HistoryQuery&, const auto& agents, const auto&, const std::stop_token& stop) -> Result<void> {
+          agents(12'500);
+          while (!stop.stop_requested()) std::this_thread::yield();
+          stopped = true;
+          return {};
+        },
+        {}, clock);
+    reader.set_patience(std::chrono::milliseconds(0));
+    EXPECT_FALSE(reader.of(std::chrono::hours(24)));
+  }
+  EXPECT_TRUE(stopped);
 }
 
 TEST_F(UsageReaderTest, SaysWhyThereAreNoQuotas) {

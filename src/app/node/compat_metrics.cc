@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -31,6 +32,10 @@ struct Use {
 double percent(double part, double of) { return of > 0 ? part / of * 100 : 0; }
 /// The driver may not report a figure.
 bool known(Bytes bytes) { return bytes != Bytes::max(); }
+template <class T>
+double number_or_nan(const std::optional<T>& value) {
+  return value ? static_cast<double>(*value) : std::nan("");
+}
 
 /// The slices of pods, each card of each container.
 std::vector<Use> uses_of(const AgentView& view) {
@@ -53,40 +58,55 @@ std::vector<Use> uses_of(const AgentView& view) {
 struct CardSeries {
   std::string_view name;
   std::string_view help;
+  MetricsText::Kind kind;
   double (*of_card)(const CardView&);
   double (*of_slice)(const SliceCardView&);  // nullptr: the figure belongs to the card
 };
 constexpr CardSeries kDcgm[] = {
-    {"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).",
+    {"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", kGauge,
      [](const CardView& c) { return static_cast<double>(c.utilization_percent); },
      [](const SliceCardView& s) { return s.delivered_percent; }},
-    {"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
+    {"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", kGauge,
      [](const CardView& c) { return known(c.used) ? c.used.in_mib() : std::nan(""); },
      [](const SliceCardView& s) { return known(s.used) ? s.used.in_mib() : std::nan(""); }},
-    {"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).",
+    {"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", kGauge,
      [](const CardView& c) { return known(c.used) ? (c.card.memory - c.used).in_mib() : std::nan(""); },
      [](const SliceCardView& s) { return known(s.used) && s.limit > s.used ? (s.limit - s.used).in_mib() : 0.0; }},
-    {"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).",
+    {"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", kGauge,
      [](const CardView& c) { return static_cast<double>(c.temperature_c); }, nullptr},
-    {"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).",
+    {"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", kGauge,
      [](const CardView& c) { return c.sm_clock_mhz == 0 ? std::nan("") : c.sm_clock_mhz; }, nullptr},
-    {"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).",
+    {"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", kGauge,
      [](const CardView& c) { return c.memory_clock_mhz == 0 ? std::nan("") : c.memory_clock_mhz; }, nullptr},
-    {"DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.",
+    {"DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", kGauge,
      [](const CardView& c) { return static_cast<double>(c.last_xid); }, nullptr},
-    {"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", [](const CardView& c) { return c.power_mw / 1000.0; }, nullptr},
+    {"DCGM_FI_DEV_MEM_COPY_UTIL", "Time in which memory was read or written (in %).", kGauge,
+     [](const CardView& c) { return number_or_nan(c.memory_busy_percent); }, nullptr},
+    {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Energy since the driver was loaded (in mJ).", MetricsText::Kind::kCounter,
+     [](const CardView& c) { return number_or_nan(c.energy_mj); }, nullptr},
+    {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Part of the time in which any work ran (0 to 1).", kGauge,
+     [](const CardView& c) { return number_or_nan(c.activity.graphics); }, nullptr},
+    {"DCGM_FI_PROF_SM_ACTIVE", "Busy part of the multiprocessors (0 to 1).", kGauge,
+     [](const CardView& c) { return number_or_nan(c.activity.sm); }, nullptr},
+    {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Part of the time in which tensor cores worked (0 to 1).", kGauge,
+     [](const CardView& c) { return number_or_nan(c.activity.tensor); }, nullptr},
+    {"DCGM_FI_PROF_DRAM_ACTIVE", "Used part of the bandwidth to the card's memory (0 to 1).", kGauge,
+     [](const CardView& c) { return number_or_nan(c.activity.memory); }, nullptr},
+    {"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", kGauge,
+     [](const CardView& c) { return c.power_mw / 1000.0; }, nullptr},
 };
 
 std::string dcgm(const AgentView& view, std::string_view node) {
   MetricsText text;
   const auto uses = uses_of(view);
   for (const CardSeries& row : kDcgm) {
-    text.family(row.name, kGauge, row.help);
+    text.family(row.name, row.kind, row.help);
     for (std::size_t index = 0; index < view.cards.size(); ++index) {
       const CardView& card = view.cards[index];
       const auto number = fmt::to_string(index);
       const auto device = card.card.minor < 0 ? "nvidia" + number : fmt::format("nvidia{}", card.card.minor);
       const auto sample = [&](double value, const SliceNames& by) {
+        if (std::isnan(value)) return;
         text.sample(value, {{"gpu", number},
                             {"UUID", card.card.id.str()},
                             {"device", device},

@@ -26,6 +26,9 @@ AgentView two_cards() {
     view.cards.push_back(card);
   }
   view.cards[0].sm_clock_mhz = 1590;
+  view.cards[0].memory_busy_percent = 12;
+  view.cards[0].energy_mj = 5'000'000;
+  view.cards[0].activity = {0.5, 0.4, 0.25, std::nullopt};
   view.cards[1].last_xid = 79;
   SliceView one;
   one.name = "ml/train-0/main";
@@ -61,8 +64,15 @@ TEST(CompatMetrics, DcgmHasOneSeriesPerContainerOrCard) {
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_GPU_TEMP" + labels("1", "GPU-1", "nvidia4", "") + "61\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_POWER_USAGE" + labels("0", "GPU-0", "nvidia3", "") + "70.5\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("0", "GPU-0", "nvidia3", "") + "1590\n"));
-  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("1", "GPU-1", "nvidia4", "") + "NaN\n"))
-      << "not reported";
+  EXPECT_THAT(text, Not(HasSubstr("DCGM_FI_DEV_SM_CLOCK" + labels("1", "GPU-1", "nvidia4", "")))) << "not reported";
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_MEM_COPY_UTIL" + labels("0", "GPU-0", "nvidia3", "") + "12\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter\n"));
+  EXPECT_THAT(text,
+              HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" + labels("0", "GPU-0", "nvidia3", "") + "5000000\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_PROF_GR_ENGINE_ACTIVE" + labels("0", "GPU-0", "nvidia3", "") + "0.5\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_PROF_SM_ACTIVE" + labels("0", "GPU-0", "nvidia3", "") + "0.4\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE" + labels("0", "GPU-0", "nvidia3", "") + "0.25\n"));
+  EXPECT_THAT(text, Not(HasSubstr("DCGM_FI_PROF_DRAM_ACTIVE{"))) << "the driver reports it for no card";
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_XID_ERRORS" + labels("1", "GPU-1", "nvidia4", "") + "79\n"));
   auto idle = two_cards();
   idle.slices.clear();
@@ -117,7 +127,10 @@ TEST(CompatMetrics, WhatTheDriverDoesNotReportIsNotZero) {
   view.cards[0].used = Bytes::max();
   view.slices[0].cards[0].used = Bytes::max();
   EXPECT_THAT(text_at("/metrics/hami", view), HasSubstr("device_uuid=\"GPU-0\",device_type=\"NVIDIA T4\"} NaN\n"));
-  EXPECT_THAT(text_at("/metrics/dcgm", view), HasSubstr("pod=\"train-0\"} NaN\n"));
+  const auto dcgm = text_at("/metrics/dcgm", view);
+  EXPECT_THAT(dcgm, Not(HasSubstr("NaN")));
+  EXPECT_THAT(dcgm, Not(::testing::ContainsRegex("FB_USED[{][^}]*train-0")));
+  EXPECT_THAT(dcgm, ::testing::ContainsRegex("FB_USED[{][^}]*train-1"));
 }
 
 }  // namespace

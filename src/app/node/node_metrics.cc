@@ -22,6 +22,7 @@ struct CardRow {
   std::string_view name;
   std::string_view help;
   double (*value)(const CardView&);
+  Kind kind = Kind::kGauge;
 };
 constexpr CardRow kCardRows[] = {
     {"carve_card_memory_bytes", "The card's memory.", [](const CardView& c) { return bytes(c.card.memory); }},
@@ -36,6 +37,12 @@ constexpr CardRow kCardRows[] = {
     {"carve_card_temperature_celsius", "The card's temperature.",
      [](const CardView& c) { return static_cast<double>(c.temperature_c); }},
     {"carve_card_power_watts", "Power draw of the card.", [](const CardView& c) { return c.power_mw / 1000.0; }},
+    {"carve_card_energy_joules_total", "Energy of the card since the driver was loaded.",
+     [](const CardView& c) { return c.energy_mj ? static_cast<double>(*c.energy_mj) / 1000 : std::nan(""); },
+     Kind::kCounter},
+    {"carve_card_tensor_active_ratio",
+     "Time in which the card's tensor cores worked, as reported by the driver for Hopper and later cards.",
+     [](const CardView& c) { return c.activity.tensor.value_or(std::nan("")); }},
     {"carve_card_sm_clock_hertz", "Clock of the card's multiprocessors, as reported by the driver.",
      [](const CardView& c) { return c.sm_clock_mhz == 0 ? std::nan("") : c.sm_clock_mhz * 1e6; }},
     {"carve_card_memory_clock_hertz", "Clock of the card's memory, as reported by the driver.",
@@ -69,7 +76,7 @@ constexpr SliceRow kSliceRows[] = {
 
 void write_cards(const AgentView& view, std::string_view node, codec::MetricsText* text) {
   for (const auto& row : kCardRows) {
-    text->family(row.name, Kind::kGauge, row.help);
+    text->family(row.name, row.kind, row.help);
     for (const auto& card : view.cards)
       text->sample(row.value(card), {{"node", node}, {"card", card.card.id.str()}, {"model", card.card.model}});
   }

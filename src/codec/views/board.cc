@@ -1,9 +1,12 @@
 #include "codec/views/board.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <unordered_map>
 
@@ -183,17 +186,15 @@ json::array array_of(const std::vector<Item>& items) {
 
 json::array texts(const std::vector<std::string>& all) { return json::array(all.begin(), all.end()); }
 
-template <class Item>
-std::string page(const std::vector<const Item*>& items, std::uint64_t revision, std::size_t first, std::size_t most) {
-  const auto begin = std::min(first, items.size());
-  const auto end = begin + std::min(most, items.size() - begin);
-  json::array shown;
-  shown.reserve(end - begin);
-  for (std::size_t at = begin; at < end; ++at) shown.push_back(value_of(*items[at]));
-  return json::serialize(json::object{{"revision", revision},
-                                      {"total", items.size()},
-                                      {"items", std::move(shown)},
-                                      {"continue", end < items.size() ? std::to_string(end) : std::string()}});
+// The places of items as texts, which sort like the items on the board: names contain no character below "!" + 1.
+constexpr std::string_view kAfter = "after:";
+std::string place_of(const BoardCard& card) { return fmt::format("{}!{:06}!{}", card.node, card.index, card.uuid); }
+const std::string& place_of(const BoardSlice& slice) { return slice.id; }
+const std::string& place_of(const BoardNode& node) { return node.name; }
+std::string place_of(const WaitingPod& pod) { return fmt::format("{}!{}", pod.namespace_name, pod.name); }
+std::string place_of(const BoardEvent& event) {
+  return fmt::format("{:015}!{}!{}!{}!{:016x}", event.unix_ms, event.node, event.slice, event.kind,
+                     std::hash<std::string>()(event.text));
 }
 
 /// How many slices of 1/parts of a card fit into this free room.
@@ -205,6 +206,10 @@ std::uint64_t fitting(Bytes card, Bytes free, std::uint64_t cores_free, std::uin
 }
 
 }  // namespace
+
+bool before(const BoardEvent& a, const BoardEvent& b) {
+  return a.unix_ms != b.unix_ms ? a.unix_ms < b.unix_ms : place_of(a) < place_of(b);
+}
 
 Result<BoardEvent> parse_board_event(std::string_view text) {
   CARVE_TRY(const auto value, json_read::parse(text, "Event"));
@@ -301,26 +306,33 @@ std::vector<BoardNamespace> namespaces_of(const Board& board) {
   return all;
 }
 
-std::string cards_json(const std::vector<const BoardCard*>& items, std::uint64_t revision, std::size_t first,
-                       std::size_t most) {
-  return page(items, revision, first, most);
+template <class Item>
+Result<std::string> page_json(const std::vector<const Item*>& items, std::uint64_t revision, const BoardPage& page) {
+  auto from = items.begin();
+  if (!page.after.empty()) {
+    if (!page.after.starts_with(kAfter))
+      return fail(Code::kInvalidArgument, "continue: \"" + page.after + "\" is not the `continue` of a page");
+    const std::string after = page.after.substr(kAfter.size());
+    from = std::upper_bound(items.begin(), items.end(), after,
+                            [](const std::string& place, const Item* item) { return place < place_of(*item); });
+  }
+  const auto shown = std::min(page.most, static_cast<std::size_t>(items.end() - from));
+  const auto end = from + static_cast<std::ptrdiff_t>(shown);
+  json::array array;
+  array.reserve(shown);
+  for (auto item = from; item != end; ++item) array.push_back(value_of(**item));
+  const bool more = end != items.end() && shown > 0;
+  return json::serialize(
+      json::object{{"revision", revision},
+                   {"total", items.size()},
+                   {"items", std::move(array)},
+                   {"continue", more ? std::string(kAfter) + place_of(**std::prev(end)) : std::string()}});
 }
-std::string slices_json(const std::vector<const BoardSlice*>& items, std::uint64_t revision, std::size_t first,
-                        std::size_t most) {
-  return page(items, revision, first, most);
-}
-std::string nodes_json(const std::vector<const BoardNode*>& items, std::uint64_t revision, std::size_t first,
-                       std::size_t most) {
-  return page(items, revision, first, most);
-}
-std::string waiting_json(const std::vector<const WaitingPod*>& items, std::uint64_t revision, std::size_t first,
-                         std::size_t most) {
-  return page(items, revision, first, most);
-}
-std::string events_json(const std::vector<const BoardEvent*>& items, std::uint64_t revision, std::size_t first,
-                        std::size_t most) {
-  return page(items, revision, first, most);
-}
+template Result<std::string> page_json(const std::vector<const BoardCard*>&, std::uint64_t, const BoardPage&);
+template Result<std::string> page_json(const std::vector<const BoardSlice*>&, std::uint64_t, const BoardPage&);
+template Result<std::string> page_json(const std::vector<const BoardNode*>&, std::uint64_t, const BoardPage&);
+template Result<std::string> page_json(const std::vector<const WaitingPod*>&, std::uint64_t, const BoardPage&);
+template Result<std::string> page_json(const std::vector<const BoardEvent*>&, std::uint64_t, const BoardPage&);
 
 std::string summary_json(const Board& board, std::uint64_t revision) {
   return json::serialize(json::object{{"scope", board.scope},

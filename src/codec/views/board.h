@@ -102,13 +102,16 @@ struct BoardEvent {
 ///   errors  kInvalidArgument: not an Event
 [[nodiscard]] Result<BoardEvent> parse_board_event(std::string_view text);
 
+/// The order of events: by time, then by what they are about.
+[[nodiscard]] bool before(const BoardEvent& a, const BoardEvent& b);
+
 struct Board {
   std::string scope;                // "machine" or "cluster"
   std::vector<BoardNode> nodes;     // sorted by name
   std::vector<BoardCard> cards;     // sorted by node, then by index
   std::vector<BoardSlice> slices;   // sorted by id
   std::vector<WaitingPod> waiting;  // sorted by namespace and name
-  std::vector<BoardEvent> events;   // newest last
+  std::vector<BoardEvent> events;   // sorted by before(): newest last
   std::string notice = {};          // a sentence about missing data; empty: none
 };
 
@@ -151,19 +154,20 @@ struct BoardNamespace {
 };
 [[nodiscard]] std::vector<BoardNamespace> namespaces_of(const Board& board);
 
+/// Which page of a table: at most `most` items, from the first one behind the place `after`.
+struct BoardPage {
+  std::string after;  // the `continue` of the page before, as it was written; empty: from the start
+  std::size_t most = 0;
+};
+
 /// One page of a table as JSON: {"revision", "total", "items": […], "continue": "…"}. The keys are a stable API, which
-/// docs/read-api.md describes.
-///   in   first, most: the items from position `first`, at most `most`
-[[nodiscard]] std::string cards_json(const std::vector<const BoardCard*>& items, std::uint64_t revision,
-                                     std::size_t first, std::size_t most);
-[[nodiscard]] std::string slices_json(const std::vector<const BoardSlice*>& items, std::uint64_t revision,
-                                      std::size_t first, std::size_t most);
-[[nodiscard]] std::string nodes_json(const std::vector<const BoardNode*>& items, std::uint64_t revision,
-                                     std::size_t first, std::size_t most);
-[[nodiscard]] std::string waiting_json(const std::vector<const WaitingPod*>& items, std::uint64_t revision,
-                                       std::size_t first, std::size_t most);
-[[nodiscard]] std::string events_json(const std::vector<const BoardEvent*>& items, std::uint64_t revision,
-                                      std::size_t first, std::size_t most);
+/// docs/dashboard.md describes. `continue` names the last item, so items that come and go do not move the next page.
+///   in      items: sorted as on the Board; cards, slices, nodes, waiting pods or events
+///   errors  kInvalidArgument: `after` is not the `continue` of a page
+///   cost    of the items on the page, and a binary search
+template <class Item>
+[[nodiscard]] Result<std::string> page_json(const std::vector<const Item*>& items, std::uint64_t revision,
+                                            const BoardPage& page);
 /// {"scope", "revision", "notice", "totals", "models": […], "namespaces": […]}
 [[nodiscard]] std::string summary_json(const Board& board, std::uint64_t revision);
 

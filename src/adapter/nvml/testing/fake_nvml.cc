@@ -44,6 +44,16 @@ struct Field {
   int status;
   std::uint64_t value;
 };
+struct Gpm {
+  unsigned version, count;
+  int *first, *second;
+  struct Metric {
+    unsigned id;
+    int status;
+    double value;
+    const char* info[3];
+  } metrics[1];
+};
 struct Process {
   unsigned pid;
   std::uint64_t used;
@@ -103,6 +113,42 @@ int nvmlDeviceGetMemoryInfo(void* device, std::uint64_t* info) {
 int nvmlDeviceGetFieldValues(void* device, int, Field* fields) {
   fields[0].status = index_of(device) == 0 ? 0 : 3;
   fields[0].value = 1;
+  return 0;
+}
+int nvmlDeviceGetUtilizationRates(void*, unsigned* gpu_and_memory) {
+  gpu_and_memory[0] = 40;
+  gpu_and_memory[1] = 7;
+  return 0;
+}
+int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* energy_mj) {
+  *energy_mj = 123'456'789'012;
+  return index_of(device) == 0 ? 0 : 3;
+}
+int nvmlGpmQueryDeviceSupport(void* device, unsigned* version_and_answer) {
+  if (version_and_answer[0] != 1) return 25;
+  version_and_answer[1] = index_of(device) == 0 ? 1 : 0;
+  return 0;
+}
+int nvmlGpmSampleAlloc(int** sample) {
+  *sample = new int(0);
+  return 0;
+}
+int nvmlGpmSampleFree(int* sample) {
+  delete sample;
+  return 0;
+}
+int nvmlGpmSampleGet(void* device, int* sample) {
+  static int taken = 0;
+  *sample = ++taken;
+  return index_of(device) == 0 ? 0 : 3;
+}
+int nvmlGpmMetricsGet(Gpm* get) {
+  if (get->version != 1 || *get->second != *get->first + 1) return 2;  // the two newest samples, in their order
+  for (unsigned i = 0; i < get->count; ++i) {
+    Gpm::Metric& metric = get->metrics[i];
+    metric.status = metric.id == 10 ? 3 : 0;
+    metric.value = metric.id == 5 ? 25 : metric.id == 2 ? 50 : 100.5;
+  }
   return 0;
 }
 int nvmlEventSetCreate(void** set) {

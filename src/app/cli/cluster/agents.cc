@@ -7,6 +7,7 @@
 #include <map>
 
 #include "app/cli/cluster/objects.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "codec/cluster/cluster_pod.h"
 #include "codec/history/history_segment.h"
@@ -44,7 +45,7 @@ using Take = std::function<Result<void>(std::size_t at, const std::string& text)
 ///   out   why there is no answer, by node; empty: there is one
 std::vector<Error> ask_all(KubeApi& api, const std::string& namespace_name,
                            const std::map<std::string, std::vector<std::string>>& agents, const std::string& path,
-                           const KubeApi::Query& query, const Take& take) {
+                           const KubeApi::Query& query, const Take& take, const std::stop_token& stop = {}) {
   std::vector<const std::vector<std::string>*> pods;
   for (const auto& row : agents) pods.push_back(&row.second);
   std::vector<Error> errors(pods.size());
@@ -62,7 +63,7 @@ std::vector<Error> ask_all(KubeApi& api, const std::string& namespace_name,
   std::vector<Thread> asking;
   for (std::size_t i = 0; i < std::min(kAtOnce, pods.size()); ++i) {
     asking.emplace_back("top-ask", [&] {
-      for (std::size_t at = next++; at < pods.size(); at = next++) ask_one(at);
+      for (std::size_t at = next++; at < pods.size() && !stop.stop_requested(); at = next++) ask_one(at);
     });
   }
   asking.clear();  // joins
@@ -99,6 +100,28 @@ Result<std::vector<NodeHistory>> ask_histories(KubeApi& api, const std::string& 
     all.push_back({one.node, std::move(found)});
   }
   return all;
+}
+
+Result<void> each_history(KubeApi& api, const std::string& namespace_name, const HistoryQuery& query,
+                          const std::function<void(std::size_t)>& count,
+                          const std::function<void(const Result<HistoryAnswer>&)>& take, const std::stop_token& stop) {
+  CARVE_TRY(const auto agents, agents_of(api, namespace_name, ""));
+  count(agents.size());
+  Mutex one_at_a_time;
+  const auto errors = ask_all(
+      api, namespace_name, agents, "/v1/history", codec::history_parameters(query),
+      [&](std::size_t, const std::string& text) -> Result<void> {
+        const auto answer = codec::parse_history_answer(text);
+        if (!answer) return tl::unexpected(answer.error());
+        const MutexLock lock(one_at_a_time);
+        take(answer);
+        return {};
+      },
+      stop);
+  for (const Error& error : errors) {
+    if (!error.what.empty()) take(tl::unexpected(error));
+  }
+  return {};
 }
 
 Result<std::string> ask_agent(KubeApi& api, const std::string& namespace_name, const std::string& node,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,13 @@ struct AgentAnswer {
 /// The history of each node, or only of `node`. Rights and errors as of ask_each().
 [[nodiscard]] Result<std::vector<NodeHistory>> ask_histories(KubeApi& api, const std::string& namespace_name,
                                                              const std::string& node, const HistoryQuery& query);
+
+/// The history of all nodes, handed over one by one instead of kept: `count` gets the number of agents, then `take`
+/// each answer. Returns early after the stop is requested. Rights and errors as of ask_each().
+[[nodiscard]] Result<void> each_history(KubeApi& api, const std::string& namespace_name, const HistoryQuery& query,
+                                        const std::function<void(std::size_t)>& count,
+                                        const std::function<void(const Result<HistoryAnswer>&)>& take,
+                                        const std::stop_token& stop);
 
 /// Decodes an agent's answer. The format is known to an adapter only.
 using ReadView = std::function<Result<AgentView>(std::string_view)>;
