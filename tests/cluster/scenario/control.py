@@ -329,13 +329,24 @@ class Observability(ControlTest):
         agent = next(p["metadata"]["name"] for p in self.kube.list("Pod", carve.NAMESPACE)
                      if p["metadata"]["name"].startswith("carve-agent-") and p["spec"]["nodeName"] == node)
         port = f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy"
-        metrics = self.ring.kubectl("get", "--raw", f"{port}/metrics").stdout
-        line, = [row for row in metrics.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
-        self.assertEqual(float(line.rsplit(" ", 1)[1]), 4 * GIB)
-        self.assertIn(f'card="{card}"', line)
-        of_hami = self.ring.kubectl("get", "--raw", f"{port}/metrics/hami").stdout
-        line, = [row for row in of_hami.splitlines() if row.startswith("hami_vgpu_memory_used_bytes{") and f'pod="{name}"' in row]
-        self.assertGreaterEqual(float(line.rsplit(" ", 1)[1]), GIB)
+        read = lambda path: self.ring.kubectl("get", "--raw", port + path).stdout  # noqa: E731
+
+        def figure(path, metric, *labels):
+            """The value of the only sample of this metric with these labels."""
+            row, = [row for row in read(path).splitlines()
+                    if row.startswith(metric + "{") and all(label in row for label in labels)]
+            return float(row.rsplit(" ", 1)[1])
+
+        of_pod, of_card = f'pod="{name}"', f'"{card}"'
+        self.assertEqual(figure("/metrics", "carve_slice_memory_limit_bytes", of_pod, of_card), 4 * GIB)
+        self.assertGreater(figure("/metrics", "carve_card_energy_joules_total", of_card), 0)
+        self.assertGreaterEqual(figure("/metrics/hami", "hami_vgpu_memory_used_bytes", of_pod), GIB)
+        self.assertGreaterEqual(figure("/metrics/dcgm", "DCGM_FI_DEV_FB_USED", of_pod), 1024)
+        self.assertGreater(figure("/metrics/dcgm", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", of_card), 0)
+        self.assertNotIn("NaN", read("/metrics/dcgm"))
+        self.assertNotIn("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{", read("/metrics/dcgm"))     # an A100 has no such counter
+        folder, = {file.rsplit("/", 1)[0] for file in read("/cgpu_km/").split() if f"default_{name}_main" in file}
+        self.assertEqual(read(f"/cgpu_km/{folder}/memsize").strip(), str(4 * GIB))
         with contextlib.suppress(AssertionError):
             wait_for("the doctor finds nothing", 20, lambda: self.doctor() == [])
         self.assertEqual(self.doctor(), [], self.findings.stdout)
