@@ -173,8 +173,8 @@ LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 def values(own_scheduler=True) -> list:
     """The chart's settings on a ring, as after --set."""
-    scheduler = f"scheduler.image={SCHEDULER_IMAGE}" if own_scheduler else "scheduler.mode=default"
-    return [scheduler, f"agent.settings.driver-root={carve.LIBRARIES}", "agent.settings.driver-mount=/run/nvidia-sim"]
+    own = [f"scheduler.image={SCHEDULER_IMAGE}"] if own_scheduler else ["scheduler.mode=default", "dialects.hami=true"]
+    return [*own, f"agent.settings.driver-root={carve.LIBRARIES}", "agent.settings.driver-mount=/run/nvidia-sim"]
 
 
 def helm(ring, verb, *words) -> str:

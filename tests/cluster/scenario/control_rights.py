@@ -57,7 +57,7 @@ class ControlRights(RingTest):
             cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
             cls.addClassCleanup(wait_for, "the namespace gone", 60, lambda: cls.kube.get("Namespace", NAMESPACE) is None)
             cls.addClassCleanup(cls.kube.delete, "Namespace", NAMESPACE)
-        for file in ("control-rbac.yaml", "control-policy.yaml"):
+        for file in ("control-rbac.yaml", "record-policy.yaml", "control-policy.yaml"):
             cls.addClassCleanup(cls.ring.kubectl, "delete", "--ignore-not-found", "-f", DEPLOY / "control" / file)
             cls.ring.kubectl("apply", "-f", DEPLOY / "control" / file)
         cls.control = cls.ring.kube()
@@ -92,7 +92,7 @@ class ControlRights(RingTest):
                 if legal:
                     self.assertEqual(outcome, "done")
                 else:
-                    self.assertRegex(outcome, "ValidatingAdmissionPolicy 'carve-control-(pods|bindings|nodes).*carve-control may")
+                    self.assertRegex(outcome, "ValidatingAdmissionPolicy 'carve-(pods|bindings|control-nodes).*carve-control may")
         # What is refused to control is a legal write as such: an administrator may do it.
         for what, legal, kind, sub, patch in TABLE:
             if not legal:
