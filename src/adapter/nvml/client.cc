@@ -274,11 +274,8 @@ Result<GpuUsage> Client::usage_of(std::size_t card) {
   usage.memory_clock_mhz = wire.memory_clock_mhz;
   if (wire.memory_busy_percent != nvml::kNoPercent) usage.memory_busy_percent = wire.memory_busy_percent;
   if (wire.energy_mj != nvml::kNoEnergy) usage.energy_mj = wire.energy_mj;
-  std::size_t place = 0;
-  for (auto* part :
-       {&usage.activity.graphics, &usage.activity.sm, &usage.activity.tensor, &usage.activity.memory}) {
-    const double value = wire.activity[place++];
-    if (!std::isnan(value)) *part = value;
+  for (std::size_t at = 0; at < std::size(nvml::kActivityParts); ++at) {
+    if (!std::isnan(wire.activity[at])) usage.activity.*nvml::kActivityParts[at] = wire.activity[at];
   }
   for (std::size_t i = 0; i < header.count; ++i) {
     const auto process = record_at<WireProcess>(bytes, first + i * sizeof(WireProcess));

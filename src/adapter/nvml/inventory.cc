@@ -301,10 +301,8 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   unsigned long long energy_mj = 0;
   if (api.energy != nullptr && api.energy(device, &energy_mj) == kSuccess) usage->energy_mj = energy_mj;
   const CardActivity activity = handles->activity.read(api, card, device);
-  const auto wire = [](const std::optional<double>& part) { return part.value_or(std::nan("")); };
-  std::size_t place = 0;
-  for (const auto& part : {activity.graphics, activity.sm, activity.tensor, activity.memory})
-    usage->activity[place++] = wire(part);
+  for (std::size_t at = 0; at < std::size(kActivityParts); ++at)
+    usage->activity[at] = (activity.*kActivityParts[at]).value_or(std::nan(""));
   add_processes(api.compute_processes, device, processes);
   add_processes(api.graphics_processes, device, processes);
   add_samples(api, handles, card, usage->utilization_percent, processes);

@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+
+#include "port/gpu.h"
 
 // The messages between the agent and its NVML worker over a socket pair (SOCK_SEQPACKET): one request, one answer,
 // plain data of fixed size. Both ends are the same binary, so there is no version.
@@ -75,8 +78,11 @@ struct WireUsage {
   std::uint32_t recovery;  // recommended action; kNoRecovery: not reported
   std::uint32_t memory_busy_percent;  // kNoPercent: not reported
   std::uint64_t energy_mj;            // kNoEnergy: not reported
-  double activity[4];                 // of CardActivity, in its order; NaN: not reported
+  double activity[4];                 // of kActivityParts; NaN: not reported
 };
+
+inline constexpr std::optional<double> CardActivity::*kActivityParts[4] = {
+    &CardActivity::graphics, &CardActivity::sm, &CardActivity::tensor, &CardActivity::memory};
 
 /// An XID of a card, sent on kWorkerEvents without a request.
 struct WireEvent {
