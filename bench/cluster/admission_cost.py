@@ -8,6 +8,7 @@ which pass the whole admission and write nothing:
     bind     control's Binding of a pod, with a record
     status   a change of a pod's status, as a kubelet makes it for each pod at least four times
     event    an event as kube-scheduler creates it for each pod
+    core     an event as a kubelet creates it, several for each pod
 
 Each part is installed alone; `-` is an API server without any, `all` has them all. Each round measures all parts, in a
 random order, and a figure is the median over the rounds: milliseconds of CPU of the API server above `-` (`-` itself:
@@ -75,6 +76,15 @@ class Requests:
                 "regarding": {"kind": "Pod", "namespace": "default", "name": meta["name"], "uid": meta["uid"]}}
         self.kube.request("POST", "/apis/events.k8s.io/v1/namespaces/default/events?dryRun=All", made)
 
+    def core(self):
+        self.number += 1
+        meta = self.pod["metadata"]
+        made = {"apiVersion": "v1", "kind": "Event", "reason": "Pulled", "type": "Normal", "message": "x",
+                "source": {"component": "kubelet", "host": "sim-0000"},
+                "metadata": {"name": f"{meta['name']}.{self.number:x}", "namespace": "default"},
+                "involvedObject": {"kind": "Pod", "namespace": "default", "name": meta["name"], "uid": meta["uid"]}}
+        self.kube.request("POST", Kube.path("Event", None, "default", dryRun="All"), made)
+
 
 class Bench(placing.Placing):
     def control_client(self):
@@ -103,7 +113,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=500, help="of each kind, in a round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kinds", default="create,bind,status,event")
+    parser.add_argument("--kinds", default="create,bind,status,event,core")
     parser.add_argument("--parts", help="only these, separated by commas (with - and all)")
     parser.add_argument("--than", type=Path, metavar="FOLDER", help="deploy/ of another version, measured as well")
     options = parser.parse_args()

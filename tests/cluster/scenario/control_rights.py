@@ -57,7 +57,7 @@ class ControlRights(RingTest):
             cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
             cls.addClassCleanup(wait_for, "the namespace gone", 60, lambda: cls.kube.get("Namespace", NAMESPACE) is None)
             cls.addClassCleanup(cls.kube.delete, "Namespace", NAMESPACE)
-        for file in ("control-rbac.yaml", "record-policy.yaml", "control-policy.yaml"):
+        for file in ("control-rbac.yaml", "record-policy.yaml", "control-policy.yaml", "../agent-policy.yaml"):
             cls.addClassCleanup(cls.ring.kubectl, "delete", "--ignore-not-found", "-f", DEPLOY / "control" / file)
             cls.ring.kubectl("apply", "-f", DEPLOY / "control" / file)
         cls.control = cls.ring.kube()

@@ -18,10 +18,9 @@ constexpr const char* kAdmission = "/apis/admissionregistration.k8s.io/v1/";
 
 constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "carve-agent-claims.elasticgpu.io",
                                           "carve-agent-gpus.elasticgpu.io", "carve-agent-nodes.elasticgpu.io",
-                                          "carve-agent-events.elasticgpu.io"};
+                                          "carve-events.elasticgpu.io"};
 constexpr const char* kControlPolicies[] = {"carve-pods.elasticgpu.io", "carve-bindings.elasticgpu.io",
-                                            "carve-leader.elasticgpu.io", "carve-control-nodes.elasticgpu.io",
-                                            "carve-control-events.elasticgpu.io"};
+                                            "carve-leader.elasticgpu.io", "carve-control-nodes.elasticgpu.io"};
 
 /// A pod that requests more compute than a card has. It is only sent as a dry run and never created.
 constexpr const char* kNonsense =
