@@ -19,13 +19,14 @@ OUT_OF_MEMORY = 2       # CUDA_ERROR_OUT_OF_MEMORY
 
 
 def pod(name, image=images.BUSYBOX, command=("sleep", "3600"), node=None, claims=None, annotations=None, **spec):
-    """A pod with one container `main`. `spec` is added to the pod's spec unchanged.
+    """A pod with one container `main`. `spec` is added to the pod's spec unchanged. It gets a token of the API
+    server, which costs a request, a volume and a watch of the kubelet, only if it names a ServiceAccount.
 
     claims: request name -> ResourceClaimTemplate name; the container gets all of them.
     """
     container = {"name": "main", "image": image, "imagePullPolicy": "Never", "command": list(command)}
     whole = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container],
-             "tolerations": [{"operator": "Exists"}]}
+             "tolerations": [{"operator": "Exists"}], "automountServiceAccountToken": "serviceAccountName" in spec}
     if node:
         whole["nodeSelector"] = {"kubernetes.io/hostname": node}
     if claims:

@@ -31,7 +31,7 @@ class PlainPods(RingTest):
     def test_pods_reach_the_api_server_with_their_service_account_and_rbac_refuses_them(self):
         script = ("t=/var/run/secrets/kubernetes.io/serviceaccount/token; test -s $t && "
                   "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo reached && cat $t")
-        phase, log = self.run_to_end(pod(self.name(), command=["sh", "-c", script]))
+        phase, log = self.run_to_end(pod(self.name(), command=["sh", "-c", script], serviceAccountName="default"))
         self.assertEqual(phase, "Succeeded", log)
         reached, token = log.split("\n", 1)
         self.assertEqual(reached, "reached")
