@@ -1,35 +1,47 @@
 #pragma once
 
+#include <array>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "base/result.h"
+#include "base/thread.h"
 #include "codec/views/board.h"
 #include "port/kube_api.h"
 
 namespace carve::dashboard {
 
-/// The Kubernetes events that Carve's agents and control recorded, read at most every kEvery. Safe from any thread.
+/// The Kubernetes events that Carve's agents and control recorded, watched while a caller reads. Safe from any thread.
 class ClusterEvents {
  public:
-  ClusterEvents(KubeApi& api, const Clock& clock) : api_(api), clock_(clock) {}
+  ClusterEvents(KubeApi& api, Clock& clock);
 
-  /// Adds the events to the board; the newest kMost. If they cannot be read, those of the last time.
+  /// Adds the events to the board, the newest kMost: what the watches have delivered so far. Marks that they are read.
+  ///   cost    no call of the API server
   void add(codec::Board* board) EXCLUDES(mutex_);
 
-  static constexpr std::chrono::seconds kEvery{3};
   static constexpr std::size_t kMost = 500;
+  static constexpr std::chrono::seconds kUnread{30};  // after this time without a reader, nothing is watched
 
  private:
-  [[nodiscard]] Result<std::vector<codec::BoardEvent>> read() const;
+  /// The events of one component, by UID; at most twice kMost.
+  using Events = std::map<std::string, codec::BoardEvent>;
+  static constexpr std::array kComponents = {"carve-agent", "carve-control"};
+
+  void run(const std::stop_token& stop) EXCLUDES(mutex_);
+  void watch_until_unread(const std::stop_token& stop) EXCLUDES(mutex_);
+  void replace(std::size_t component, const std::vector<std::string>& objects) EXCLUDES(mutex_);
+  void change(std::size_t component, const KubeChange& change) EXCLUDES(mutex_);
 
   KubeApi& api_;
-  const Clock& clock_;
+  Clock& clock_;
   Mutex mutex_;
-  std::vector<codec::BoardEvent> last_ GUARDED_BY(mutex_);
-  Clock::Time next_ GUARDED_BY(mutex_){};
+  std::array<Events, kComponents.size()> events_ GUARDED_BY(mutex_);
+  Clock::Time read_ GUARDED_BY(mutex_){};
+  bool wanted_ GUARDED_BY(mutex_) = false;
+  StopCondition read_now_;
+  Thread thread_;
 };
 
 }  // namespace carve::dashboard
