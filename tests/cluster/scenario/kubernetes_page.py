@@ -85,6 +85,15 @@ def substituted(text: str) -> str:
     return text
 
 
+# What comes before a fragment of the page, by its first line; its indentation; what the API server keeps of it.
+FRAGMENTS = {
+    "spec:": ("", "  ", lambda devices: devices["config"][0]["opaque"]["parameters"] == {
+        "apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "burst", "coreLimit": 60,
+        "priorityClass": "online"}),
+    "exactly:": ("  spec:\n    devices:\n      requests:\n      - name: gpu\n", "        ", lambda devices: [
+        one["key"] for one in devices["requests"][0]["exactly"]["tolerations"]] == ["gpu.elasticgpu.io/used-by-slots"])}
+
+
 class Page(RingTest):
     def setUp(self):
         super().setUp()
@@ -180,14 +189,15 @@ class Page(RingTest):
             after(self, seconds)
 
     def try_fragment(self, step):
-        """The page's fragment is one request of a claim: the API server accepts it and keeps all of it."""
-        template = ("apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: tried}\nspec:\n"
-                    "  spec:\n    devices:\n      requests:\n      - name: gpu\n"
-                    + "".join(f"        {line}\n" for line in step.text.splitlines()))
+        """The page's fragment is the spec of a claim, or one request of it: the API server accepts it and keeps all of
+        it."""
+        before, indent, keeps = FRAGMENTS[step.key]
+        template = ("apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: tried}\nspec:\n" + before
+                    + "".join(f"{indent}{line}\n" for line in step.text.splitlines()))
         done = self.ring.kubectl("create", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-",
-                                 input=template)
-        asked, = json.loads(done.stdout)["spec"]["spec"]["devices"]["requests"]
-        self.assertEqual([one["key"] for one in asked["exactly"]["tolerations"]], ["gpu.elasticgpu.io/used-by-slots"])
+                                 input=template, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(keeps(json.loads(done.stdout)["spec"]["spec"]["devices"]), True)
 
     # --- what the page promises besides its outputs ------------------------------------------------------------------
 
