@@ -114,6 +114,7 @@ TEST_F(ClusterEventsTest, WatchesOnlyWhileACallerReads) {
   while (api_.wait_watches(1, {}) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   api_.put("/api/v1/namespaces/team/events/a", event("carve-agent", "First", "2026-01-01T00:00:01Z"));
   EXPECT_THAT(shown(1), SizeIs(1)) << "the next caller begins again";
+  ASSERT_TRUE(api_.wait_watches(2, kPatience));
   EXPECT_EQ(api_.calls("watch"), 2 * began);
 }
 
