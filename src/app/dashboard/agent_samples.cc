@@ -4,30 +4,18 @@
 
 namespace carve::dashboard {
 
-AgentSamples::AgentSamples(Ask ask, Clock& clock) : ask_(std::move(ask)), clock_(clock) {
+AgentSamples::AgentSamples(Ask ask, Clock& clock) : ask_(std::move(ask)), clock_(clock), demand_(clock) {
   thread_ = Thread("agent-samples", [this](const std::stop_token& stop) { run(stop); });
 }
 
 std::shared_ptr<const AgentViews> AgentSamples::latest() {
+  demand_.mark();
   const MutexLock lock(mutex_);
-  read_ = clock_.now();
-  wanted_ = true;
-  read_now_.notify_one();
   return views_;
 }
 
 void AgentSamples::run(const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [this] {
-    const MutexLock lock(mutex_);
-    read_now_.notify_one();
-  });
-  while (!stop.stop_requested()) {
-    {
-      MutexLock lock(mutex_);
-      if (clock_.now() - read_ > kUnread) wanted_ = false;
-      while (!wanted_ && !stop.stop_requested()) read_now_.wait(lock);
-    }
-    if (stop.stop_requested()) return;
+  while (demand_.wait(stop)) {
     auto asked = ask_();
     std::size_t count = 0;
     if (asked) {

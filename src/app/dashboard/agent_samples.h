@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/dashboard/boards.h"
+#include "app/dashboard/reader_demand.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
@@ -26,7 +27,6 @@ class AgentSamples {
 
   static constexpr std::size_t kAsksPerSecond = 50;
   static constexpr std::chrono::seconds kFewest{1};   // between two rounds, at least
-  static constexpr std::chrono::seconds kUnread{30};  // after this time without a reader, no agent is asked
 
  private:
   void run(const std::stop_token& stop) EXCLUDES(mutex_);
@@ -35,9 +35,7 @@ class AgentSamples {
   Clock& clock_;
   Mutex mutex_;
   std::shared_ptr<const AgentViews> views_ GUARDED_BY(mutex_) = std::make_shared<const AgentViews>();
-  Clock::Time read_ GUARDED_BY(mutex_){};
-  bool wanted_ GUARDED_BY(mutex_) = false;
-  Condition read_now_;
+  ReaderDemand demand_;
   Thread thread_;
 };
 

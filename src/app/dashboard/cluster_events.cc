@@ -24,8 +24,10 @@ void keep_newest(std::map<std::string, BoardEvent>* events, std::size_t most) {
 
 }  // namespace
 
-ClusterEvents::ClusterEvents(KubeApi& api, Clock& clock) : api_(api), clock_(clock) {
-  thread_ = Thread("board-events", [this](const std::stop_token& stop) { run(stop); });
+ClusterEvents::ClusterEvents(KubeApi& api, Clock& clock) : api_(api), clock_(clock), demand_(clock) {
+  thread_ = Thread("board-events", [this](const std::stop_token& stop) {
+    while (demand_.wait(stop)) watch_until_unread(stop);
+  });
 }
 
 void ClusterEvents::replace(std::size_t component, const std::vector<std::string>& objects) {
@@ -61,28 +63,13 @@ void ClusterEvents::watch_until_unread(const std::stop_token& stop) {
       api_.watch("/api/v1/events", {{"fieldSelector", std::string("source=") + kComponents[at]}}, sink, end);
     });
   }
-  while (clock_.sleep_for(kUnread, stop)) {
-    const MutexLock lock(mutex_);
-    wanted_ = clock_.now() - read_ < kUnread;
-    if (!wanted_) return;
-  }
-}
-
-void ClusterEvents::run(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
-    {
-      MutexLock lock(mutex_);
-      while (!wanted_ && !stop.stop_requested()) read_now_.wait(lock, stop);
-    }
-    if (!stop.stop_requested()) watch_until_unread(stop);
+  while (clock_.sleep_for(ReaderDemand::kUnread, stop) && demand_.lasts()) {
   }
 }
 
 void ClusterEvents::add(codec::Board* board) {
+  demand_.mark();
   const MutexLock lock(mutex_);
-  read_ = clock_.now();
-  wanted_ = true;
-  read_now_.notify_one();
   board->events.clear();
   for (const Events& events : events_) {
     for (const auto& row : events) board->events.push_back(row.second);

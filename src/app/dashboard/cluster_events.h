@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "app/dashboard/reader_demand.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/thread.h"
@@ -22,15 +23,13 @@ class ClusterEvents {
   void add(codec::Board* board) EXCLUDES(mutex_);
 
   static constexpr std::size_t kMost = 500;
-  static constexpr std::chrono::seconds kUnread{30};  // after this time without a reader, nothing is watched
 
  private:
   /// The events of one component, by UID; at most twice kMost.
   using Events = std::map<std::string, codec::BoardEvent>;
   static constexpr std::array kComponents = {"carve-agent", "carve-control"};
 
-  void run(const std::stop_token& stop) EXCLUDES(mutex_);
-  void watch_until_unread(const std::stop_token& stop) EXCLUDES(mutex_);
+  void watch_until_unread(const std::stop_token& stop);
   void replace(std::size_t component, const std::vector<std::string>& objects) EXCLUDES(mutex_);
   void change(std::size_t component, const KubeChange& change) EXCLUDES(mutex_);
 
@@ -38,9 +37,7 @@ class ClusterEvents {
   Clock& clock_;
   Mutex mutex_;
   std::array<Events, kComponents.size()> events_ GUARDED_BY(mutex_);
-  Clock::Time read_ GUARDED_BY(mutex_){};
-  bool wanted_ GUARDED_BY(mutex_) = false;
-  StopCondition read_now_;
+  ReaderDemand demand_;
   Thread thread_;
 };
 

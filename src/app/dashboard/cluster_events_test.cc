@@ -109,7 +109,7 @@ TEST_F(ClusterEventsTest, WatchesOnlyWhileACallerReads) {
   ASSERT_TRUE(api_.wait_watches(2, kPatience));
   const auto began = api_.calls("watch");
   clock_.wait_for_sleepers(1);
-  clock_.advance(ClusterEvents::kUnread);  // unread since: the watches end
+  clock_.advance(ReaderDemand::kUnread);  // unread since: the watches end
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (api_.wait_watches(1, {}) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   api_.put("/api/v1/namespaces/team/events/a", event("carve-agent", "First", "2026-01-01T00:00:01Z"));

@@ -331,9 +331,11 @@ class Observability(ControlTest):
         port = f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy"
         read = lambda path: self.ring.kubectl("get", "--raw", port + path).stdout  # noqa: E731
 
+        texts = {path: read(path) for path in ("/metrics", "/metrics/hami", "/metrics/dcgm")}
+
         def figure(path, metric, *labels):
             """The value of the only sample of this metric with these labels."""
-            row, = [row for row in read(path).splitlines()
+            row, = [row for row in texts[path].splitlines()
                     if row.startswith(metric + "{") and all(label in row for label in labels)]
             return float(row.rsplit(" ", 1)[1])
 
@@ -343,8 +345,8 @@ class Observability(ControlTest):
         self.assertGreaterEqual(figure("/metrics/hami", "hami_vgpu_memory_used_bytes", of_pod), GIB)
         self.assertGreaterEqual(figure("/metrics/dcgm", "DCGM_FI_DEV_FB_USED", of_pod), 1024)
         self.assertGreater(figure("/metrics/dcgm", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", of_card), 0)
-        self.assertNotIn("NaN", read("/metrics/dcgm"))
-        self.assertNotIn("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{", read("/metrics/dcgm"))     # an A100 has no such counter
+        self.assertNotIn("NaN", texts["/metrics/dcgm"])
+        self.assertNotIn("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{", texts["/metrics/dcgm"])     # an A100 has no such counter
         folder, = {file.rsplit("/", 1)[0] for file in read("/cgpu_km/").split() if f"default_{name}_main" in file}
         self.assertEqual(read(f"/cgpu_km/{folder}/memsize").strip(), str(4 * GIB))
         with contextlib.suppress(AssertionError):
