@@ -14,6 +14,7 @@
 namespace carve::codec {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -155,6 +156,24 @@ spec:
                           "pod has test-cuda"));
   EXPECT_THAT(said(read, Kind::kReads),
               ElementsAre(HasSubstr("container test-cuda: native: 4 GiB, compute 10, burst")));
+}
+
+TEST(Manifest, AVariableThatExemptedFromCgpusLimitsIsRemoved) {
+  const auto read = repaired(R"(apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - name: c
+    env:
+    - {name: CGPU_DISABLE, value: "true"}
+    - {name: KEPT, value: "1"}
+    resources:
+      limits: {aliyun.com/gpu-mem: 2}
+)");
+  EXPECT_THAT(said(read, Kind::kRepaired),
+              ElementsAre("8 Pod p: variable CGPU_DISABLE is removed: no variable exempts a container from Carve's limits"));
+  EXPECT_THAT(read.text, AllOf(Not(HasSubstr("CGPU_DISABLE")), HasSubstr("KEPT")));
 }
 
 TEST(Manifest, ClaimsAreReadAsControlReadsThem) {

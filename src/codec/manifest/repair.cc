@@ -184,6 +184,19 @@ void repair_slots(ManifestObject& object, json::object& container, const std::st
   }
 }
 
+/// cGPU has a variable that exempts a container from its limits. Carve has none: what remains would mislead its reader.
+void repair_exemption(ManifestObject& object, json::object& container, const std::string& pointer) {
+  constexpr std::string_view kExemption = "CGPU_DISABLE";
+  auto* found = container.if_contains("env");
+  auto* variables = found == nullptr ? nullptr : found->if_array();
+  for (std::size_t i = variables == nullptr ? 0 : variables->size(); i-- > 0;) {
+    if (json_read::text((*variables)[i], "name") != kExemption) continue;
+    object.repaired(fmt::format("{}/env/{}", pointer, i),
+                    fmt::format("variable {} is removed: no variable exempts a container from Carve's limits", kExemption));
+    variables->erase(variables->begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 void repair_carves(ManifestObject& object, json::object& holder, const std::string& pointer) {
   auto* metadata = object_at(holder, "metadata");
   auto* annotations = metadata == nullptr ? nullptr : object_at(*metadata, "annotations");
@@ -217,6 +230,7 @@ void repair(ManifestObject& object) {
         const std::string inner = pod.pointer + "/spec" + pointer;
         repair_slots(object, *container, inner);
         repair_limits(object, *container, inner);
+        repair_exemption(object, *container, inner);
       }
     }
   }
