@@ -172,7 +172,7 @@ spec:
       limits: {aliyun.com/gpu-mem: 2}
 )");
   EXPECT_THAT(said(read, Kind::kRepaired),
-              ElementsAre("8 Pod p: variable CGPU_DISABLE is removed: no variable exempts a container from Carve's limits"));
+              ElementsAre("8 Pod p: variable CGPU_DISABLE is removed: Carve's limits have no exemption"));
   EXPECT_THAT(read.text, AllOf(Not(HasSubstr("CGPU_DISABLE")), HasSubstr("KEPT")));
 }
 

@@ -192,7 +192,7 @@ void repair_exemption(ManifestObject& object, json::object& container, const std
   for (std::size_t i = variables == nullptr ? 0 : variables->size(); i-- > 0;) {
     if (json_read::text((*variables)[i], "name") != kExemption) continue;
     object.repaired(fmt::format("{}/env/{}", pointer, i),
-                    fmt::format("variable {} is removed: no variable exempts a container from Carve's limits", kExemption));
+                    fmt::format("variable {} is removed: Carve's limits have no exemption", kExemption));
     variables->erase(variables->begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
