@@ -229,7 +229,7 @@ function RankedCards({ node }) {
   return html`<ul class="ranked">${cards.map(
     (card) => html`<li key=${card.card}>
       <${Meter} label=${`free on ${card.card}`} granted=${card.left} used=${card.gives.length ? card.left : 0} total=${WHOLE_CARD}
-        text=${`${freeText(card.left)} free${card.gives.length ? `, for ${card.gives.join(", ")}` : ""}`} />
+        text=${`${freeText(card.left)} free${card.mixed ? ", beside the opposite priority class" : ""}${card.gives.length ? `, for ${card.gives.join(", ")}` : ""}`} />
       ${cardLink(card.card)}
     </li>`,
   )}</ul>`;

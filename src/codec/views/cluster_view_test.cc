@@ -158,12 +158,12 @@ TEST(Explanation, ARankedNodeIsShownWithTheTermsOfItsScore) {
   node.policies = "by binpack";
   node.score = 9;
   node.left = {5, 6, 7};
-  node.cards = {{CardId("GPU-1"), 8, {"c", "d"}}, {CardId("GPU-2"), 4, {}}};
+  node.cards = {{CardId("GPU-1"), 8, {"c", "d"}}, {CardId("GPU-2"), 4, {}, true}};
   said.ranked = {node};
   EXPECT_THAT(to_json(said),
               HasSubstr(R"("ranked":[{"node":"n1","policies":"by binpack","score":9,"node_left":6,"cards_left":5,)"
-                        R"("owners":7,"cards":[{"card":"GPU-1","left":8,"gives":["c","d"]},)"
-                        R"({"card":"GPU-2","left":4,"gives":[]}]}])"));
+                        R"("owners":7,"cards":[{"card":"GPU-1","left":8,"gives":["c","d"],"mixed":false},)"
+                        R"({"card":"GPU-2","left":4,"gives":[],"mixed":true}]}])"));
 }
 
 }  // namespace

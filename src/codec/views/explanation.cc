@@ -64,7 +64,8 @@ json::object value_of(const RankedNode& node) {
   json::array cards;
   for (const auto& card : node.cards) {
     json::array gives(card.gives.begin(), card.gives.end());
-    cards.push_back(json::object{{"card", card.card.str()}, {"left", card.left}, {"gives", std::move(gives)}});
+    cards.push_back(json::object{
+        {"card", card.card.str()}, {"left", card.left}, {"gives", std::move(gives)}, {"mixed", card.mixed}});
   }
   return {{"node", node.node},         {"policies", node.policies},   {"score", node.score},
           {"node_left", node.left.node}, {"cards_left", node.left.cards}, {"owners", node.left.owners},

@@ -30,7 +30,7 @@ NodeAnswer answer_of_node(const NodeState& state, const Owner& owner, const std:
   const Policies rows = policy.on(state.labels);
   const SeenLedger seen(state, owner, priority);
   const auto placed = place_pod(*seen, state.links, owner, parts, *rows.card);
-  if (placed) return {true, false, rows.node->score(leftover_of(*seen, *placed)), {}};
+  if (placed) return {true, false, score_of(*rows.node, leftover_of(*seen, *placed)), {}};
   const Code code = placed.error().code;
   return {false, code == Code::kFailedPrecondition || code == Code::kInvalidArgument, 0, placed.error().what,
           unschedulable_reason_on(*seen, parts)};

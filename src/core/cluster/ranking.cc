@@ -10,8 +10,12 @@ RankedNode ranked(const NodeState& state, const Owner& owner, const std::vector<
                   std::int32_t priority) {
   const SeenLedger seen(state, owner, priority);
   RankedNode node{fitting.node, fitting.score, to_human(policies, namespace_name), {}, {}};
-  for (const CardState& card : (*seen).cards())
-    node.cards.push_back({card.card.id, left_after(card, {}), {}});
+  for (const CardState& card : (*seen).cards()) {
+    const bool mixed = std::any_of(parts.begin(), parts.end(), [&](const PartRequest& part) {
+      return has_opposite_class(card, part.request.priority);
+    });
+    node.cards.push_back({card.card.id, left_after(card, {}), {}, mixed});
+  }
   const auto placed = place_pod(*seen, state.links, owner, parts, *policies.card);
   if (!placed) return node;  // capacity is set aside for it
   node.left = leftover_of(*seen, *placed);

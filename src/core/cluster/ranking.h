@@ -15,6 +15,7 @@ struct RankedCard {
   /// What is free now, as the pod sees it, in millionths of the card, memory plus compute. Policies rank by this value.
   std::int64_t left = 0;
   std::vector<std::string> gives;  // the parts that get a slice of it; empty: the card is not chosen
+  bool mixed = false;              // it has slices of the opposite priority class
   friend bool operator==(const RankedCard&, const RankedCard&) = default;
 };
 

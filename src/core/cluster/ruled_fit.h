@@ -31,7 +31,7 @@ struct NodeAnswer {
                                         std::int32_t priority = 0);
 /// True: capacity is set aside on the node for the owner, and the node is open to it.
 [[nodiscard]] bool is_reserved_for(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts);
-inline constexpr std::int64_t kReservedScore = kBestNode + 1;
+inline constexpr std::int64_t kReservedScore = kBestScore + 1;
 inline constexpr std::string_view kNoCardThere = "no card managed by Carve";
 
 /// As fit() of cluster.h, by the policies that apply to the pod on each node.

@@ -25,6 +25,7 @@ Leftover leftover_of(const Ledger& ledger, const std::vector<Slice>& slices) {
     const auto after = left_after(card, {slice.memory, slice.compute, slice.guarantee()});
     left.cards += after;
     left.owners += card.use.owners;
+    left.mixed = left.mixed || has_opposite_class(card, slice.priority);
     if (slice.phase == Phase::kRun) given += left_after(card, {}) - after;
   }
   std::int64_t open = 0;
@@ -45,6 +46,10 @@ std::int64_t score_node_binpack(const Leftover& left) {
 std::int64_t score_node_spread(const Leftover& left) {
   const auto owners = std::min<std::int64_t>(left.owners, kOwnersAtMost - 1);
   return (left.node * (kAllLeft + 1) + left.cards) * kOwnersAtMost + (kOwnersAtMost - 1 - owners);
+}
+
+std::int64_t score_of(const NodePolicyRow& row, const Leftover& left) {
+  return row.score(left) + (left.mixed ? 0 : kBestNode + 1);
 }
 
 const NodePolicyRow* node_policy_named(std::string_view name) {

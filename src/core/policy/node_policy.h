@@ -15,6 +15,7 @@ struct Leftover {
   std::int64_t cards = 0;    // of the cards that it would give
   std::int64_t node = 0;     // of all healthy and open cards
   std::uint32_t owners = 0;  // on the cards that it would give
+  bool mixed = false;        // one of these has the opposite priority class (has_opposite_class)
   friend bool operator==(const Leftover&, const Leftover&) = default;
 };
 inline constexpr std::int64_t kAllLeft = 2'000'000;
@@ -44,6 +45,11 @@ inline constexpr std::array<NodePolicyRow, 2> kNodePolicies = {{
     {"binpack", "the node that gives the fullest cards; keeps whole nodes free", score_node_binpack},
     {"spread", "the emptiest node", score_node_spread},
 }};
+
+/// The score of a node by that row. A node that gives cards without the opposite priority class is better than every
+/// other one, whatever the row.
+[[nodiscard]] std::int64_t score_of(const NodePolicyRow& row, const Leftover& leftover);
+inline constexpr std::int64_t kBestScore = 2 * kBestNode + 1;
 
 /// The row of that name; nullptr: there is none.
 [[nodiscard]] const NodePolicyRow* node_policy_named(std::string_view name);

@@ -9,6 +9,9 @@
 namespace carve {
 namespace {
 
+/// More than any two scores differ by, so that fewer cards with the opposite priority class always win.
+constexpr std::int64_t kMixed = std::int64_t{1} << 50;
+
 /// The named cards that this machine does not have, as text; empty: it has all of them.
 std::string absent_cards(const Ledger& ledger, const Request& request) {
   std::string text;
@@ -51,7 +54,8 @@ Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& li
     if (const auto why = refusal_of(card, request, offer)) {
       refused.push_back(RefusedCard{&card, offer, *why});
     } else {
-      candidates.push_back(Candidate{&card.card.id, policy.score(card, offer)});
+      const auto mixed = has_opposite_class(card, request.priority) ? kMixed : 0;
+      candidates.push_back(Candidate{&card.card.id, policy.score(card, offer) - mixed});
     }
   }
   if (candidates.size() < request.count) {

@@ -254,6 +254,39 @@ TEST(Place, OnlyOnCardsInAModeThatPermitsTheRequest) {
               HasSubstr("1 card: in mode exclusive, accepts only requests for whole cards"));
 }
 
+Request of_class(PriorityClass priority, std::uint64_t gib = 1) {
+  Request request = fraction(gib, 5);
+  request.priority = priority;
+  return request;
+}
+
+TEST(Place, OnlineAndOfflineRequestsAvoidTheCardsOfTheOtherClass) {
+  Ledger ledger = ledger_of({card("a"), card("b"), card("c"), card("d")});
+  hold(ledger, "offline", of_class(PriorityClass::kOffline, 8), "a");
+  hold(ledger, "online", of_class(PriorityClass::kOnline, 2), "c");
+  for (const PolicyRow& policy : kPolicies) {
+    const std::string online = chosen(place(ledger, {}, of_class(PriorityClass::kOnline), policy));
+    const std::string offline = chosen(place(ledger, {}, of_class(PriorityClass::kOffline), policy));
+    EXPECT_EQ(online, policy.name == "binpack" ? "GPU-c" : "GPU-b") << "not beside offline, where binpack would fill";
+    EXPECT_EQ(offline, policy.name == "binpack" ? "GPU-a" : "GPU-b") << "not beside online";
+  }
+  EXPECT_EQ(chosen(place(ledger, {}, of_class(PriorityClass::kStandard), binpack())), "GPU-a");
+  // Where no other card serves it, the request gets one of them, the best by the policy.
+  hold(ledger, "standard", of_class(PriorityClass::kStandard, 16), "b");
+  hold(ledger, "standard2", of_class(PriorityClass::kStandard, 16), "d");
+  EXPECT_EQ(chosen(place(ledger, {}, of_class(PriorityClass::kOffline, 10), binpack())), "GPU-c");
+}
+
+TEST(Place, SeveralCardsMeetTheOtherClassOnAsFewAsPossible) {
+  Ledger ledger = ledger_of({card("a"), card("b"), card("c")});
+  hold(ledger, "offline", of_class(PriorityClass::kOffline, 8), "a");
+  hold(ledger, "offline2", of_class(PriorityClass::kOffline, 1), "b");
+  Request two = of_class(PriorityClass::kOnline);
+  two.count = 2;
+  EXPECT_EQ(chosen(place(ledger, {}, two, binpack())), "GPU-a GPU-c");
+  EXPECT_EQ(chosen(place(ledger, {}, two, spread())), "GPU-b GPU-c");
+}
+
 TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
   const auto score = [](const PolicyRow& policy, std::uint64_t gib, std::uint32_t compute, std::uint32_t owners) {
     CardState state{card("a"), {}, {}};

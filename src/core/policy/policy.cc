@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/policy/node_policy.h"
@@ -25,6 +26,13 @@ Result<const PolicyRow*> policy_named(std::string_view name) {
   }
   return fail(Code::kInvalidArgument,
               fmt::format("policy: \"{}\" is unknown; legal: {}", name.substr(0, 64), names));
+}
+
+bool has_opposite_class(const CardState& card, PriorityClass priority) {
+  if (priority == PriorityClass::kStandard) return false;
+  const auto opposite = priority == PriorityClass::kOnline ? PriorityClass::kOffline : PriorityClass::kOnline;
+  return std::any_of(card.slices.begin(), card.slices.end(),
+                     [&](const Slice& slice) { return slice.priority == opposite; });
 }
 
 std::vector<Slice> slices_for(const Owner& owner, const std::string& part, const Request& request,

@@ -45,6 +45,13 @@ inline constexpr std::array<PolicyRow, 2> kPolicies = {{
 /// The row of that name; the error kInvalidArgument lists the names.
 [[nodiscard]] Result<const PolicyRow*> policy_named(std::string_view name);
 
+/// True: the card has slices of the opposite priority class, which is offline for an online request, and online for an
+/// offline one. A request gets such a card only if no other serves it, whatever the policy: online work is then served
+/// without a pause, and offline work is not held up.
+///   cost    O(slices of the card)
+///   source  Tencent qGPU, online and offline pods
+[[nodiscard]] bool has_opposite_class(const CardState& card, PriorityClass priority);
+
 /// One card of a placement, and the future slice on it.
 struct PlacedCard {
   CardId card;
@@ -56,7 +63,7 @@ struct PlacedCard {
 /// Chooses `request.count` distinct cards for a request on one machine: filter, score, choose. It changes nothing.
 /// Ledger::add() of slices_for() accepts the result while the ledger does not change.
 ///   in      links: how the cards are connected (may be empty). For several whole cards the best connected set wins,
-///           and the score decides between equals; otherwise the score decides, and the links decide between equals
+///           and the score decides between equals; otherwise has_opposite_class() decides, then the score, then the links
 ///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take (they are kept for root)
 ///   out     the cards sorted by UUID; the same input gives the same output, ties go to the lower UUID
 ///   errors  kInvalidArgument: validate() reports faults; kResourceExhausted: there is no room now, but there would be

@@ -127,6 +127,33 @@ TEST(PlacementRules, NodesOfPoolsWithDifferentPoliciesAreComparedOnOneScale) {
   }
 }
 
+TEST(PlacementRules, ANodeWithoutTheOtherPriorityClassIsBetterByEveryPolicy) {
+  const auto beside = [](std::uint64_t gib, PriorityClass priority) {
+    auto state = std::make_shared<NodeState>(*node("a", 0, 0));
+    for (const char* id : {"GPU-a0", "GPU-a1"}) {
+      Slice slice{{OwnerKind::kPod, "there"}, "c", CardId(id), Bytes::gib(gib), CoreShare(1)};
+      slice.priority = priority;
+      EXPECT_TRUE(state->ledger.add({slice}));
+    }
+    return state;
+  };
+  auto online = asks(1);
+  online.front().request.priority = PriorityClass::kOnline;
+  for (const auto policy : {PodPolicy(*kPack), PodPolicy(*kSpread)}) {
+    for (const auto& [a, b] : {std::pair(beside(90, PriorityClass::kOffline), node("b", 0, 0)),
+                               std::pair(beside(1, PriorityClass::kOffline), node("b", 99, 99))}) {
+      const auto fitting = fit({{"a", a}, {"b", b}}, {OwnerKind::kPod, "p"}, online, {"a", "b"}, policy);
+      ASSERT_EQ(fitting.nodes.size(), 2U);
+      EXPECT_LT(fitting.nodes[0].score, fitting.nodes[1].score) << policy.on({}).node->name;
+      EXPECT_GE(fitting.nodes[0].score, 0);
+      EXPECT_LE(fitting.nodes[1].score, kBestScore);
+      const auto ranked = ranking({{"a", a}}, {OwnerKind::kPod, "p"}, online, {{"a", 1}}, policy, "default", 1);
+      EXPECT_TRUE(ranked.front().cards.front().mixed);
+      EXPECT_TRUE(ranked.front().left.mixed);
+    }
+  }
+}
+
 TEST(PlacementRules, AnUnhealthyCardDoesNotCountAsFree) {
   auto sick = std::make_shared<NodeState>(*node("a", 0, 0));
   EXPECT_TRUE(sick->ledger.set_health(CardId("GPU-a1"), {false, "off the bus"}));

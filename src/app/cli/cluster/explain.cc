@@ -66,7 +66,8 @@ std::string terms(const codec::Explanation& said) {
                         per_cent(node.left.cards), per_cent(node.left.node));
     if (&node != &said.ranked.front()) continue;
     for (const auto& card : node.cards) {
-      text += fmt::format("             {}  {} free now{}\n", card.card.str(), per_cent(card.left),
+      text += fmt::format("             {}  {} free now{}{}\n", card.card.str(), per_cent(card.left),
+                          card.mixed ? ", has slices of the opposite priority class" : "",
                           card.gives.empty() ? std::string() : fmt::format(", for {}", fmt::join(card.gives, ", ")));
     }
   }
