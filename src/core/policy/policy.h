@@ -63,7 +63,7 @@ struct PlacedCard {
 /// Chooses `request.count` distinct cards for a request on one machine: filter, score, choose. It changes nothing.
 /// Ledger::add() of slices_for() accepts the result while the ledger does not change.
 ///   in      links: how the cards are connected (may be empty). For several whole cards the best connected set wins,
-///           and the score decides between equals; otherwise has_opposite_class() decides, then the score, then the links
+///           and the score decides between equals; otherwise has_opposite_class(), then the score, then the links
 ///   kept_back  the number of each card's kMaxSlicesPerCard that this request cannot take (they are kept for root)
 ///   out     the cards sorted by UUID; the same input gives the same output, ties go to the lower UUID
 ///   errors  kInvalidArgument: validate() reports faults; kResourceExhausted: there is no room now, but there would be
