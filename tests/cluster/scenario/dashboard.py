@@ -20,7 +20,7 @@ import browser  # noqa: E402
 import control  # noqa: E402
 from ring.carve import NAMESPACE  # noqa: E402
 from ring.cluster import Ring  # noqa: E402
-from ring.testing import SOAK, main, wait_for  # noqa: E402
+from ring.testing import SOAK, in_soak, main, wait_for  # noqa: E402
 
 GIB = 1 << 30
 MEMORY, CORES, USED = 4, 30, 2     # of each pod: GiB, hundredths; GiB that it allocates
@@ -255,6 +255,7 @@ class Pages(Dashboard):
         return subprocess.run([self.ring.build / "bin" / "carve", words[0], "--kubeconfig", self.ring.kubeconfig,
                                *map(str, words[1:])], text=True, capture_output=True, check=True).stdout
 
+    @in_soak
     def test_the_past_of_a_pod_outlives_it(self):
         name, = self.running(1)
         card = self.cards_of(name)["main"][0][0]
@@ -277,6 +278,7 @@ class Pages(Dashboard):
         row, = [line.split(",") for line in csv.read_text().splitlines() if line.startswith("default,")]
         self.assertGreater(float(row[3]), 0)        # GiB-hours held
 
+    @in_soak
     def test_when_control_is_killed_the_page_says_so_and_comes_back(self):
         with browser.Browser() as tab:
             tab.open(self.proxied() + "/dashboard/")

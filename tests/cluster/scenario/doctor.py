@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ring import carve, images, installed, paths  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
-from ring.testing import CarveTest, main, pod  # noqa: E402
+from ring.testing import CarveTest, in_soak, main, pod  # noqa: E402
 
 DEVICES = "/run/cdi"
 
@@ -122,6 +122,7 @@ class Doctor(CarveTest):
         how = wait_for("the doctor's Job has ended", 60, ended)
         return how == "Complete", self.ring.kubectl("-n", carve.NAMESPACE, "logs", "job/" + name).stdout
 
+    @in_soak
     def test_the_job_finds_the_same(self):
         archive = self.ring.state.folder / "images" / "carve.tar"
         installed.make_image(self.ring.build, archive)

@@ -178,6 +178,7 @@ class Apart(DraAndSlots):
         fraction = self.claim_pod(1, memory="4Gi")
         self.wait_ready(fraction)
 
+    @in_soak
     def test_consecutive_pods_cost_two_writes(self):
         self.untainted()
         pools, before = self.pools(), self.writes()

@@ -34,6 +34,7 @@ sys.path.insert(0, str(HERE))
 from ring import binder, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
+from ring.testing import in_soak  # noqa: E402
 
 SOAK = bool(os.environ.get("CARVE_SOAK"))
 NODES, CARDS, PODS, LEAST = (60, 8, 500, 0.99) if SOAK else (30, 8, 250, 0.99)
@@ -137,6 +138,7 @@ class EngineChoice(unittest.TestCase):
     def test_bindings_through_the_default_scheduler_are_the_engines_choice(self):
         self.judge("filter", BY_DEFAULT)
 
+    @in_soak
     def test_bindings_are_the_engines_choice_when_whole_nodes_are_sent(self):
         calls = self.judge("filter", BY_DEFAULT, whole_nodes=True)
         self.assertTrue(all("Items" in (call.get("Nodes") or call.get("nodes") or {}) or

@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import binder, images  # noqa: E402
-from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
+from ring.testing import CarveTest, in_soak, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 HOLD = ["ring-look", "allocate", str(GIB), "hold", "3600"]
@@ -245,6 +245,7 @@ class Health(CarveTest):
         return (status.get("phase"), status.get("reason")) == ("Failed", "UnexpectedAdmissionError") and \
             binder.SLOT in status["message"]
 
+    @in_soak
     def test_a_hanging_driver_library_makes_all_cards_unhealthy(self):
         before = self.running(0)
         self.simctl("hang", "on")
@@ -263,6 +264,7 @@ class Health(CarveTest):
         new = self.slot_pod(1)
         self.wait_ready(new["metadata"]["name"])
 
+    @in_soak
     def test_without_the_driver_cards_are_unhealthy_and_the_agent_starts(self):
         before = self.running(0)
         self.simctl("driver", "gone")

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent / "thirdparty"))
 import control  # noqa: E402
 import fetch  # noqa: E402
 from ring import paths  # noqa: E402
-from ring.testing import main, wait_for  # noqa: E402
+from ring.testing import in_soak, main, wait_for  # noqa: E402
 
 FILES = paths.REPOSITORY / "deploy/grafana"
 GIB = 1 << 30
@@ -100,6 +100,7 @@ class Monitoring(control.ControlTest):
     def panels() -> list:
         return json.loads((FILES / "carve.json").read_text())["panels"]
 
+    @in_soak
     def test_prometheus_answers_every_query_of_the_dashboard(self):
         pods = [self.create(control.asking(self.name(), {"elasticgpu.io/gpu-memory": MEMORY << 10, "elasticgpu.io/gpu-core":
                                                          CORES}))["metadata"]["name"] for _ in range(2)]

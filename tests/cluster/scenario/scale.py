@@ -41,7 +41,7 @@ MOST_MIB = 256      # of control: twice what it needs (docs/measurements/placing
 # The inventory. SOON: seconds after the last change of a pod. Other tests, or 8,000 cards to read, need more.
 EVENTS, SOON = int(os.environ.get("CARVE_INVENTORY_EVENTS", 0)), 2
 if EVENTS == 0:
-    EVENTS, SOON = 1000 if SOAK else 120, 10
+    EVENTS, SOON = 1000 if SOAK else 80, 10
 BURST = 40
 LINGER = 4          # more than ClusterModel::kLinger, in seconds
 REQUESTS = [

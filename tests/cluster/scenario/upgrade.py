@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import binder, carve, cgroups, images, installed, stolen  # noqa: E402
-from ring.testing import OUT_OF_MEMORY, CarveTest, RingTest, main, pod, wait_for  # noqa: E402
+from ring.testing import OUT_OF_MEMORY, CarveTest, RingTest, in_soak, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 POINTS = 5                  # of a second's share, as tests/isolation allows for two programs on two processors
@@ -118,6 +118,7 @@ class AsInstalled(InstalledTest):
         return {p["metadata"]["name"]: [(s["containerID"], s["restartCount"]) for s in p["status"]["containerStatuses"]]
                 for what in installed.WORKLOADS for p in self.carve.pods_of(what)}
 
+    @in_soak
     def test_an_agent_is_alive_while_the_vendors_library_hangs(self):
         simctl = self.ring.build / "bin" / "carve-simctl"
         before = self.containers_of_carve()
