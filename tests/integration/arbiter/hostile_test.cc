@@ -130,7 +130,9 @@ TEST_F(HostileTest, AStormOfRingsHarmsNeitherTheNeighbourNorTheNode) {
   stop = true;
   storm.join();
   EXPECT_GT(share, 0.5) << "the storm, the worker and the arbiter share two cores";
-  EXPECT_LT(used, 350 * kMs) << "per second of storm";
+  // The pause between two steps leaves room for 20,000 steps per second, of 10 us on a fast processor and 18 us on a
+  // thread that shares its core with the storm. Without the pause the arbiter takes the whole second.
+  EXPECT_LT(used, 600 * kMs) << "per second of storm";
 }
 
 TEST_F(HostileTest, NoiseInTheAccountPageAffectsOnlyItsSlice) {
