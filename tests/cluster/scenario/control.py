@@ -515,6 +515,18 @@ class Placement(ControlTest):
             self.wait_said(pod, "quota of namespace default")
         self.assertEqual(len(waiting()), 20, "0.5 cards are ten times 0.05")
 
+    def test_online_and_offline_pods_avoid_each_others_cards(self):
+        """qGPU's classes: the cluster's policy, binpack, would put all of them on one card."""
+        of_qgpu, on_one_node = "tke.cloud.tencent.com/", {"kubernetes.io/hostname": "n1"}
+        limits = {"offline": {of_qgpu + "qgpu-core-greedy": 20, of_qgpu + "qgpu-memory": 4}, "online": {of_qgpu + "qgpu-memory": 4}}
+        cards = {"offline": set(), "online": set()}
+        for word in ("offline", "online", "online", "offline"):
+            made = asking(self.name(), limits[word], nodeSelector=on_one_node)
+            made["metadata"]["annotations"] = {of_qgpu + "app-class": word}
+            self.run_all(made)
+            cards[word] |= {card for card, _, _ in self.cards_of(made["metadata"]["name"])["main"]}
+        self.assertEqual((len(cards["offline"]), len(cards["online"]), len(cards["offline"] | cards["online"])), (1, 1, 2))
+
     def test_an_invalid_placement_annotation_is_refused(self):
         made = asking(self.name(), self.LITTLE)
         made["metadata"]["annotations"] = {"elasticgpu.io/placement": "tight"}
