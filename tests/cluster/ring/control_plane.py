@@ -12,7 +12,7 @@ SERVER = f"https://{network.API_SERVICE}:{network.API_PORT}"     # inside the ri
 # Controllers of objects that neither Carve nor a test uses. They take a third of the controller manager's processor time.
 UNUSED_CONTROLLERS = (
     "certificatesigningrequest-approving", "certificatesigningrequest-cleaner", "certificatesigningrequest-signing",
-    "cronjob", "endpoints", "endpointslice-mirroring", "ephemeral-volume", "horizontal-pod-autoscaler",
+    "cronjob", "endpointslice-mirroring", "ephemeral-volume", "horizontal-pod-autoscaler",
     "legacy-serviceaccount-token-cleaner", "persistentvolume-attach-detach", "persistentvolume-binder",
     "persistentvolume-expander", "persistentvolume-protection", "persistentvolumeclaim-protection",
     "replicationcontroller", "ttl", "ttl-after-finished")
