@@ -276,9 +276,9 @@ class ControlProcess(RingTest):
             wait_for("the other leads", 15, other.leads)      # the lease, 10 s, and 5
             print(f"the other led {time.monotonic() - begin:.1f} s after {signal.Signals(by).name}")
         self.assertEqual(calls.wrong, [], "filter, prioritize and choose need no leader")
-        self.assertGreaterEqual(len(calls.seconds), 3 + 5)    # before; then for 10 s, each in less than 2
+        self.assertGreaterEqual(len(calls.seconds), 3 + 2)    # before; then for 10 s, each in less than 5
         print(f"{len(calls.seconds)} calls during that time, the slowest took {max(calls.seconds) * 1000:.0f} ms")
-        self.assertLess(max(calls.seconds), 2)
+        self.assertLess(max(calls.seconds), 5, "kube-scheduler's httpTimeout")
 
     # --- certificates near their end ---------------------------------------------------------------------------------
 
