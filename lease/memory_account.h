@@ -79,6 +79,7 @@ class MemoryAccount {
     }
     std::uint64_t plain = add_up_plain(account, 0, entries < block.first ? entries : block.first, 0);
     plain = add_up_plain(account, block.end, entries, plain);
+    // Two calls, so that the compiler knows the usual number of entries and unrolls its loop.
     const Granules sum = block.end - block.first == abi::kStockEntries
                              ? add_up_stock(account, block.first, abi::kStockEntries)
                              : add_up_stock(account, block.first, block.end - block.first);

@@ -18,22 +18,13 @@ GIB = 1 << 30
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 PYTHON, DISTROLESS = "local.test/python:1", "local.test/distroless:1"
 LOOK_UP = paths.REPOSITORY / "tests/integration/node"
-OPENED_BY_NAME = ("librt.so.1", "libdl.so.2", "libpthread.so.0")
+INTERPRETER = Path(sys.executable).resolve()
 # One dialect whose containers get slots; the request is 4 GiB.
 REQUEST = {"aliyun.com/gpu-mem": 4}
 
 
 def setUpModule():
     control.setUpModule()
-
-
-def install(root, program, inside, *libraries):
-    """Copies a program, the libraries that it is linked with, and others that it opens by name."""
-    linked = images.oci_archive.libraries_of(program)
-    for file, target in [(program, inside), *((one, f"{LIBRARIES}/{one.name}") for one in (*linked, *libraries))]:
-        if "ld-linux" in target:
-            target = f"/lib64/{file.name}"
-        images.oci_archive.copy(os.path.realpath(file), root / target.lstrip("/"))
 
 
 def tree(folder, name):
@@ -50,14 +41,14 @@ class LibraryLookup(control.ControlTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        host = Path("/lib/x86_64-linux-gnu")
-        opened = [host / name for name in OPENED_BY_NAME]
+        install, copy = images.oci_archive.install, images.oci_archive.copy
         with tempfile.TemporaryDirectory() as folder:
             usual, alone = tree(folder, "python"), tree(folder, "distroless")
-            install(usual, Path(sys.executable).resolve(), "/bin/python3", *opened, host / "libffi.so.8")
-            install(usual, Path("/sbin/ldconfig"), "/sbin/ldconfig")
+            install(usual, INTERPRETER, "bin")
+            copy(os.path.realpath("/lib/x86_64-linux-gnu/libffi.so.8"), usual / LIBRARIES.lstrip("/") / "libffi.so.8")
+            copy("/sbin/ldconfig", usual / "sbin/ldconfig")
             subprocess.run(["ldconfig", "-r", usual], check=True, stderr=subprocess.DEVNULL)
-            install(alone, cls.ring.build / "bin/carve-sample-alloc", "/bin/alloc", *opened)
+            install(alone, cls.ring.build / "bin/carve-sample-alloc", "bin")
             for root, name in ((usual, PYTHON), (alone, DISTROLESS)):
                 archive = Path(folder) / f"{root.name}.tar"
                 images.oci_archive.write(root, name, archive)
@@ -65,7 +56,7 @@ class LibraryLookup(control.ControlTest):
                     node.import_images([archive])
 
     def ended(self, image, command, read_only, mounts=(), environment=()):
-        """Runs a pod to its end and returns its log. mounts: host folders, mounted read-only under the same path."""
+        """Runs a pod to its end and returns its log. mounts: (host folder, path inside), read-only."""
         made = control.asking(self.name(), REQUEST, command)
         container, = made["spec"]["containers"]
         container.update(image=image, securityContext={"readOnlyRootFilesystem": read_only},
@@ -81,7 +72,7 @@ class LibraryLookup(control.ControlTest):
     def test_tritons_and_ctypes_look_up_find_the_slice(self):
         library = sysconfig.get_paths()["stdlib"]
         for read_only in (False, True):
-            log = self.ended(PYTHON, ["/bin/python3", "/look/look_up.py"], read_only,
+            log = self.ended(PYTHON, [f"/bin/{INTERPRETER.name}", "/look/look_up.py"], read_only,
                              mounts=((library, library), (str(LOOK_UP), "/look")),
                              environment={"PYTHONHOME": sys.base_prefix, "PYTHONDONTWRITEBYTECODE": "1"})
             self.assertEqual(log.splitlines(), [f"triton {LIBRARIES}", "ctypes libcuda.so.1", "ctypes libnvidia-ml.so.1",
@@ -89,7 +80,7 @@ class LibraryLookup(control.ControlTest):
 
     def test_an_image_without_a_cache_gets_the_slice(self):
         for read_only in (False, True):
-            log = self.ended(DISTROLESS, ["/bin/alloc", "--step", "64Mi"], read_only)
+            log = self.ended(DISTROLESS, ["/bin/carve-sample-alloc", "--step", "64Mi"], read_only)
             self.assertEqual(json.loads(log)["total"], 4 * GIB, f"read-only root: {read_only}")
 
 
