@@ -12,6 +12,7 @@ declare -A tries=() passes=()  # how often this run tried a test, and how many o
 declare -A outputs=()          # the end of what a failed test printed
 last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
 convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
+repeats=$(mktemp -d "${TMPDIR:-/tmp}/carve-repeats.XXXXXX")
 
 # A slow processor is no excuse for a failure here: tests without real time, and tests that read the tree.
 pure='^(core|codec|lease|app|arbiter_parts)_|^(tools|tree)/|_is_current$'
@@ -25,7 +26,7 @@ run_ctest() {
   shift 2
   rm -f "$report"
   (cd "$CARVE_ROOT/build/$preset" &&
-   CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "$log"
+   CARVE_CONVICTIONS=$convictions CARVE_REPEATS=$repeats ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "$log"
   while IFS=$'\t' read -r state name; do
     key=$preset$'\t'$name
     tries[$key]=$((${tries[$key]:-0} + 1))
@@ -44,8 +45,9 @@ run_ctest() {
 #
 # TRIES is once, again, or three-times (every test). Tests in real time (shares, rings, real processes) can miss a bound
 # when another program takes the machine's two cores for a moment. `again` tries a failed test a second time. late_tries
-# tries a test that failed both times twice more at the end. At least half of a test's tries must pass; count_pass says
-# what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
+# tries a test that failed both times twice more at the end. A scenario on a ring is one test with many parts: its next
+# try runs the parts that have not passed (tests/cluster/ring/repeats.py). At least half of a test's tries must pass;
+# count_pass says what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
 # independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
 ctest_stage() {
   local preset=$1 mode=$2 selection=$3 report repeat state name reason key
@@ -206,7 +208,7 @@ summary() {
   echo
   [ ! -s "$last_words" ] || cat "$last_words"
   while read -r found; do failed=$((failed + 1)); failures+=("a checker found: $found"); done <"$convictions"
-  rm -f "$last_words" "$convictions"
+  rm -rf "$last_words" "$convictions" "$repeats"
   [ ${#skips[@]} -eq 0 ] || { echo "skipped, and why:"; printf '  %s\n' "${skips[@]}"; }
   [ ${#repeated[@]} -eq 0 ] || { echo "passed, but not at each try:"; printf '  %s\n' "${repeated[@]}"; }
   [ ${#seeds[@]} -eq 0 ] || { echo "seeds of tries that failed:"; printf '  %s\n' "${seeds[@]}"; }

@@ -95,16 +95,18 @@ def stopped(pid: int):
 
 
 @contextlib.contextmanager
-def runtime_stopped_amid(node, begin, under_way, come_right, tries=5, seconds=15):
-    """Stops containerd while the kubelet is processing what `begin()` gave it; yields `under_way(begun)`, which is not
-    empty.
+def runtime_stopped_amid(node, prepare, begin, under_way, come_right, tries=8, seconds=15):
+    """Stops containerd while the kubelet is processing pods; yields `under_way(begun)`, which is not empty. `prepare()`
+    returns `begun`, for which the kubelet has little left to wait; containerd is stopped; `begin(begun)` does the rest.
 
-    That may be only a part: every two seconds the kubelet's loop looks for pods to clean up, waits for containerd there
-    and accepts no further pod until it answers. When this happens first, the kubelet accepts none. Then containerd goes
-    on, `come_right(begun)` is called for what was begun, and the next try begins more."""
+    What is under way may be only a part: every two seconds the kubelet's loop looks for pods to clean up, waits for
+    containerd there and accepts no further pod until it answers. When this happens first, the kubelet accepts none.
+    Then containerd goes on, `come_right(begun)` is called for what was begun, and the next try prepares more."""
     for _ in range(tries):
+        begun = prepare()
         with stopped(node.pid("containerd")):
-            begun, until = begin(), time.monotonic() + seconds
+            begin(begun)
+            until = time.monotonic() + seconds
             while time.monotonic() < until:
                 if found := under_way(begun):
                     yield found

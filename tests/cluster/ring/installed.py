@@ -253,7 +253,7 @@ def wait_control(ring, replicas=2, own_scheduler=True) -> list:
     for one in made:
         one.wait_serving(plugins="slots")
     for name in workloads:
-        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s", check=False)
+        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=300s", check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stdout}{done.stderr}\n" + made[0].describe_all(name))
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
@@ -329,7 +329,7 @@ def uninstall_control(ring, chart=False, own_scheduler=True) -> None:
         ring.kubectl(*delete, "-f", control / "webhook.yaml", "-f", control / "control.yaml",
                      "-f", control / "scheduler/scheduler.yaml", "-f", DEPLOY / "agent.yaml", "-f", DEPLOY / "arbiter.yaml")
         ring.kubectl("apply", "-f", DEPLOY / "jobs/down.yaml")
-        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "daemonset/carve-down", "--timeout=150s", check=False)
+        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "daemonset/carve-down", "--timeout=300s", check=False)
         if done.returncode != 0:
             raise RuntimeError(f"carve-down: {done.stdout}{done.stderr}\n"
                                + Installed(ring, ring.node(1)).describe_all("carve-down"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from . import images, stolen
 from .cluster import Ring
 from .kube import ApiError, wait_for
+from .repeats import Repeats
 
 _counter = itertools.count(1)
 OUT_OF_MEMORY = 2       # CUDA_ERROR_OUT_OF_MEMORY
@@ -291,6 +292,10 @@ class TimedResult(unittest.TextTestResult):
         super().stopTest(test)
         self._mark(test.id().partition(".")[2])
 
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        _repeats.passed(test)
+
     def stopTestRun(self):
         self._mark("fixtures after the last test")
         super().stopTestRun()
@@ -301,11 +306,22 @@ class TimedResult(unittest.TextTestResult):
         self.last = now
 
 
+class Runner(unittest.TextTestRunner):
+    """Runs the tests that have not passed in an earlier try."""
+
+    def run(self, test):
+        return super().run(_repeats.begin(test))
+
+
+_repeats = Repeats()
+
+
 def main(defaultTest=None):
     """Runs a scenario file: its tests (`defaultTest`: which, when not all), or those named on the command line."""
     from . import installed
     ran = unittest.main(defaultTest=defaultTest, warnings="ignore", exit=False,
-                        testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))
+                        testRunner=Runner(verbosity=2, resultclass=TimedResult))
+    _repeats.end(ran.result.wasSuccessful())
     if installed.SHARED and not ran.result.wasSuccessful():
         installed.spoil(Ring.load())
     if ran.result.testsRun == 0:

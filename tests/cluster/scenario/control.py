@@ -660,7 +660,7 @@ class Failures(ControlTest):
 
     def back(self):
         self.ring.kubectl("-n", carve.NAMESPACE, "scale", "deployment/carve-control", "--replicas=2")
-        self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "deployment/carve-control", "--timeout=90s")
+        self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "deployment/carve-control", "--timeout=300s")
 
     def test_no_pod_is_lost_when_the_leader_changes(self):
         """The leader is killed. Pods created then wait no longer than the duration of its Lease and five seconds."""

@@ -171,9 +171,12 @@ class Races(Claimed):
     def test_ra1_equal_pods_get_their_own_slices_while_the_agent_is_killed_ra9(self):
         names = []
 
-        def begin():
+        def prepare():
             names.extend(self.create(self.claimed(self.name(), node="n1"))["metadata"]["name"] for _ in range(8))
-            return names[-8:]
+            pods = names[-8:]
+            wait_for("the first pod has a node", 60, lambda: any(
+                self.kube.get("Pod", name)["spec"].get("nodeName") for name in pods), 0.01)
+            return pods
 
         def come_right(pods):
             cards = set()
@@ -184,7 +187,8 @@ class Races(Claimed):
 
         def prepared(_):
             return self.carve.inspect()["slices"][len(names) - 8:]
-        with disaster.runtime_stopped_amid(self.ring.node(1), begin, prepared, come_right) as slices:
+        with disaster.runtime_stopped_amid(self.ring.node(1), prepare, lambda _: None, prepared,
+                                           come_right) as slices:
             print(f"{len(slices)} of 8 prepared ", end="", flush=True)        # and no sandbox can be created
             self.carve.kill_agent()
             self.carve.start_agent(wait=False)

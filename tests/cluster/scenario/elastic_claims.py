@@ -24,7 +24,7 @@ class ElasticClaims(control.ControlTest):
 
     def nothing_left(self):
         for kind in ("pods", "elasticgpuclaims", "elasticgpus", "elasticgpuclasses"):
-            self.ring.kubectl("delete", kind, "--all", "--grace-period=1", "--timeout=60s")
+            self.ring.kubectl("delete", kind, "--all", "--grace-period=1", "--timeout=300s")
 
     def apply(self, text):
         return self.ring.kubectl("apply", "-f", "-", input=text)
@@ -78,7 +78,7 @@ class ElasticClaims(control.ControlTest):
                 self.apply(text)
                 pod, claim = [line.partition(": ")[2].split() for line in text.splitlines() if line.startswith("# uses: ")][0]
                 self.check_pod(pod, claim, container)
-                self.ring.kubectl("delete", "-f", MANIFESTS / file, "--grace-period=1", "--timeout=60s")
+                self.ring.kubectl("delete", "-f", MANIFESTS / file, "--grace-period=1", "--timeout=300s")
 
     def test_a_claim_outlives_its_pod_and_keeps_its_room(self):
         self.make_class()
@@ -204,7 +204,7 @@ class ElasticClaims(control.ControlTest):
         container = self.kube.get("Pod", used)["status"]["containerStatuses"][0]
         for what in ("daemonset/carve-agent", "deployment/carve-control", "deployment/carve-scheduler"):
             self.ring.kubectl("-n", "carve-system", "rollout", "restart", what)
-            self.ring.kubectl("-n", "carve-system", "rollout", "status", what, "--timeout=120s")
+            self.ring.kubectl("-n", "carve-system", "rollout", "status", what, "--timeout=300s")
         self.ring.kubectl("-n", "carve-system", "delete", "pods", "-l", "app.kubernetes.io/component=arbiter")
         wait_for("the next arbiters", 60, lambda: self.kube.get("DaemonSet", "carve-arbiter", "carve-system")["status"].get(
             "numberReady") == len(self.carves))

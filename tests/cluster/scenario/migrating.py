@@ -201,7 +201,7 @@ class Move(RingTest):
         self.assertEqual(where, {NODE, STAYS})
         self.run_block(install, None)
         for name in ("carve-control", "carve-scheduler"):
-            self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s")
+            self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=300s")
         self.assertEqual([self.of_carve(node) for node in (NODE, STAYS)], [[], []], "Carve must be on no node yet")
         self.running("before", 2)
 

@@ -85,7 +85,7 @@ class Objects(CarveTest):
         ended."""
         seen = {}
         names = [self.create(self.fraction("1Gi", "5"))["metadata"]["name"] for _ in range(10)]
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         deleted = False
         while time.monotonic() < until:
             for uuid, gpu in self.gpus().items():
@@ -94,8 +94,9 @@ class Objects(CarveTest):
             if not deleted and all(self.phase(name) == "Running" for name in names):
                 for name in names:
                     self.kube.delete("Pod", name, grace=0)
-                deleted = True
+                deleted, until = True, time.monotonic() + 5
             time.sleep(0.05)
+        self.assertTrue(deleted, "the pods do not run")
         self.assertTrue(any(len(versions) > 2 for versions in seen.values()), "no change was seen")
         for uuid, versions in seen.items():
             looks = list(versions.values())

@@ -112,16 +112,18 @@ class Races(SlotTest):
         made = []
         checkpoint = self.node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 
-        def begin():
+        def prepare():
             more = [self.create(slot_pod(self.name())) for _ in range(4)]
-            self.bind_all(more, [{"main": [(i, 2, 10)]} for i in range(4)])
             made.extend(more)
             return more
+
+        def begin(pods):
+            self.bind_all(pods, [{"main": [(i, 2, 10)]} for i in range(4)])
 
         def all_allocated(pods):        # a pod admitted while no process serves slots is refused permanently
             known = checkpoint.read_text()
             return all(one["metadata"]["uid"] in known for one in pods)
-        with disaster.runtime_stopped_amid(self.node, begin, all_allocated, self.all_right):
+        with disaster.runtime_stopped_amid(self.node, prepare, begin, all_allocated, self.all_right):
             print(f"try {len(made) // 4} ", end="", flush=True)     # and no sandbox can be created
             self.carve.kill_agent()
             self.carve.start_agent()
