@@ -15,12 +15,10 @@ not lead and forwards the bind calls.
 The same with fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default),
 which calls filter and prioritize, and weighs the answer.
 """
-import http.client
 import http.server
 import json
 import os
 import random
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -39,7 +37,6 @@ from ring.testing import in_soak  # noqa: E402
 SOAK = bool(os.environ.get("CARVE_SOAK"))
 NODES, CARDS, PODS, LEAST = (60, 8, 500, 0.99) if SOAK else (30, 8, 250, 0.99)
 BY_DEFAULT = PODS * 3 // 10     # pods through the default scheduler, one after the other
-NAME = f"carve-control.{placing.carve.NAMESPACE}.svc"
 
 
 class Recorder(http.server.ThreadingHTTPServer):
@@ -49,24 +46,13 @@ class Recorder(http.server.ThreadingHTTPServer):
     def __init__(self, port, certificates):
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = port
-        certificate, key, authority = certificates
-        self.context = ssl.create_default_context(cafile=str(authority))
-        self.context.load_cert_chain(str(certificate), str(key))
+        self.certificates = certificates
         self.events = []        # [verb, body, answer or None] in the order in which they were forwarded
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def address(self):
         return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Upstream(http.client.HTTPConnection):
-    """Connects to control by its address; its certificate is for its Service's name."""
-    context = None
-
-    def connect(self):
-        super().connect()
-        self.sock = self.context.wrap_socket(self.sock, server_hostname=NAME)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -82,8 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         event = [self.path.rsplit("/", 1)[-1], body, None]
         self.server.events.append(event)        # append is atomic, so this is the recorded order
         if self.upstream is None:
-            self.upstream = Upstream("127.0.0.1", self.server.port, timeout=30)
-            self.upstream.context = self.server.context
+            self.upstream = placing.ControlConnection(self.server.port, self.server.certificates)
         self.upstream.request("POST", self.path, body, {"Content-Type": "application/json"})
         answer = self.upstream.getresponse()
         event[2] = answer.read()
