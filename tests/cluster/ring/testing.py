@@ -68,7 +68,7 @@ class Background(threading.Thread):
 
 class RingTest(unittest.TestCase):
     """Tests on the ring that `up` started. Objects that a test creates through `create` are deleted at its end."""
-    longMessage = True
+    longMessage, maxDiff = True, None
 
     @classmethod
     def setUpClass(cls):
