@@ -1,6 +1,8 @@
 """The whole ring: starting it, removing it, and the handle by which tests use a running one. Start reading here."""
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,11 +27,19 @@ class Ring:
         self.certificates = Certificates(state.folder / "certificates")
 
     @classmethod
-    def load(cls) -> "Ring":
+    def find(cls) -> "Ring | None":
+        """The ring that `up` has started completely; processes of it may have ended since."""
         state = State.load()
-        if state is None or state.pid("apiserver") is None:
-            raise SystemExit("ring: none is running; start one with tests/cluster/up")
+        if state is None or not state.content.get("ready") or not state.same_boot:
+            return None
         return cls(state, {name: Path(path) for name, path in state.content["binaries"].items()})
+
+    @classmethod
+    def load(cls) -> "Ring":
+        ring = cls.find()
+        if ring is None or ring.state.pid("apiserver") is None:
+            raise SystemExit("ring: none is running; start one with tests/cluster/up")
+        return ring
 
     @property
     def build(self) -> Path | None:
@@ -115,13 +125,43 @@ class Ring:
         def all_ready():
             ready = [node for node in kube.list("Node")
                      if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])]
-            return len(ready) == len(self.nodes)
+            return len(ready) >= len(self.nodes)
         try:
             wait_for("all nodes Ready", 90, all_ready)
         except AssertionError as error:
             raise RuntimeError(f"{error}\n" + "\n".join(
                 tail(self.state, f"{node.name}-kubelet") for node in self.nodes)) from None
         wait_for("the default service account", 30, lambda: kube.get("ServiceAccount", "default"))
+
+    def repair(self) -> list:
+        """Continues and restarts the processes that a scenario which failed or was killed left stopped, and waits until
+        every node is Ready. Returns what it did: "n1-kubelet started"."""
+        done = []
+        for name in [process["name"] for process in self.state.content["processes"]]:
+            pid = self.state.pid(name)
+            with contextlib.suppress(OSError):
+                if pid and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                    os.kill(pid, signal.SIGCONT)
+                    done.append(f"{name} continued")
+
+        def started(name, start, *arguments):
+            if self.state.pid(name) is not None:
+                return False
+            start(*arguments)
+            done.append(f"{name} started")
+            return True
+        if started("apiserver", self.start_api_server):
+            self.wait_api_server()
+        for name, start in (("controller-manager", control_plane.start_controller_manager),
+                            ("scheduler", control_plane.start_scheduler)):
+            started(name, start, self.state, self.binaries, self.certificates, self.control)
+        for node in self.nodes:
+            if started(f"{node.name}-containerd", node.start_containerd):
+                node.wait_containerd()
+            started(f"{node.name}-kubelet", node.start_kubelet)
+        if done:
+            self._wait_nodes()
+        return done
 
     @classmethod
     def up(cls, nodes: int, simulate: str | None, build: Path | None, say) -> "Ring":

@@ -3,6 +3,7 @@
 Everything runs in the node's mount namespace (node_namespace.py) with default paths. From outside, the node's /var/lib
 is <state>/<node>/var-lib.
 """
+import contextlib
 import json
 import os
 import sys
@@ -147,6 +148,16 @@ sandbox = "{images.PAUSE}"
 
     def stop_kubelet(self) -> None:
         stop(self.state, f"{self.name}-kubelet")
+
+    @contextlib.contextmanager
+    def kubelet_stopped(self):
+        """The kubelet does not run; its containers do. It is started again however the block ends: without it, every
+        later scenario on the ring would fail."""
+        self.stop_kubelet()
+        try:
+            yield
+        finally:
+            self.start_kubelet()
 
     def restart_kubelet(self, default_timing: bool) -> None:
         """Restarts the kubelet with Kubernetes' default times, or with the ring's shorter ones. Pods go on."""

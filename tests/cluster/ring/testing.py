@@ -319,6 +319,9 @@ _repeats = Repeats()
 def main(defaultTest=None):
     """Runs a scenario file: its tests (`defaultTest`: which, when not all), or those named on the command line."""
     from . import installed
+    ring = Ring.find()      # none: the scenario starts one
+    for what in ring.repair() if ring else ():
+        print(f"left by an earlier scenario: {what}", flush=True)
     ran = unittest.main(defaultTest=defaultTest, warnings="ignore", exit=False,
                         testRunner=Runner(verbosity=2, resultclass=TimedResult))
     _repeats.end(ran.result.wasSuccessful())

@@ -402,9 +402,8 @@ class AnotherPlugin(ControlTest):
         if self.condition(node.name) is None:
             return
         node.stop("plugin")
-        node.stop_kubelet()
-        (node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink()
-        node.start_kubelet()
+        with node.kubelet_stopped():
+            (node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
         wait_for("the conflict is over", 60, lambda: self.condition(node.name) is None)
 
     def condition(self, node):

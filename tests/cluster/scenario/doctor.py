@@ -74,18 +74,17 @@ class Doctor(CarveTest):
         file = self.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
         wait_for("slots in the kubelet's checkpoint", 30,
                  lambda: file.exists() and "elasticgpu.io/slot" in file.read_text())
-        self.carve.node.stop_kubelet()
-        kept = file.with_name("kept")
-        shutil.copy(file, kept)
-        try:
-            noted = json.loads(file.read_text())
-            noted["Data"]["RegisteredDevices"]["elasticgpu.io/slot"] = []
-            file.write_text(json.dumps(noted))
-            self.assertEqual(self.doctor(), (1, ["kubelet-no-slots"]))
-        finally:
-            kept.rename(file)
-            self.carve.forget_registration()
-            self.carve.node.start_kubelet()
+        with self.carve.node.kubelet_stopped():
+            kept = file.with_name("kept")
+            shutil.copy(file, kept)
+            try:
+                noted = json.loads(file.read_text())
+                noted["Data"]["RegisteredDevices"]["elasticgpu.io/slot"] = []
+                file.write_text(json.dumps(noted))
+                self.assertEqual(self.doctor(), (1, ["kubelet-no-slots"]))
+            finally:
+                kept.rename(file)
+                self.carve.forget_registration()
         wait_for("the kubelet has registered the driver again", 60, self.carve.registered)
 
     def test_finds_an_agent_that_is_gone(self):

@@ -176,9 +176,8 @@ class Move(RingTest):
 
     @staticmethod
     def forget_plugins(node):
-        node.stop_kubelet()
-        node.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
-        node.start_kubelet()
+        with node.kubelet_stopped():
+            node.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
 
     def images_are_set(self):
         """Sets the images before the first apply, as the page says, and what the simulated driver needs."""

@@ -26,10 +26,17 @@ class NodeDisasters(RingTest):
 
     def test_a_kubelet_restart_keeps_containers(self):
         before = self.container_id()
-        self.node.stop_kubelet()
-        self.node.start_kubelet()
+        with self.node.kubelet_stopped():
+            pass
         self.new_pod_runs()
         self.assertEqual(self.container_id(), before)
+
+    def test_what_a_scenario_left_stopped_is_repaired(self):
+        self.node.stop_kubelet()
+        disaster.stop_threads(self.node.pid("containerd"))
+        self.assertEqual(self.ring.repair(), ["n1-containerd continued", "n1-kubelet started"])
+        self.assertEqual(self.ring.repair(), [])
+        self.new_pod_runs()
 
     def test_a_killed_containerd_keeps_containers(self):
         before = self.container_id()

@@ -107,8 +107,8 @@ class Restarts(Fractions):
         self.wait_ready(steady)
         before = self.container_ids([steady])
         for _ in range(5):
-            self.node.stop_kubelet()
-            self.node.start_kubelet()
+            with self.node.kubelet_stopped():
+                pass
             time.sleep(2)
             self.assertNotEqual(self.phase(looping), "Failed", self.describe(looping))
         self.wait_ready(steady)

@@ -80,9 +80,8 @@ class BothInterfaces(SlotTest):
         before = {name: self.container_id(name) for name in (steady, claimed)}
         seconds = []
         for _ in range(RESTARTS):
-            self.node.stop_kubelet()
-            offset = self.node.state.log("n1-kubelet").stat().st_size
-            self.node.start_kubelet()
+            with self.node.kubelet_stopped():
+                offset = self.node.state.log("n1-kubelet").stat().st_size
             seconds.append(self.seconds_to_the_list(offset))
             time.sleep(2)   # the kubelet admits the node's pods again about a second after its start
             for name in (looping, claimed_looping, steady, claimed):
