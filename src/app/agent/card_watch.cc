@@ -92,7 +92,8 @@ void CardWatch::driver(GpuState state, const std::string& reason, Clock::Time no
   if (away != was_away || driver_since_ == Clock::Time{}) driver_since_ = now;
   driver_ = state;
   const std::string why = away ? fmt::format("the driver is {}: {}", to_string(state), reason) : std::string();
-  for (auto& [id, card] : cards_) card.driver_away(why, driver_since_);
+  const auto grace = state == GpuState::kHanging ? CardHealth::kHangingGrace : CardHealth::kAbsentGrace;
+  for (auto& [id, card] : cards_) card.driver_away(why, driver_since_, grace);
 }
 
 std::map<CardId, Health> CardWatch::verdicts(Clock::Time now) {

@@ -66,9 +66,10 @@ void CardHealth::looked(const CardLook& look, Clock::Time now) {
   settle(now);
 }
 
-void CardHealth::driver_away(const std::string& why, Clock::Time since) {
+void CardHealth::driver_away(const std::string& why, Clock::Time since, Clock::Duration grace) {
   away_why_ = why;
   away_since_ = since;
+  away_grace_ = grace;
   // An answer is needed to show that the card is fine, so an absent driver resets the time.
   if (!why.empty() && bad_) bad_->fine_since.reset();
 }
@@ -99,7 +100,7 @@ CardCondition CardHealth::condition(Clock::Time now) const {
   if (look_ && (look_->lost || !look_->listed)) return CardCondition::kLost;
   if (bad_) return bad_->row.action == XidAction::kLost ? CardCondition::kLost : CardCondition::kUnhealthy;
   if (look_ && look_->recovery.value_or(0) != 0) return CardCondition::kUnhealthy;
-  if (!look_ || (!away_why_.empty() && now - away_since_ >= kGrace)) return CardCondition::kUnknown;
+  if (!look_ || (!away_why_.empty() && now - away_since_ >= away_grace_)) return CardCondition::kUnknown;
   return CardCondition::kHealthy;
 }
 

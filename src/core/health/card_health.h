@@ -35,13 +35,17 @@ struct HeldXid {
 ///                actions keeps the card unhealthy until the card was away and is back
 ///   lost       the driver reports it as lost or no longer lists it, or an XID requires it. Recovers when the card
 ///              answers again
-///   unknown    never queried, or the driver has not answered for kGrace
+///   unknown    never queried, or the driver has been away for its grace
 ///
 /// Pure: the caller passes the time. The slices on the card have no influence.
 class CardHealth {
  public:
-  /// The driver must be away for this time before its cards become unknown: a restarted worker is not a fault.
-  static constexpr Clock::Duration kGrace = std::chrono::seconds(3);
+  /// The driver must be absent for this time before its cards become unknown: a restarted worker is not a fault.
+  static constexpr Clock::Duration kAbsentGrace = std::chrono::seconds(3);
+  /// The same for a driver that does not answer in time. On an overloaded node one answer may be late, and the worker
+  /// that is started instead may need 15 s to open every card. Unknown cards cost pods: the kubelet permanently rejects
+  /// a pod for which it has no healthy slot.
+  static constexpr Clock::Duration kHangingGrace = std::chrono::seconds(20);
   /// The driver must recommend nothing for this time before a card that needs a reset is healthy. The recommendation
   /// may arrive shortly after its XID.
   static constexpr Clock::Duration kSettle = std::chrono::seconds(5);
@@ -50,8 +54,8 @@ class CardHealth {
 
   void saw_xid(std::uint32_t xid, const XidRow& row, Clock::Time now);
   void looked(const CardLook& look, Clock::Time now);
-  /// The driver does not answer (`why`), since `since`. Empty `why`: it answers.
-  void driver_away(const std::string& why, Clock::Time since);
+  /// The driver does not answer (`why`), since `since`; after `grace` the card is unknown. Empty `why`: it answers.
+  void driver_away(const std::string& why, Clock::Time since, Clock::Duration grace);
   /// What an earlier instance of this process knew.
   void restore(const HeldXid& held, const XidRow& row, Clock::Time now);
 
@@ -82,6 +86,7 @@ class CardHealth {
   std::optional<CardLook> look_;
   std::string away_why_;
   Clock::Time away_since_{};
+  Clock::Duration away_grace_{};
 };
 
 }  // namespace carve

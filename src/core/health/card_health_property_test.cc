@@ -38,7 +38,7 @@ struct World {
       }
       case 1:
         away = !away;
-        card.driver_away(away ? "away" : "", now);
+        card.driver_away(away ? "away" : "", now, away ? CardHealth::kAbsentGrace : Clock::Duration{});
         break;
       default:
         last = CardLook{pick(0, 5) != 0, pick(0, 5) == 0, std::nullopt};
@@ -82,7 +82,7 @@ RC_GTEST_PROP(CardHealth, AnApplicationErrorNeverChangesTheVerdict, ()) {
 
 RC_GTEST_PROP(CardHealth, RecoversWithoutHelpWhenNoXidArrivesAndTheDriverRecommendsNothing, ()) {
   World world = random_world();
-  world.card.driver_away("", world.now);
+  world.card.driver_away("", world.now, {});
   if (!world.tells_recovery) {  // it has been away since then: the only way in which such a driver shows a reset
     world.now += seconds(1);
     world.card.looked({true, true, std::nullopt}, world.now);

@@ -169,6 +169,13 @@ class RingTest(unittest.TestCase):
         found = self.kube.get("Pod", name)
         return found and found["status"].get("phase")
 
+    @staticmethod
+    def over(found, wanted=()):
+        """Whether the pod has ended in a phase that is not wanted: it will not change, unless a controller re-creates
+        it."""
+        phase = found["status"].get("phase") if found and not found["metadata"].get("ownerReferences") else None
+        return phase in ("Succeeded", "Failed") and phase not in wanted
+
     def describe(self, name):
         """For a person to read: phase, container states, events."""
         found = self.kube.get("Pod", name)
@@ -180,14 +187,21 @@ class RingTest(unittest.TestCase):
 
     def wait_phase(self, name, phases, seconds=60):
         phases = (phases,) if isinstance(phases, str) else phases
+        def arrived():
+            found = self.kube.get("Pod", name)
+            if self.over(found, phases):
+                raise AssertionError(f"pod {name} is not {'/'.join(phases)}")
+            return (found and found["status"].get("phase")) in phases
         try:
-            return wait_for(f"pod {name} is {'/'.join(phases)}", seconds, lambda: self.phase(name) in phases)
+            return wait_for(f"pod {name} is {'/'.join(phases)}", seconds, arrived)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe(name)}") from None
 
     def wait_ready(self, name, seconds=60):
         def ready():
             found = self.kube.get("Pod", name)
+            if self.over(found):
+                raise AssertionError(f"pod {name} is not ready")
             return found and any(c["type"] == "Ready" and c["status"] == "True"
                                  for c in found["status"].get("conditions", []))
         try:

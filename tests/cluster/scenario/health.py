@@ -18,6 +18,7 @@ HOLD = ["ring-look", "allocate", str(GIB), "hold", "3600"]
 TAINT = "gpu.elasticgpu.io/unhealthy"
 BY_SLOTS = "gpu.elasticgpu.io/used-by-slots"
 SECONDS = 10  # within which both kubelet plugins must report the card
+HANGING = 30    # the same for a library that hangs: one late answer is not an error (docs/health.md)
 KUBELET = 10  # the interval at which the kubelet writes its node's status
 
 
@@ -93,7 +94,7 @@ class Health(CarveTest):
         wait_for("all slots are allocatable", seconds, lambda: self.slots("allocatable") == self.total)
         self.assertEqual(set(self.devices()), set(self.cards))
 
-    def wait_bad(self, cards):
+    def wait_bad(self, cards, seconds=SECONDS):
         """Within one deadline DRA and slots must report exactly these cards as unhealthy, and totals must stay. For
         slots the kubelet's checkpoint counts; the Node's status follows when the kubelet writes it next."""
         begun = time.monotonic()
@@ -108,11 +109,11 @@ class Health(CarveTest):
                          holds in sources.items() if what not in seen and holds()})
             return len(seen) == len(sources)
         try:
-            wait_for("taints and slots", SECONDS, all_seen)
+            wait_for("taints and slots", seconds, all_seen)
         except AssertionError:
-            self.fail(f"after {SECONDS} s only {seen}: tainted {self.tainted()}, {self.healthy_slots()} slots, "
+            self.fail(f"after {seconds} s only {seen}: tainted {self.tainted()}, {self.healthy_slots()} slots, "
                       f"not {left}")
-        self.assertLessEqual(max(seen.values()), SECONDS, seen)
+        self.assertLessEqual(max(seen.values()), seconds, seen)
         try:
             wait_for("slots", KUBELET + 5, lambda: self.slots("allocatable") == left)
         except AssertionError:
@@ -249,7 +250,7 @@ class Health(CarveTest):
     def test_a_hanging_driver_library_makes_all_cards_unhealthy(self):
         before = self.running(0)
         self.simctl("hang", "on")
-        self.wait_bad(range(len(self.cards)))
+        self.wait_bad(range(len(self.cards)), HANGING)
         refused = self.slot_pod(1)
         # The kubelet refuses it when no slot is left, else the agent with the reason.
         try:

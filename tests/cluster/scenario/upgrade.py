@@ -124,7 +124,7 @@ class AsInstalled(InstalledTest):
         before = self.containers_of_carve()
         self.carve.node.run([simctl, "hang", "on"])
         try:
-            wait_for("the agent reports all cards", 30, lambda: all(self.troubles()))
+            wait_for("the agent reports all cards", 60, lambda: all(self.troubles()))
             slow = 0
             for _ in range(10):
                 _, start = self.run_in("agent", "version")    # the start of a process waits for a processor
