@@ -181,8 +181,8 @@ TEST_F(AgentHealth, AnAbsentDriverMakesAllCardsUnhealthyAfterThreeSeconds) {
   EXPECT_TRUE(prepare(1, "new"));
 }
 
-/// Without a healthy slot the kubelet rejects a pod permanently. One late answer and the start of another worker must not
-/// do that, on a node of eight cards with a busy processor.
+/// Without a healthy slot the kubelet permanently rejects a pod. One late answer and the start of another worker must
+/// not cause that, on a node of eight cards with a busy processor.
 TEST_F(AgentHealth, AHangingDriverMakesAllCardsUnhealthyAfterTwentySeconds) {
   start();
   machine.gpu.now_state = GpuState::kHanging;
