@@ -33,7 +33,7 @@ struct NodePolicyRow {
   std::string_view summary;
   std::int64_t (*score)(const Leftover& leftover);
 };
-inline constexpr std::int64_t kBestNode = (kAllLeft + 1) * (kAllLeft + 1) * 4096;
+inline constexpr std::int64_t kBestNode = (kAllLeft + 1) * (kAllLeft + 1) * kOwnersAtMost;
 
 /// The node that gives the fullest cards; between equals the fullest node, so that whole nodes stay free.
 [[nodiscard]] std::int64_t score_node_binpack(const Leftover& leftover);
@@ -50,6 +50,8 @@ inline constexpr std::array<NodePolicyRow, 2> kNodePolicies = {{
 /// other one, whatever the row.
 [[nodiscard]] std::int64_t score_of(const NodePolicyRow& row, const Leftover& leftover);
 inline constexpr std::int64_t kBestScore = 2 * kBestNode + 1;
+// `explain -o json` prints scores. Most readers of JSON (JavaScript, Go, jq) keep a number as a double.
+static_assert(kBestScore < std::int64_t{1} << 53);
 
 /// The row of that name; nullptr: there is none.
 [[nodiscard]] const NodePolicyRow* node_policy_named(std::string_view name);

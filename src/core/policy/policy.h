@@ -29,7 +29,7 @@ struct PolicyRow {
 };
 
 /// The largest number of owners, on a card or a node, that a score can tell apart.
-inline constexpr std::int64_t kOwnersAtMost = 4096;
+inline constexpr std::int64_t kOwnersAtMost = 1024;
 
 /// Fill the fullest card that still fits, so that whole cards stay free.
 [[nodiscard]] std::int64_t score_binpack(const CardState& card, const Offer& offer);
