@@ -139,6 +139,10 @@ function(carve_library name)
     endif()
     if(ARG_SELDOM)
       carve_seldom(${name})
+    elseif(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/src/")
+      # The development build: -O1 saves a quarter to a third of the compiler's time. What runs per CUDA call or kernel
+      # (lease, arbiter, preload) and the simulator are outside src. The release build has -O2.
+      target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     endif()
     if(CARVE_PURE)
       add_dependencies(pure_libraries ${name})
