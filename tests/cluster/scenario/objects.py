@@ -61,7 +61,7 @@ class Objects(CarveTest):
         started = time.monotonic()
 
         def shown():
-            return [gpu for gpu in self.gpus().values() if uid in gpu["status"].get("allocated", {})]
+            return [gpu for gpu in self.gpus().values() if uid in gpu.get("status", {}).get("allocated", {})]
         (gpu,) = wait_for("the pod in its card's object", 5, shown, every=0.05)
         self.assertLessEqual(time.monotonic() - started, 2.5)       # two seconds, and the time of a poll
         claim = self.kube.get("Pod", name)["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
