@@ -46,6 +46,7 @@ TEST(ShareConfig, AnotherVersionIsRefused) {
     EXPECT_EQ(got.error().code, Code::kUnimplemented);
     EXPECT_THAT(got.error().what, HasSubstr("gpu.elasticgpu.io/v1"));
   }
+  EXPECT_THAT(parse_share_config(R"({"kind":"ShareConfig"})").error().what, HasSubstr("apiVersion: none is unknown"));
 }
 
 TEST(ShareConfig, TextThatIsNotAnObjectIsRefused) {

@@ -116,6 +116,12 @@ TEST(HistoryJson, ReadsWhatItWrote) {
   EXPECT_EQ(again->lines[0].values, answer.lines[0].values);
 }
 
+TEST(HistoryJson, ASeriesWithoutTimesIsRefused) {
+  const auto got = parse_history_answer(R"({"step_seconds":10,"series":[{"card":"GPU-1"}]})");
+  ASSERT_FALSE(got);
+  EXPECT_THAT(got.error().what, HasSubstr("unix_seconds is missing"));
+}
+
 TEST(HistorySpan, ReadsMinutesHoursAndDaysAndNamesTheLegalOnes) {
   EXPECT_EQ(parse_history_span("since", "15m")->count(), 900);
   EXPECT_EQ(parse_history_span("since", "24h")->count(), 86400);

@@ -344,6 +344,14 @@ TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
     ASSERT_TRUE(back);
     EXPECT_EQ(back->value, boost::json::value(boost::json::string(text))) << text;
   }
+  for (const std::string text : {"y", "Y", "n", "N"})  // booleans of YAML 1.1, which other readers still use
+    EXPECT_THAT(yaml_text(boost::json::string(text)), HasSubstr('"' + text + '"'));
+}
+
+TEST(Manifest, AnotherSystemsNameThatCarveDoesNotReadIsWrong) {
+  const auto read = repaired("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: "
+                             "{limits: {volcano.sh/gpu-cores: 5}}}]}\n");
+  EXPECT_THAT(said(read, Kind::kWrong), Contains(HasSubstr("volcano.sh/gpu-cores: Carve does not read this name")));
 }
 
 /// The corpus: lint and admission must say the same.
