@@ -134,7 +134,8 @@ TEST(HistoryAnswer, SumsTheSlicesOfANamespace) {
   EXPECT_DOUBLE_EQ(*found.lines[1].values[0]->cores_delivered, 30);
   EXPECT_DOUBLE_EQ(found.lines[1].values[1]->cores_granted, 30);
   query.name = "red/q";
-  const auto of_pod = answer(query, {{1000, {of_slice("a", "red/p/c", 10, 10), of_slice("b", "red/q/c", 10, 20)}}}, 1000);
+  const auto of_pod =
+      answer(query, {{1000, {of_slice("a", "red/p/c", 10, 10), of_slice("b", "red/q/c", 10, 20)}}}, 1000);
   ASSERT_EQ(of_pod.lines.size(), 1U);
   EXPECT_DOUBLE_EQ(of_pod.lines[0].values.back()->cores_granted, 30) << "only the pod's slice";
 }
