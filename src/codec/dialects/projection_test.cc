@@ -59,6 +59,17 @@ TEST(Projection, GpushareShowsTheAnnotationsOfItsTools) {
             "ALIYUN_COM_GPU_VISIBLE_DEVICES=GPU-a\n");
 }
 
+TEST(Projection, APartOfAnotherDialectIsNotInGpusharesSums) {
+  const Record record{7,
+                      {OwnerKind::kPod, "u"},
+                      {part("c", {{CardId("GPU-a"), Bytes::gib(3), CoreShare()}}),
+                       part("d", {{CardId("GPU-b"), Bytes::gib(5), CoreShare()}}, "native")}};
+  const auto shown = projections(pod_of(record), record, kCards, {}, kNow);
+  EXPECT_EQ(shown.at("ALIYUN_COM_GPU_MEM_POD"), "3");
+  EXPECT_EQ(shown.at("ALIYUN_COM_GPU_MEM_IDX"), "0");
+  EXPECT_EQ(shown.at("scheduler.framework.gpushare.allocation"), R"({"0":{"0":3}})");
+}
+
 TEST(Projection, EveryCardHasItsOwnSizeInTheInstallationsUnit) {  // not the first card's size for all
   const Record record{
       7, {OwnerKind::kPod, "u"}, {part("c", {{CardId("GPU-b"), Bytes::mib(2048), CoreShare()}})}};

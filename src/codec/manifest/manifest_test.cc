@@ -348,6 +348,11 @@ TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
     EXPECT_THAT(yaml_text(boost::json::string(text)), HasSubstr('"' + text + '"'));
 }
 
+TEST(Manifest, ADocumentMustBeAnObjectOrEmpty) {
+  EXPECT_THAT(said(repaired("just words\n"), Kind::kWrong), ElementsAre(HasSubstr("not a Kubernetes object")));
+  EXPECT_THAT(said(repaired("null\n"), Kind::kWrong), IsEmpty());
+}
+
 TEST(Manifest, AnotherSystemsNameThatCarveDoesNotReadIsWrong) {
   const auto read = repaired("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: "
                              "{limits: {volcano.sh/gpu-cores: 5}}}]}\n");

@@ -36,5 +36,18 @@ TEST(BoardModels, AddUpTheCardsOfEachModel) {
   EXPECT_EQ(t4.cores_free, 140U);
 }
 
+TEST(BoardEvents, BelongToTheNamespaceOfTheirObject) {
+  const auto of_pod = parse_board_event(
+      R"({"reason":"R","message":"m","involvedObject":{"kind":"Pod","name":"p","namespace":"team"}})");
+  ASSERT_TRUE(of_pod);
+  EXPECT_EQ(of_pod->namespace_name, "team");
+  EXPECT_EQ(of_pod->slice, "Pod/p");
+  // The API server stores events of nodes in the namespace default; not every reader of that namespace may see them.
+  const auto of_node = parse_board_event(
+      R"({"reason":"R","message":"m","involvedObject":{"kind":"Node","name":"n1","namespace":"default"}})");
+  ASSERT_TRUE(of_node);
+  EXPECT_EQ(of_node->namespace_name, "");
+}
+
 }  // namespace
 }  // namespace carve::codec
