@@ -122,6 +122,17 @@ TEST(HistoryJson, ASeriesWithoutTimesIsRefused) {
   EXPECT_THAT(got.error().what, HasSubstr("unix_seconds is missing"));
 }
 
+TEST(HistoryQueries, NamesTheLegalValues) {
+  for (const char* points : {"0", "100001"}) {
+    const auto got = parse_history_query({{"points", points}});
+    ASSERT_FALSE(got) << points;
+    EXPECT_THAT(got.error().what, HasSubstr("points"));
+  }
+  EXPECT_EQ(parse_history_query({{"points", "1"}})->points, 1U);
+  EXPECT_EQ(parse_history_query({{"by", "owners"}}).error().what,
+            "by: \"owners\"; legal are cards, slices and namespaces");
+}
+
 TEST(HistorySpan, ReadsMinutesHoursAndDaysAndNamesTheLegalOnes) {
   EXPECT_EQ(parse_history_span("since", "15m")->count(), 900);
   EXPECT_EQ(parse_history_span("since", "24h")->count(), 86400);

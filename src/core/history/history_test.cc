@@ -149,6 +149,19 @@ TEST(HistoryAnswer, ReadsTheCoarseFramesForLongTimes) {
   EXPECT_EQ(answer(query, {}, 1'000'000).step_seconds % kHistoryCoarse.count(), 0U);
 }
 
+TEST(HistoryHours, AnUnknownFigureAddsNothing) {
+  HistoryLine line;
+  auto unknown = of_slice("a", "x/y/z", 3600, 0);
+  unknown.cores_delivered = std::nullopt;
+  unknown.used = std::nullopt;
+  line.values = {std::nullopt, unknown, of_slice("a", "x/y/z", 1800, 20)};
+  const auto sum = hours_of(line);
+  EXPECT_DOUBLE_EQ(sum.card_hours_promised, 0.45);
+  EXPECT_DOUBLE_EQ(sum.card_hours_delivered, 0.1);
+  EXPECT_DOUBLE_EQ(sum.gib_hours_held, 6);
+  EXPECT_DOUBLE_EQ(sum.gib_hours_used, 0.5);
+}
+
 TEST(HistoryNames, OnlyNamesOfContainersHaveANamespace) {
   EXPECT_EQ(namespace_in("team/pod/main"), "team");
   EXPECT_EQ(namespace_in("python"), "");

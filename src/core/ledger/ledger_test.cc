@@ -47,6 +47,16 @@ TEST(Ledger, ARefusalHasTheNumbersAndChangesNothing) {
   EXPECT_EQ(ledger, before);
 }
 
+TEST(Ledger, IsEqualOnlyToOneWithTheSameSlices) {
+  Ledger one = two_cards();
+  Ledger other = two_cards();
+  EXPECT_EQ(one, other);
+  ASSERT_TRUE(one.add({slice("u1", "main", kA, 4, 30)}));
+  EXPECT_FALSE(one == other);
+  ASSERT_TRUE(other.add({slice("u1", "main", kA, 4, 30)}));
+  EXPECT_EQ(one, other);
+}
+
 TEST(Ledger, RefusesMoreSlicesThanTheArbitersTableHolds) {
   Ledger ledger = two_cards();
   const auto tiny = [](std::uint32_t number, const CardId& card) {
