@@ -135,7 +135,8 @@ class Ring:
 
     def repair(self) -> list:
         """Continues and restarts the processes that a scenario which failed or was killed left stopped, and waits until
-        every node is Ready. Returns what it did: "n1-kubelet started"."""
+        every node is Ready. When ctest ends a scenario at its time limit, it also ends what the scenario has started.
+        Returns what it did: "n1-kubelet started"."""
         done = []
         for name in [process["name"] for process in self.state.content["processes"]]:
             pid = self.state.pid(name)
