@@ -26,7 +26,8 @@ run_ctest() {
   shift 2
   rm -f "$report"
   (cd "$CARVE_ROOT/build/$preset" &&
-   CARVE_CONVICTIONS=$convictions CARVE_REPEATS=$repeats ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "$log"
+   CARVE_CONVICTIONS=$convictions CARVE_REPEATS=$repeats \
+     ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "$log"
   while IFS=$'\t' read -r state name; do
     key=$preset$'\t'$name
     tries[$key]=$((${tries[$key]:-0} + 1))
@@ -47,8 +48,8 @@ run_ctest() {
 # when another program takes the machine's two cores for a moment. `again` tries a failed test a second time. late_tries
 # tries a test that failed both times twice more at the end. A scenario on a ring is one test with many parts: its next
 # try runs the parts that have not passed (tests/cluster/ring/repeats.py). At least half of a test's tries must pass;
-# count_pass says what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
-# independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
+# count_pass says what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the
+# rings' independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
 ctest_stage() {
   local preset=$1 mode=$2 selection=$3 report repeat state name reason key
   case "$mode" in

@@ -244,6 +244,11 @@ def apply_control(ring, archive, own_scheduler=True, settings=None) -> None:
         ring.kubectl("apply", "-f", "-", input=text.replace("image: IMAGE", f"image: {SCHEDULER_IMAGE}"))
 
 
+def rollout(ring, what, check=True):
+    """Waits until a workload of Carve ("deployment/NAME") is rolled out. Its time ends a wait that hangs."""
+    return ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", what, "--timeout=300s", check=check)
+
+
 def wait_control(ring, replicas=2, own_scheduler=True) -> list:
     """Waits until all applied workloads serve. Returns the Installed of each node."""
     workloads = ("carve-control", "carve-scheduler") if own_scheduler else ("carve-control",)
@@ -253,7 +258,7 @@ def wait_control(ring, replicas=2, own_scheduler=True) -> list:
     for one in made:
         one.wait_serving(plugins="slots")
     for name in workloads:
-        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=300s", check=False)
+        done = rollout(ring, f"deployment/{name}", check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stdout}{done.stderr}\n" + made[0].describe_all(name))
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
@@ -329,7 +334,7 @@ def uninstall_control(ring, chart=False, own_scheduler=True) -> None:
         ring.kubectl(*delete, "-f", control / "webhook.yaml", "-f", control / "control.yaml",
                      "-f", control / "scheduler/scheduler.yaml", "-f", DEPLOY / "agent.yaml", "-f", DEPLOY / "arbiter.yaml")
         ring.kubectl("apply", "-f", DEPLOY / "jobs/down.yaml")
-        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "daemonset/carve-down", "--timeout=300s", check=False)
+        done = rollout(ring, "daemonset/carve-down", check=False)
         if done.returncode != 0:
             raise RuntimeError(f"carve-down: {done.stdout}{done.stderr}\n"
                                + Installed(ring, ring.node(1)).describe_all("carve-down"))

@@ -159,7 +159,12 @@ sandbox = "{images.PAUSE}"
         finally:
             self.start_kubelet()
 
-    def restart_kubelet(self, default_timing: bool) -> None:
+    def forget_device_plugins(self) -> None:
+        """Restarts the kubelet without its checkpoint, so that it knows only the device plugins that register again."""
+        with self.kubelet_stopped():
+            self.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
+
+    def restart_kubelet(self, default_timing: bool = False) -> None:
         """Restarts the kubelet with Kubernetes' default times, or with the ring's shorter ones. Pods go on."""
         path = self.folder / "kubelet.json"
         settings = {key: value for key, value in json.loads(path.read_text()).items() if key not in SHORTENED}

@@ -101,8 +101,8 @@ def until(what: str, seconds: float, condition, every: float = 0.05):
     """Polls a condition that has no event, first after `every` seconds and then less often, up to four times that:
     polls take processor time from what they wait for. Returns the condition's value; the TimeoutError names `what`.
 
-    Times of PATIENT seconds and more are no promise of the product: they end a wait that hangs. They are
-    multiplied by four, because a virtual machine on a busy host is several times slower."""
+    Times of PATIENT seconds and more are no promise of the product: they end a wait that hangs. They are multiplied by
+    four, because a virtual machine on a busy host is several times slower."""
     if seconds >= PATIENT:
         seconds *= 4
     deadline = time.monotonic() + seconds

@@ -187,25 +187,22 @@ class RingTest(unittest.TestCase):
 
     def wait_phase(self, name, phases, seconds=60):
         phases = (phases,) if isinstance(phases, str) else phases
-        def arrived():
-            found = self.kube.get("Pod", name)
-            if self.over(found, phases):
-                raise AssertionError(f"pod {name} is not {'/'.join(phases)}")
-            return (found and found["status"].get("phase")) in phases
-        try:
-            return wait_for(f"pod {name} is {'/'.join(phases)}", seconds, arrived)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.describe(name)}") from None
+        return self._wait_pod(name, "/".join(phases), seconds,
+                              lambda found: (found and found["status"].get("phase")) in phases, phases)
 
     def wait_ready(self, name, seconds=60):
-        def ready():
+        self._wait_pod(name, "ready", seconds, lambda found: found and any(
+            c["type"] == "Ready" and c["status"] == "True" for c in found["status"].get("conditions", [])))
+
+    def _wait_pod(self, name, what, seconds, holds, final=()):
+        """Waits until `holds` of the pod. Fails immediately when the pod has ended in a phase other than `final`."""
+        def arrived():
             found = self.kube.get("Pod", name)
-            if self.over(found):
-                raise AssertionError(f"pod {name} is not ready")
-            return found and any(c["type"] == "Ready" and c["status"] == "True"
-                                 for c in found["status"].get("conditions", []))
+            if self.over(found, final):
+                raise AssertionError(f"pod {name} has ended and is not {what}")
+            return holds(found)
         try:
-            wait_for(f"pod {name} ready", seconds, ready)
+            return wait_for(f"pod {name} is {what}", seconds, arrived)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe(name)}") from None
 

@@ -402,8 +402,7 @@ class AnotherPlugin(ControlTest):
         if self.condition(node.name) is None:
             return
         node.stop("plugin")
-        with node.kubelet_stopped():
-            (node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
+        node.forget_device_plugins()
         wait_for("the conflict is over", 60, lambda: self.condition(node.name) is None)
 
     def condition(self, node):
@@ -659,7 +658,7 @@ class Failures(ControlTest):
 
     def back(self):
         self.ring.kubectl("-n", carve.NAMESPACE, "scale", "deployment/carve-control", "--replicas=2")
-        self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "deployment/carve-control", "--timeout=300s")
+        installed.rollout(self.ring, "deployment/carve-control")
 
     def test_no_pod_is_lost_when_the_leader_changes(self):
         """The leader is killed. Pods created then wait no longer than the duration of its Lease and five seconds."""

@@ -6,7 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 import control  # noqa: E402
-from ring import paths  # noqa: E402
+from ring import installed, paths  # noqa: E402
 from ring.testing import main, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -204,7 +204,7 @@ class ElasticClaims(control.ControlTest):
         container = self.kube.get("Pod", used)["status"]["containerStatuses"][0]
         for what in ("daemonset/carve-agent", "deployment/carve-control", "deployment/carve-scheduler"):
             self.ring.kubectl("-n", "carve-system", "rollout", "restart", what)
-            self.ring.kubectl("-n", "carve-system", "rollout", "status", what, "--timeout=300s")
+            installed.rollout(self.ring, what)
         self.ring.kubectl("-n", "carve-system", "delete", "pods", "-l", "app.kubernetes.io/component=arbiter")
         wait_for("the next arbiters", 60, lambda: self.kube.get("DaemonSet", "carve-arbiter", "carve-system")["status"].get(
             "numberReady") == len(self.carves))

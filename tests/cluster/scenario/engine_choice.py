@@ -32,7 +32,7 @@ sys.path.insert(0, str(HERE))
 from ring import binder, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
-from ring.testing import in_soak  # noqa: E402
+from ring.testing import in_soak, main  # noqa: E402
 
 SOAK = bool(os.environ.get("CARVE_SOAK"))
 NODES, CARDS, PODS, LEAST = (60, 8, 500, 0.99) if SOAK else (30, 8, 250, 0.99)
@@ -225,4 +225,4 @@ class EngineChoice(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2, warnings="ignore")
+    main()

@@ -140,7 +140,7 @@ class Installation(RingTest):
         self.rolled(f"{kind}/{name}")
 
     def rolled(self, what):
-        done = self.ring.kubectl("-n", SPACE, "rollout", "status", what, "--timeout=300s", check=False)
+        done = installed.rollout(self.ring, what, check=False)
         self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}\n"
                          + self.carves[0].describe_all(what.partition("/")[2]))
 

@@ -70,7 +70,7 @@ class Move(RingTest):
         self.kube.delete("DaemonSet", "plugin")
         wait_for("the other plugin is gone", 60, lambda: not self.kube.list("Pod"), every=0.5)
         for node in self.ring.nodes:
-            self.forget_plugins(node)       # or the kubelet keeps the name for five minutes
+            node.forget_device_plugins()       # or the kubelet keeps the name for five minutes
         for node in (NODE, STAYS):
             words = [key + "-" for key in ("elasticgpu.io/serve", *self.labels, *self.elsewhere)]
             self.ring.kubectl("label", "node", node, *words, check=False)
@@ -164,7 +164,7 @@ class Move(RingTest):
         for line in lines:
             line = line.replace("NODE", NODE).replace("NAMESPACE", SPACE)
             if line == OF_THE_HOST:
-                self.forget_plugins(self.ring.node(2))
+                self.ring.node(2).forget_device_plugins()
                 continue
             self.assertNotIn("systemctl", line)
             if "# until" in line:
@@ -173,11 +173,6 @@ class Move(RingTest):
                                   capture_output=True, check=False, timeout=200)
             self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
             print(f"  {line.partition('  ')[0]}", flush=True)
-
-    @staticmethod
-    def forget_plugins(node):
-        with node.kubelet_stopped():
-            node.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
 
     def images_are_set(self):
         """Sets the images before the first apply, as the page says, and what the simulated driver needs."""
@@ -200,7 +195,7 @@ class Move(RingTest):
         self.assertEqual(where, {NODE, STAYS})
         self.run_block(install, None)
         for name in ("carve-control", "carve-scheduler"):
-            self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=300s")
+            installed.rollout(self.ring, f"deployment/{name}")
         self.assertEqual([self.of_carve(node) for node in (NODE, STAYS)], [[], []], "Carve must be on no node yet")
         self.running("before", 2)
 

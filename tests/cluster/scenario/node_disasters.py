@@ -26,8 +26,7 @@ class NodeDisasters(RingTest):
 
     def test_a_kubelet_restart_keeps_containers(self):
         before = self.container_id()
-        with self.node.kubelet_stopped():
-            pass
+        self.node.restart_kubelet()
         self.new_pod_runs()
         self.assertEqual(self.container_id(), before)
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(HERE))
 from ring import binder, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
-from ring.testing import in_soak  # noqa: E402
+from ring.testing import in_soak, main  # noqa: E402
 
 NODES = 250
 SOON = 3.0      # seconds from the room to the Binding: the 2 s that a pod may wait, and what a busy machine adds
@@ -244,4 +244,4 @@ class NodeNominator(FullCluster):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2, warnings="ignore")
+    main()

@@ -107,8 +107,7 @@ class Restarts(Fractions):
         self.wait_ready(steady)
         before = self.container_ids([steady])
         for _ in range(5):
-            with self.node.kubelet_stopped():
-                pass
+            self.node.restart_kubelet()
             time.sleep(2)
             self.assertNotEqual(self.phase(looping), "Failed", self.describe(looping))
         self.wait_ready(steady)

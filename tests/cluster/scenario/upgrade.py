@@ -263,7 +263,7 @@ class Upgrade(InstalledTest):
     def upgrade_agent(self):
         old = self.carve.ready("carve-agent")["metadata"]["name"]
         self.ring.kubectl("-n", "carve-system", "set", "image", "daemonset/carve-agent", f"agent={self.next_agent}")
-        self.ring.kubectl("-n", "carve-system", "rollout", "status", "daemonset/carve-agent", "--timeout=300s")
+        installed.rollout(self.ring, "daemonset/carve-agent")
         wait_for("the next agent alone", 60, lambda: (self.carve.ready("carve-agent") or {"metadata": {"name": old}})
                  ["metadata"]["name"] != old)
 
