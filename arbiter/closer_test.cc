@@ -8,7 +8,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <functional>
+#include <semaphore>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -85,6 +90,46 @@ TEST(Closer, ASleepInCloseDelaysNeitherAnotherSliceNorTheEnd) {
   }
   char byte = 0;
   EXPECT_EQ(::recv(made.peer.get(), &byte, 1, 0), 1) << "still open: the close sleeps";
+}
+
+// The kernel may delay the start of a thread for seconds: each start and each end takes the cgroup lock.
+TEST(Closer, TheCallerDoesNotWaitForTheStartOfAThread) {
+  std::binary_semaphore begin{0};
+  Closers closers([&](std::function<void()> run) {
+    begin.acquire();
+    return Thread("test", std::move(run));
+  });
+  auto [in, out] = pipe_ends();
+  {
+    Closer closer = closers.open();
+    closer.take(Fd(::dup(in.get())));
+    closer.take(std::move(out));
+    EXPECT_FALSE(closer.full());
+    closers.reap();
+  }
+  closers.reap();
+  EXPECT_EQ(closers.size(), 1U) << "its descriptors are not closed yet";
+  begin.release();
+  char byte = 0;
+  EXPECT_EQ(::read(in.get(), &byte, 1), 0) << "the end of the pipe";
+  while (closers.size() != 0) {
+    closers.reap();
+    std::this_thread::yield();
+  }
+}
+
+TEST(Closer, TriesAgainWhenTheSystemHasNoThreadLeft) {
+  std::atomic<int> tries{0};
+  Closers closers([&](std::function<void()> run) {
+    if (++tries < 3) throw std::system_error(EAGAIN, std::generic_category());
+    return Thread("test", std::move(run));
+  });
+  auto [in, out] = pipe_ends();
+  Closer closer = closers.open();
+  closer.take(std::move(out));
+  char byte = 0;
+  EXPECT_EQ(::read(in.get(), &byte, 1), 0);
+  EXPECT_EQ(tries, 3);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace carve::preload {
 
 namespace {
 
-constexpr std::uint64_t kPatienceNs = 5'000'000'000;
+constexpr std::uint64_t kPatienceNs = 5'000'000'000;         // for an arbiter that does not exist, or refuses
+constexpr std::uint64_t kAnswerPatienceNs = 30'000'000'000;  // in all, for one that exists and does not answer
 constexpr long kRetryNs = 20'000'000;
 constexpr std::uint32_t kMaxDescriptors = 2 * kMaxCards;
 
@@ -93,11 +94,18 @@ bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t entry,
   return true;
 }
 
+/// How an attempt to connect ended.
+enum class Attempt {
+  kConnected,
+  kRefused,     // there is no arbiter, or it refuses
+  kUnanswered,  // there is one, and it did not answer: busy, stopped, or it ended
+};
+
 /// Sends the Hello, receives the Welcome and maps the pages. The connection is not needed afterwards.
-bool greet(Process& state, int connection, abi::LibraryKind kind) {
+Attempt greet(Process& state, int connection, abi::LibraryKind kind) {
   const abi::Hello hello{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, kind, 0};
   if (send(connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
-    return false;
+    return Attempt::kUnanswered;
   }
   abi::Welcome welcome{};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
@@ -108,8 +116,8 @@ bool greet(Process& state, int connection, abi::LibraryKind kind) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t got = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
-  if (got < 0) {
-    return false;
+  if (got <= 0) {
+    return Attempt::kUnanswered;
   }
   int fds[kMaxDescriptors];
   const std::uint32_t count = descriptors_of(message, fds);
@@ -131,30 +139,34 @@ bool greet(Process& state, int connection, abi::LibraryKind kind) {
   for (std::uint32_t i = 0; i < count; ++i) {
     close(fds[i]);
   }
-  return mapped;
+  return mapped ? Attempt::kConnected : Attempt::kRefused;
 }
 
-bool connect_to(Process& state, const char* folder, abi::LibraryKind kind) {
+Attempt connect_to(Process& state, const char* folder, abi::LibraryKind kind, std::uint64_t patience_ns) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   char* at = address.sun_path;
   const char* end = address.sun_path + sizeof address.sun_path;
   if (!append(at, end, abi::kSlicesFolder) || !append(at, end, "/") || !append(at, end, folder) ||
       !append(at, end, "/s")) {
-    return false;
+    return Attempt::kRefused;
   }
   const int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (connection < 0) {
-    return false;
+    return Attempt::kRefused;
   }
   // Limits the time of connect (a full backlog), send and receive (a stopped arbiter).
-  const timeval patience{1, 0};
+  const timeval patience{static_cast<time_t>(patience_ns / 1'000'000'000) + 1, 0};
   setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  const bool done = connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                    greet(state, connection, kind);
+  Attempt result = Attempt::kRefused;
+  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    result = greet(state, connection, kind);
+  } else if (errno == EAGAIN) {
+    result = Attempt::kUnanswered;
+  }
   close(connection);
-  return done;
+  return result;
 }
 
 void unmap(Process& state) {
@@ -166,6 +178,43 @@ void unmap(Process& state) {
     }
   }
   state.card_count = 0;
+}
+
+/// Connects to every slice of this container, maps its pages (see abi/hello.h) and fills `cards` in order. Leaves no
+/// descriptor open and changes nothing else in the process. Stops at the first slice that cannot be reached. A
+/// container without slices is kRefused.
+Attempt map_slices(Process& state, abi::LibraryKind kind, std::uint64_t patience_ns) {
+  const int folder = open(abi::kSlicesFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    return Attempt::kRefused;
+  }
+  // Not with opendir: it would call the allocator, which the program may have replaced.
+  alignas(8) char entries[2048];
+  Attempt last = Attempt::kConnected;
+  std::uint32_t slices = 0;
+  for (;;) {
+    const long length = syscall(SYS_getdents64, folder, entries, sizeof entries);
+    if (length <= 0) {
+      break;
+    }
+    for (long at = 0; at < length;) {
+      const auto* entry = reinterpret_cast<const Directory*>(entries + at);
+      at += entry->length;
+      if (entry->name[0] == '.') {
+        continue;
+      }
+      ++slices;
+      if (last == Attempt::kConnected) {
+        last = connect_to(state, entry->name, kind, patience_ns);
+      }
+    }
+  }
+  close(folder);
+  if (last == Attempt::kConnected && slices != 0) {
+    return last;
+  }
+  unmap(state);
+  return slices == 0 ? Attempt::kRefused : last;
 }
 
 }  // namespace
@@ -182,39 +231,6 @@ void wipe_on_fork(void* state, std::size_t size) {
   madvise(state, size, kWipeOnFork);
 }
 
-bool map_slices(Process& state, abi::LibraryKind kind) {
-  const KeepErrno keep;
-  const int folder = open(abi::kSlicesFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) {
-    return false;
-  }
-  // Not with opendir: it would call the allocator, which the program may have replaced.
-  alignas(8) char entries[2048];
-  bool all = true;
-  std::uint32_t slices = 0;
-  for (;;) {
-    const long length = syscall(SYS_getdents64, folder, entries, sizeof entries);
-    if (length <= 0) {
-      break;
-    }
-    for (long at = 0; at < length;) {
-      const auto* entry = reinterpret_cast<const Directory*>(entries + at);
-      at += entry->length;
-      if (entry->name[0] == '.') {
-        continue;
-      }
-      ++slices;
-      all = all && connect_to(state, entry->name, kind);
-    }
-  }
-  close(folder);
-  if (!all || slices == 0) {
-    unmap(state);
-    return false;
-  }
-  return true;
-}
-
 bool unlimited(const Process& state) {
   for (std::uint32_t i = 0; i < state.card_count; ++i) {
     const abi::GrantPage& grant = *state.cards[i].grant;
@@ -226,19 +242,29 @@ bool unlimited(const Process& state) {
   return true;
 }
 
-bool map_with_patience(Process& state, abi::LibraryKind kind) {
+bool connect_to_slices(Process& state, abi::LibraryKind kind) {
   const KeepErrno keep;
   const std::uint64_t start = monotonic_ns();
   const bool patient = state.failed_at_ns == 0;
-  while (!map_slices(state, kind)) {
-    if (!patient || monotonic_ns() - start >= kPatienceNs) {
-      state.failed_at_ns = monotonic_ns();
+  std::uint64_t last_sign = start;  // of an arbiter
+  for (;;) {
+    const std::uint64_t waited = monotonic_ns() - start;
+    const std::uint64_t left = waited < kAnswerPatienceNs ? kAnswerPatienceNs - waited : 0;
+    const Attempt result = map_slices(state, kind, patient ? left : 0);
+    if (result == Attempt::kConnected) {
+      return true;
+    }
+    const std::uint64_t now = monotonic_ns();
+    if (result == Attempt::kUnanswered) {
+      last_sign = now;
+    }
+    if (!patient || now - last_sign >= kPatienceNs || now - start >= kAnswerPatienceNs) {
+      state.failed_at_ns = now;
       return false;
     }
     const timespec pause{0, kRetryNs};
     nanosleep(&pause, nullptr);
   }
-  return true;
 }
 
 }  // namespace carve::preload

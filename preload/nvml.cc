@@ -116,7 +116,7 @@ Duty connect_slowly() {
   if (process.duty != Duty::kUnknown) {
     return process.duty;
   }
-  if (!map_with_patience(process, abi::LibraryKind::kNvml)) {
+  if (!connect_to_slices(process, abi::LibraryKind::kNvml)) {
     return Duty::kUnknown;
   }
   const Duty found = unlimited(process) ? Duty::kNone : Duty::kMeter;

@@ -46,7 +46,7 @@ struct alignas(4096) Process {
 extern Process process;
 
 /// What the hook must do for this call. The first call of a process or of a forked child connects, which may take up to
-/// 5 s when no arbiter answers; later calls cost one load. kUnknown: there is no slice or no arbiter, or the driver is
+/// 30 s (`connect_to_slices`); later calls cost one load. kUnknown: there is no slice or no arbiter, or the driver is
 /// not initialised; the hook must return `refusal()`.
 Duty connect_slowly();
 inline Duty known_duty() {
@@ -75,14 +75,11 @@ void wipe_on_fork(void* state, std::size_t size);
 /// Calls `wipe_on_fork` for all state of this object, once, before the state is first written.
 void prepare_for_fork();
 
-/// Connects to every slice of this container, maps its pages (see abi/hello.h) and fills `cards` in order. Leaves no
-/// descriptor open and changes nothing else in the process. Makes one pass; false when a slice did not answer or the
-/// container has none.
-bool map_slices(Process& state, abi::LibraryKind kind);
-
-/// Like `map_slices`, but repeats the attempt for up to 5 s. After one long wait without success, each later call tries
-/// once: a program that continues in spite of the error must not hang at every call.
-bool map_with_patience(Process& state, abi::LibraryKind kind);
+/// Connects to every slice of this container and maps its pages. Repeats that for up to 5 s without an arbiter, and for
+/// up to 30 s while an arbiter does not answer, because most programs never call cuInit again after an error. After one
+/// long wait without success, each later call tries once, for a second at most: a program that continues in spite of
+/// the error must not hang at every call. False: a slice cannot be reached, or the container has none.
+bool connect_to_slices(Process& state, abi::LibraryKind kind);
 
 /// True for an unlimited slice. It has the whole of each card: hooks charge no memory and gate no launch.
 bool unlimited(const Process& state);

@@ -95,7 +95,7 @@ Duty connect_slowly() {
   if (process.duty != Duty::kUnknown) {
     return process.duty;
   }
-  if (!map_with_patience(process, abi::LibraryKind::kCuda)) {
+  if (!connect_to_slices(process, abi::LibraryKind::kCuda)) {
     __atomic_store_n(&process.refusal, CUDA_ERROR_SYSTEM_NOT_READY, __ATOMIC_RELAXED);
     return Duty::kUnknown;
   }

@@ -789,6 +789,27 @@ while True:
         assert not self.m.slices()
         assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
 
+    def test_a_program_that_starts_while_no_arbiter_answers_waits_for_one(self):
+        """Most programs never call cuInit again after an error. A stopped arbiter is like one without a processor."""
+        self.m.up()
+        program = f"echo ready; read line; exec {self.m.program('carve-sample-alloc')} --step 64Mi --target 64Mi"
+        waiting = [self.m.start("run", "--memory", "1Gi", "--", "sh", "-c", program, stdin=subprocess.PIPE)
+                   for _ in range(2)]
+        for child in waiting:
+            assert child.stdout.readline() == "ready\n"
+        arbiter = self.m.pid_of("arbiter")
+        os.kill(arbiter, signal.SIGSTOP)
+        try:
+            for child in waiting:
+                child.stdin.write("\n")
+                child.stdin.flush()
+            time.sleep(7)  # longer than the library waits when there is no arbiter
+            assert [child.poll() for child in waiting] == [None, None]
+        finally:
+            os.kill(arbiter, signal.SIGCONT)
+        assert waiting[0].wait(timeout=20) == 0, waiting[0].communicate()
+        assert waiting[1].wait(timeout=20) == 0, waiting[1].communicate()
+
     def test_a_stale_socket_is_replaced(self):
         self.m.up()
         self.m.up_process.kill()
