@@ -32,7 +32,7 @@ struct Hello {
   std::uint16_t abi_min;
   std::uint16_t abi_max;
   LibraryKind kind;        // kNvml only reads: it takes no account entry and gets no writable account page
-  std::uint32_t reserved;
+  std::uint32_t features;  // that the library knows; 0 from one that is older than this field
 };
 static_assert(sizeof(Hello) == 16);
 
@@ -42,8 +42,15 @@ static_assert(sizeof(Hello) == 16);
 ///   bytes  the received message; `length` is its true length, but bytes beyond `sizeof(Hello)` need not be present
 WelcomeStatus judge_hello(const void* bytes, std::size_t length, Hello* out);
 
+/// A feature of both messages. The last descriptor of the Welcome is the account entry's lifeline: a read-only file
+/// that the library maps, without access, for as long as the program lives. A forked child inherits the mapping
+/// together with the driver's descriptors, which keep the program's memory allocated. So the account entry counts until
+/// no process has the lifeline open or mapped.
+inline constexpr std::uint32_t kLifelines = 1;
+inline constexpr std::size_t kLifelineBytes = 4096;
+
 /// With kOk the message carries 2 × card_count descriptors: grant (read-only), account, grant, account, … in the order
-/// in which the slice's owner sees its cards.
+/// in which the slice's owner sees its cards. With kLifelines one more.
 struct Welcome {
   std::uint32_t magic;
   std::uint16_t abi;
@@ -52,7 +59,8 @@ struct Welcome {
   std::int32_t host_pid;
   std::uint32_t entry;       // the index of the account entry in every account page of this slice
   std::uint32_t instance;   // the client stores it in AccountEntry::instance; never 0
-  std::uint64_t reserved;
+  std::uint32_t features;   // of the Hello's features, those that this Welcome uses
+  std::uint32_t reserved;
 };
 static_assert(sizeof(Welcome) == 32);
 

@@ -27,15 +27,6 @@ inline constexpr std::size_t kGrantPageBytes = 4096;
 inline constexpr std::size_t kAccountEntries = 1024;
 inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountEntries * 64;
 
-// Each library maps one page without access beyond the end of the slice's first account page. The offset identifies the
-// library's account entry. A forked child inherits this mapping together with the driver's descriptors, which keep the
-// parent's memory allocated after the parent's death. So the account entry of a dead process counts as long as the
-// kernel shows its mapping in any process.
-inline constexpr std::size_t kLifelineBytes = 4096;
-constexpr std::size_t lifeline_offset(std::size_t entry) {
-  return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + entry * kLifelineBytes;
-}
-
 // The stock: memory that a thread has announced and does not use now. A process with threads that allocate at the same
 // time gets an account entry per thread, so that the threads do not write the same cache line. These stock entries are
 // one block of account entries that the arbiter sets aside when a process asks for it (AccountPage::stock_wanted). In a

@@ -16,6 +16,15 @@ namespace carve::arbiter {
 /// The names in a folder, without hidden files. Empty if the folder does not exist.
 std::vector<std::string> names_in(const std::string& folder);
 
+/// A detached read-only clone of the mount at this folder: a descriptor that was opened through it cannot be reopened
+/// for writing.
+///   errors  kPermissionDenied: mounting needs CAP_SYS_ADMIN
+Result<Fd> read_only_clone(const std::string& folder);
+
+/// How the name of an account page begins, and how /proc/<pid>/maps shows it.
+inline constexpr char kAccountName[] = "carve-account-";
+inline constexpr char kAccountMapping[] = "/memfd:carve-account-";
+
 /// A mapping of one page. The destructor unmaps it.
 template <class Page>
 class Mapped {
@@ -68,28 +77,6 @@ class PageFiles {
   /// Maps an account page from a descriptor that came from the agent or from a client's mapping.
   ///   errors  kInvalidArgument: not a memfd of the right size
   static Result<AccountFile> map_account(Fd fd);
-  /// Finds the account page that a living client still maps; kNotFound if no client maps it. Any process can create a
-  /// memfd with this name, so the inode identifies the arbiter's page. Cost: a walk through /proc.
-  static Result<AccountFile> find_account(const std::string& name, std::uint64_t inode);
-  /// The number of times that the process maps the account page for writing: once for each library instance that
-  /// registered. An instance that only reads (NVML's) has no account entry. 0 for a process that has ended or has no
-  /// memory (a kernel thread). If the first thread of the process has ended, another thread is read.
-  ///   errors  any: unknown now (no descriptor is left, or all its threads ended while they were read)
-  static Result<int> count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode);
-
-  /// The address range at which the process maps the lifeline of this account entry (abi/page.h), as
-  /// /proc/<pid>/map_files spells it. Empty if it does not map it. Cost: reads the process's list of mappings.
-  ///   errors  any: unknown now
-  static Result<std::string> lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
-                                      std::uint32_t entry);
-  /// The same for every account entry, in all processes with readable mappings. Cost: reads the mappings of every
-  /// process.
-  static std::map<std::uint32_t, std::string> lifelines(const std::string& name, std::uint64_t inode);
-  /// The living processes that have inherited the lifeline at this address range, and the processes for which this is
-  /// unknown now. Cost: one check of each process of the machine.
-  ///   errors  any: no process can be checked now
-  static Result<std::vector<std::int32_t>> heirs(const std::string& place, const std::string& name,
-                                                 std::uint64_t inode, std::uint32_t entry);
 
  private:
   std::string folder_;

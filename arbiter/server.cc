@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "arbiter/wire.h"
@@ -33,9 +34,9 @@ Fd pidfd_of(int socket, std::int32_t pid) {
 
 }  // namespace
 
-Server::Server(const Options& options, Log& log, PageFiles files, Fd control)
-    : slices_folder_(options.runtime_folder + "/slices"), log_(log), files_(std::move(files)),
-      cards_(options.trace_path, log), control_(std::move(control)),
+Server::Server(const Options& options, Log& log, PageFiles files, Lifelines lifelines, Fd control)
+    : log_(log), files_(std::move(files)), lifelines_(std::move(lifelines)), cards_(options.trace_path, log),
+      shared_{files_, lifelines_, cards_, options.runtime_folder + "/slices"}, control_(std::move(control)),
       groups_(options.groups_folder, options.groups_path) {}
 
 Result<void> Server::run(const std::stop_token& stop) {
@@ -58,33 +59,40 @@ Result<void> Server::run(const std::stop_token& stop) {
 // immediately. If no process of a slice lives, only the agent knows whether the slice still exists: it may have ended
 // while no arbiter ran.
 void Server::recover() {
+  // A process that a tenant blocks in the kernel cannot be searched. Its slice waits for the agent then.
+  constexpr std::chrono::seconds kSearch{5};
   std::map<std::string, std::uint32_t> found;
+  std::set<std::uint64_t> inodes;
   for (const std::string& name : files_.names()) {
     const std::size_t dash = name.rfind('-');
-    if (dash != std::string::npos) ++found[name.substr(0, dash)];
+    if (dash == std::string::npos) continue;
+    ++found[name.substr(0, dash)];
+    const auto grant = files_.grant(name);
+    if (grant && (*grant)->magic == abi::kGrantMagic) inodes.insert((*grant)->account_inode);
   }
-  for (const std::string& name : names_in(slices_folder_)) found.try_emplace(name, 0);
+  for (const std::string& name : names_in(shared_.slices_folder)) found.try_emplace(name, 0);
+  auto accounts = AccountSearch(std::move(inodes)).wait(kSearch);
   for (const auto& [id, cards] : found) {
-    if (abi::valid_slice_id(id.c_str()) && !recover_slice(id, cards)) remains_.insert(id);
+    if (abi::valid_slice_id(id.c_str()) && !recover_slice(id, cards, accounts)) remains_.insert(id);
   }
 }
 
 /// False: parts of it are missing, or no process lives in it.
-bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
+bool Server::recover_slice(const std::string& id, std::uint32_t cards, Accounts& accounts) {
   abi::ControlRequest order = {};
   Slice::Descriptors kept;
   if (cards == 0 || cards > abi::kMaxCardsPerSlice) return false;
   std::memcpy(order.id, id.c_str(), id.size() + 1);
   order.card_count = static_cast<std::uint16_t>(cards);
-  order.in_private_folder = access((slices_folder_ + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
+  order.in_private_folder = access((shared_.slices_folder + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
   for (std::uint32_t i = 0; i < cards; ++i) {
     const std::string name = id + "-" + std::to_string(i);
     if (!files_.exists(name)) return false;  // a check that creates nothing
     auto grant = files_.grant(name);
     if (!grant || (*grant)->magic != abi::kGrantMagic) return false;
     const abi::GrantPage& page = **grant;
-    auto account = PageFiles::find_account(name, page.account_inode);
-    if (!account) return false;  // no living process: the agent decides
+    const auto account = accounts.find(page.account_inode);
+    if (account == accounts.end()) return false;  // no living process: the agent decides
     std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);
     order.cards[i].memory_limit = page.memory_limit.load_relaxed();
     order.cards[i].context_bytes = page.context_bytes;
@@ -92,9 +100,10 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
     order.cards[i].share = page.share_class;
     order.cards[i].priority = page.priority_class;
     order.cards[i].ceiling = page.compute_ceiling.load_relaxed();
-    kept.accounts.push_back(std::move(account->fd));
+    kept.accounts.push_back(std::move(account->second.file.fd));
+    if (i == 0) kept.processes = std::move(account->second.processes);
   }
-  auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, order, std::move(kept));
+  auto slice = Slice::open(shared_, closers_.open(), order, std::move(kept));
   if (!slice) {
     log_.error("slice not taken over", {{"slice", id}, {"error", slice.error().what}});
     return false;
@@ -125,11 +134,6 @@ void Server::poll_once(int timeout_ms) {
       // the process may open, and entries without a descriptor count too.
       if (member.pidfd) {
         polled.push_back({member.pidfd.get(), POLLIN, 0});
-        owners.push_back({slice.get(), entry});
-      }
-      for (const auto& heir : member.heirs) {
-        if (!heir.pidfd) continue;
-        polled.push_back({heir.pidfd.get(), POLLIN, 0});
         owners.push_back({slice.get(), entry});
       }
     }
@@ -238,7 +242,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
     fds.pop_back();
     kept.accounts = std::move(fds);
   }
-  auto slice = Slice::open(files_, cards_, closers_.open(), slices_folder_, request, std::move(kept));
+  auto slice = Slice::open(shared_, closers_.open(), request, std::move(kept));
   if (!slice) {
     slices_.erase(request.id);
     remains_.insert(request.id);  // some of its files may have been created
@@ -251,7 +255,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
 
 void Server::drop(const std::string& id) {
   if (remains_.erase(id) != 0) {
-    Slice::remove_remains(files_, slices_folder_, id);
+    Slice::remove_remains(shared_, id);
     log_.info("remains of an earlier arbiter's slice removed", {{"slice", id}});
   }
   const auto found = slices_.find(id);
@@ -318,6 +322,7 @@ void Server::greet(Guest& guest) {
   ucred peer = {};
   socklen_t size = sizeof peer;
   std::vector<Fd> fds;
+  Fd lifeline;
   welcome.status = abi::judge_hello(bytes, packet ? packet->size : 0, &hello);
   if (welcome.status == abi::WelcomeStatus::kOk) welcome.abi = std::min(abi::kPageAbi, hello.abi_max);
   if (welcome.status != abi::WelcomeStatus::kOk) {
@@ -336,9 +341,11 @@ void Server::greet(Guest& guest) {
     if (descriptors && hello.kind == abi::LibraryKind::kCuda) {
       if (welcome.abi < abi::kStockAbi) slice.forbid_stock();
       Fd pidfd = pidfd_of(guest.socket.get(), peer.pid);
-      const int entry = pidfd ? slice.take_entry(peer.pid, std::move(pidfd)) : -1;
-      welcome.status = entry < 0 ? abi::WelcomeStatus::kNoFreeEntry : abi::WelcomeStatus::kOk;
-      welcome.entry = entry < 0 ? 0 : static_cast<std::uint32_t>(entry);
+      auto place = pidfd ? slice.take_entry(peer.pid, std::move(pidfd), (hello.features & abi::kLifelines) != 0)
+                         : fail(Code::kUnavailable, "the process has ended");
+      welcome.status = place ? abi::WelcomeStatus::kOk : abi::WelcomeStatus::kNoFreeEntry;
+      if (place) welcome.entry = place->entry;
+      if (place) lifeline = std::move(place->lifeline);
       welcome.instance = ++instances_ == 0 ? ++instances_ : instances_;
     }
     if (!descriptors) {
@@ -347,6 +354,10 @@ void Server::greet(Guest& guest) {
     } else if (welcome.status == abi::WelcomeStatus::kOk) {
       fds = std::move(*descriptors);
       welcome.card_count = static_cast<std::uint16_t>(fds.size() / 2);
+      if (lifeline) {
+        welcome.features = abi::kLifelines;
+        fds.push_back(std::move(lifeline));
+      }
     }
   }
   std::vector<int> numbers;
@@ -374,7 +385,12 @@ Result<void> run(const Options& options, Log& log, const std::stop_token& stop) 
   }
   CARVE_TRY(Fd control, listen_at(own + "/control", 0600));
   CARVE_TRY(PageFiles files, PageFiles::open(own + "/pages"));
-  return Server(options, log, std::move(files), std::move(control)).run(stop);
+  CARVE_TRY(Lifelines lifelines, Lifelines::open(own + "/lifelines"));
+  if (!lifelines.supported()) {
+    log.warn("memory that an ended program left to its children is not counted: the kernel gives no leases on files",
+             {{"sysctl", "fs.leases-enable"}, {"folder", own + "/lifelines"}});
+  }
+  return Server(options, log, std::move(files), std::move(lifelines), std::move(control)).run(stop);
 }
 
 }  // namespace carve::arbiter

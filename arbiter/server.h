@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "abi/control.h"
+#include "arbiter/account_search.h"
 #include "arbiter/arbiter.h"
 #include "arbiter/closer.h"
 #include "arbiter/own_groups.h"
@@ -22,7 +23,7 @@ namespace carve::arbiter {
 /// delay the grants, which the cards' own threads write.
 class Server {
  public:
-  Server(const Options& options, Log& log, PageFiles files, Fd control);
+  Server(const Options& options, Log& log, PageFiles files, Lifelines lifelines, Fd control);
   Result<void> run(const std::stop_token& stop);
 
  private:
@@ -34,7 +35,9 @@ class Server {
     void leaves() { closer.take(std::move(socket)); }
   };
   void recover();
-  bool recover_slice(const std::string& id, std::uint32_t cards);
+  /// account inode → what the search for it found
+  using Accounts = std::map<std::uint64_t, AccountSearch::Found>;
+  bool recover_slice(const std::string& id, std::uint32_t cards, Accounts& accounts);
   void poll_once(int timeout_ms);
   void accept_control();
   bool serve_control(int socket);
@@ -46,10 +49,11 @@ class Server {
   void greet(Guest& guest);
   bool welcome_in(const std::string& slice, pid_t pid);
 
-  std::string slices_folder_;
   Log& log_;
   PageFiles files_;
+  Lifelines lifelines_;
   Cards cards_;
+  Slice::Shared shared_;
   Fd control_;
   OwnGroups groups_;
   std::vector<Fd> agents_;

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include <fmt/core.h>
 
@@ -57,18 +56,19 @@ Result<CardLoop*> Cards::of(const std::string& uuid) {
   return loop.get();
 }
 
-Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, Closer closer,
-                                           const std::string& slices_folder, const abi::ControlRequest& order,
+Result<std::unique_ptr<Slice>> Slice::open(const Shared& shared, Closer closer, const abi::ControlRequest& order,
                                            Descriptors kept) {
-  std::unique_ptr<Slice> slice(new Slice(files, std::move(closer), order.id));
+  std::unique_ptr<Slice> slice(new Slice(shared, std::move(closer), order.id));
   const bool taken_over = !kept.accounts.empty();
   for (std::uint32_t i = 0; i < order.card_count; ++i) {
-    CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
+    CARVE_TRY_VOID(slice->open_card(shared.cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
   }
-  CARVE_TRY_VOID(slice->listen(slices_folder, order.in_private_folder != 0, std::move(kept.listener)));
+  CARVE_TRY_VOID(slice->listen(shared.slices_folder, order.in_private_folder != 0, std::move(kept.listener)));
   if (taken_over) {
     slice->take_stock_over();
-    slice->take_members_over();
+    slice->take_members_over(kept.processes);
+  } else {
+    for (const auto& left : shared.lifelines.of(order.id)) shared.lifelines.remove(left);
   }
   slice->refresh_headers();
   return slice;
@@ -136,30 +136,37 @@ Result<void> Slice::listen(const std::string& slices_folder, bool in_private_fol
   return {};
 }
 
-// Takes over the processes that were registered before the arbiter restarted. The account entry names a PID, but the
-// tenant can write it, so a process keeps its entry only if it maps the page. If that cannot be read now (no
-// descriptors or memory left), the process keeps its entry and is checked again later.
-void Slice::take_members_over() {
-  std::optional<std::map<std::uint32_t, std::string>> inherited;  // read once, when it is needed
+// Takes over the processes that were registered before the arbiter restarted, by their lifelines. The account page
+// names PIDs too, but the tenant can write them.
+void Slice::take_members_over(const std::set<std::int32_t>& processes) {
+  const auto lifelines = lifelines_.of(id_);
+  for (const auto& lifeline : lifelines) {
+    Fd pidfd = pin(lifeline.pid);
+    const bool unknown = !pidfd && errno != ESRCH;
+    // Pinned first, so that the PID cannot belong to another process after this check.
+    const auto started = start_of(lifeline.pid);
+    const bool dead = !unknown && started && *started != lifeline.started;
+    if (dead) pidfd.reset();
+    Member member{std::move(pidfd), lifeline.pid, lifeline, dead};
+    if (lifeline.entry >= abi::kAccountEntries || in_stock(lifeline.entry) || ended(member)) {
+      lifelines_.remove(lifeline);
+    } else {
+      members_[lifeline.entry] = std::move(member);
+    }
+  }
   for (std::uint32_t i = 0; i < abi::kAccountEntries; ++i) {
-    if (in_stock(i)) continue;
+    if (in_stock(i) || members_.contains(i)) continue;
     const abi::AccountEntry& entry = cards_[0].account.page->entries[i];
     const auto pid = static_cast<std::int32_t>(entry.host_pid.load_relaxed() & 0x7fffffff);
     if (pid == 0 && entry.used_bytes.load_relaxed() == 0 && entry.instance.load_relaxed() == 0) continue;
-    Fd pidfd = pin(pid);
-    const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-    if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
-      members_[i] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
-      continue;
-    }
-    // It died while no arbiter ran. Its children may have inherited its memory.
-    if (!inherited) inherited = PageFiles::lifelines(cards_[0].name, cards_[0].account.inode);
-    Member dead{Fd(), pid, Image(), (*inherited)[i], {}, 0, true};
-    if (!dead.lifeline.empty()) find_heirs(i, dead);
-    if (dead.heirs.empty()) {
-      empty_entry(i);  // the upper bound of all sums is known only after the last one
+    // An arbiter without lifelines registered it if the slice has none.
+    auto lifeline = lifelines.empty() && processes.contains(pid)
+                        ? lifelines_.make(id_, i, pid, false)
+                        : fail(Code::kNotFound, "not registered");
+    if (lifeline) {
+      members_[i] = {pin(pid), pid, std::move(*lifeline), false};
     } else {
-      members_[i] = std::move(dead);
+      empty_entry(i);
     }
   }
 }
@@ -199,23 +206,35 @@ Result<void> Slice::set_overhead(std::uint32_t card, std::uint64_t bytes) {
   return {};
 }
 
+bool Slice::ended(const Member& member) const {
+  return member.lifeline.sent ? lifelines_.state(member.lifeline) == Lifelines::State::kFree : member.dead;
+}
+
 void Slice::free_replaced(std::int32_t pid) {
   std::vector<std::uint32_t> replaced;
   for (const auto& [held, member] : members_) {
-    if (member.pid == pid && !member.dead && member.image.gone()) replaced.push_back(held);
+    if (member.pid == pid && ended(member)) replaced.push_back(held);
   }
-  for (const std::uint32_t held : replaced) process_died(held);
+  for (const std::uint32_t held : replaced) free_entry(held);
 }
 
-int Slice::take_entry(std::int32_t pid, Fd pidfd) {
-  std::uint32_t entry = 0;
-  while (members_.contains(entry) || in_stock(entry)) ++entry;
-  if (entry >= abi::kAccountEntries) return -1;
-  empty_entry(entry);
-  members_[entry] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
-  for (Card& card : cards_) card.account.page->entries[entry].host_pid.store_release(static_cast<std::uint64_t>(pid));
+Result<Slice::Place> Slice::take_entry(std::int32_t pid, Fd pidfd, bool takes_lifeline) {
+  Place place{};
+  while (members_.contains(place.entry) || in_stock(place.entry)) ++place.entry;
+  if (place.entry >= abi::kAccountEntries) return fail(Code::kResourceExhausted, "no account entry is free");
+  CARVE_TRY(auto lifeline, lifelines_.make(id_, place.entry, pid, takes_lifeline));
+  if (lifeline.sent) {
+    auto held = lifelines_.tenant_descriptor(lifeline);
+    if (!held) lifelines_.remove(lifeline);
+    CARVE_TRY(place.lifeline, std::move(held));
+  }
+  empty_entry(place.entry);
+  members_[place.entry] = {std::move(pidfd), pid, std::move(lifeline), false};
+  for (Card& card : cards_) {
+    card.account.page->entries[place.entry].host_pid.store_release(static_cast<std::uint64_t>(pid));
+  }
   refresh_headers();
-  return static_cast<int>(entry);
+  return place;
 }
 
 void Slice::process_died(std::uint32_t entry) {
@@ -224,27 +243,14 @@ void Slice::process_died(std::uint32_t entry) {
   Member& member = found->second;
   member.dead = true;
   member.pidfd.reset();
-  member.heirs.clear();
-  if (!member.lifeline.empty()) find_heirs(entry, member);
-  if (member.heirs.empty()) free_entry(entry);
-}
-
-void Slice::find_heirs(std::uint32_t entry, Member& member) {
-  const std::uint64_t inode = cards_[0].account.inode;
-  const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, entry);
-  if (!heirs) member.heirs.emplace_back();  // the heirs cannot be read now: the entry counts, and is checked again
-  for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
-    Fd pidfd = pin(heir);
-    // A pinned PID cannot be reused: the process is the heir if it still maps the lifeline.
-    const auto its = PageFiles::lifeline(heir, cards_[0].name, inode, entry);
-    if (!pidfd || its.value_or(member.lifeline) == member.lifeline) {
-      member.heirs.push_back({std::move(pidfd), Image::of(heir)});
-    }
-  }
+  if (ended(member)) free_entry(entry);
 }
 
 void Slice::free_entry(std::uint32_t entry) {
-  members_.erase(entry);
+  const auto found = members_.find(entry);
+  if (found == members_.end()) return;
+  lifelines_.remove(found->second.lifeline);
+  members_.erase(found);
   empty_entry(entry);
   refresh_headers();
 }
@@ -312,32 +318,20 @@ void Slice::look_at_stock() {
 }
 
 void Slice::look_around() {
-  look_for_exec();
+  look_at_members();
   look_at_stock();
 }
 
-void Slice::look_for_exec() {
+void Slice::look_at_members() {
   constexpr int kAtOnce = 32;
-  constexpr int kLooksForLifeline = 3;  // the first search may run before the mapping exists; an old library has none
   for (int looked = 0; looked < kAtOnce && !members_.empty(); ++looked) {
     auto next = members_.upper_bound(last_looked_at_);
     if (next == members_.end()) next = members_.begin();
     if (looked > 0 && next->first <= last_looked_at_) return;  // all were checked
     last_looked_at_ = next->first;
     Member& member = next->second;
-    if (member.dead) {
-      const auto left = [](const Member::Heir& heir) { return !heir.pidfd || heir.image.gone(); };
-      if (std::any_of(member.heirs.begin(), member.heirs.end(), left)) process_died(last_looked_at_);
-      continue;
-    }
-    if (!member.pidfd) member.pidfd = pin(member.pid);
-    if (!member.image.known()) member.image = Image::of(member.pid);
-    if (member.lifeline.empty() && member.looks++ < kLooksForLifeline) {
-      member.lifeline =
-          PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
-    }
-    // An exec, or a death that is not reported yet: the memory goes first.
-    if (member.image.gone()) process_died(last_looked_at_);
+    if (!member.dead && !member.pidfd) member.pidfd = pin(member.pid);
+    if (ended(member)) free_entry(last_looked_at_);
   }
 }
 
@@ -412,20 +406,23 @@ void Slice::revoke() {
     card.number = -1;
     files_.remove(card.name);
   }
+  for (const auto& [entry, member] : members_) lifelines_.remove(member.lifeline);
 }
 
-void Slice::remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id) {
-  const std::string outer = slices_folder + "/" + id;
+void Slice::remove_remains(const Shared& shared, const std::string& id) {
+  const std::string outer = shared.slices_folder + "/" + id;
   for (const std::string& folder : {outer + "/" + id, outer}) {  // in a private folder or not
     unlink((folder + "/s").c_str());
     rmdir(folder.c_str());
   }
   for (std::size_t i = 0; i < abi::kMaxCardsPerSlice; ++i) {
     const std::string name = fmt::format("{}-{}", id, i);
-    if (!files.exists(name)) continue;
-    if (auto page = files.grant(name); page && (*page)->magic == abi::kGrantMagic) (*page)->revoked.store_release(1);
-    files.remove(name);
+    if (!shared.files.exists(name)) continue;
+    auto page = shared.files.grant(name);
+    if (page && (*page)->magic == abi::kGrantMagic) (*page)->revoked.store_release(1);
+    shared.files.remove(name);
   }
+  for (const auto& lifeline : shared.lifelines.of(id)) shared.lifelines.remove(lifeline);
 }
 
 std::vector<int> Slice::kept_descriptors() const {

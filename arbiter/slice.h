@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "abi/hello.h"
 #include "arbiter/card.h"
 #include "arbiter/closer.h"
-#include "arbiter/image.h"
+#include "arbiter/lifelines.h"
 #include "arbiter/page_files.h"
 #include "base/fd.h"
 #include "base/result.h"
@@ -36,16 +37,23 @@ class Slice {
   struct Descriptors {
     std::vector<Fd> accounts;  // one per card, or empty: new ones are created
     Fd listener;               // or none: a new one is created
+    std::set<std::int32_t> processes;  // that map the first account page for writing, as far as that is known
+  };
+  /// What all slices share.
+  struct Shared {
+    PageFiles& files;
+    const Lifelines& lifelines;
+    Cards& cards;
+    std::string slices_folder;
   };
   /// Creates, or takes over, pages and socket.
   ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be created
-  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, Closer closer,
-                                             const std::string& slices_folder, const abi::ControlRequest& order,
+  static Result<std::unique_ptr<Slice>> open(const Shared& shared, Closer closer, const abi::ControlRequest& order,
                                              Descriptors kept);
   /// Removes what is left of a slice after the arbiter died while it created or removed that slice. Revokes pages that
-  /// are still mapped, then deletes pages, socket and folder. Does nothing if nothing is left. Must not be called for
-  /// an open slice.
-  static void remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id);
+  /// are still mapped, then deletes pages, lifelines, socket and folder. Does nothing if nothing is left. Must not be
+  /// called for an open slice.
+  static void remove_remains(const Shared& shared, const std::string& id);
   ~Slice();
   Slice(const Slice&) = delete;
   Slice& operator=(const Slice&) = delete;
@@ -58,12 +66,16 @@ class Slice {
   /// Ends the account entries that the process took for the program that it ran before execve(). Other entries end only
   /// when the process dies.
   void free_replaced(std::int32_t pid);
+  struct Place {
+    std::uint32_t entry;
+    Fd lifeline;  // for the library; none for a library that takes none
+  };
   /// Takes an account entry for one library of a process. The entry is empty on every card and names the process.
-  /// Returns −1 if all 1,024 entries are taken, stock entries included.
-  int take_entry(std::int32_t pid, Fd pidfd);
-  /// The program of this account entry, or one of its heirs, has ended. Heirs are forked children that inherited the
-  /// driver's descriptors, which keep the program's memory allocated. Without heirs only the card time that the program
-  /// used still counts.
+  ///   errors  kResourceExhausted: all 1,024 entries are taken, stock entries included, or no file can be created
+  Result<Place> take_entry(std::int32_t pid, Fd pidfd, bool takes_lifeline);
+  /// The process of this account entry has ended. The entry counts while forked children hold its lifeline: they
+  /// inherited the driver's descriptors too, which keep the program's memory allocated. Without them only the card time
+  /// that the program used still counts.
   void process_died(std::uint32_t entry);
   /// The descriptors that a client receives with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
@@ -79,14 +91,7 @@ class Slice {
   struct Member {
     Fd pidfd;  // none: it could not be opened yet
     std::int32_t pid = 0;
-    Image image;  // the program that sent the hello
-    std::string lifeline;  // the address range of its mapping, once that was read
-    struct Heir {
-      Fd pidfd;
-      Image image;
-    };
-    std::vector<Heir> heirs;  // set when the process is dead
-    int looks = 0;            // number of searches for the lifeline
+    Lifelines::Lifeline lifeline;
     bool dead = false;
   };
   /// The process of each account entry.
@@ -95,8 +100,8 @@ class Slice {
   /// that library cannot collect the stock of other threads.
   void forbid_stock();
   /// Handles changes that no event reports; call it regularly. Ends the account entries of programs that were replaced
-  /// in the same process (exec): checks some entries per call, in turn. Sets stock entries aside when a process asks
-  /// for them. Cost: one system call per checked entry.
+  /// in the same process (exec), and of dead processes without heirs: checks some entries per call, in turn. Sets stock
+  /// entries aside when a process asks for them. Cost: three system calls per checked entry.
   void look_around();
 
  private:
@@ -108,22 +113,24 @@ class Slice {
     CardLoop* loop = nullptr;
     int number = -1;
   };
-  Slice(PageFiles& files, Closer closer, std::string id)
-      : files_(files), id_(std::move(id)), closer_(std::move(closer)) {}
+  Slice(const Shared& shared, Closer closer, std::string id)
+      : files_(shared.files), lifelines_(shared.lifelines), id_(std::move(id)), closer_(std::move(closer)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, bool in_private_folder, Fd kept);
-  void find_heirs(std::uint32_t entry, Member& dead);
-  void look_for_exec();
+  /// True if the memory of the program is gone, in its process and in all that inherited it.
+  [[nodiscard]] bool ended(const Member& member) const;
+  void look_at_members();
   void look_at_stock();
   /// Finds the stock entries of a slice that an earlier arbiter created.
   void take_stock_over();
   [[nodiscard]] bool in_stock(std::uint32_t entry) const;
   void free_entry(std::uint32_t entry);
-  void take_members_over();
+  void take_members_over(const std::set<std::int32_t>& processes);
   void empty_entry(std::uint32_t entry);
   void refresh_headers();
 
   PageFiles& files_;
+  const Lifelines& lifelines_;
   std::string id_;
   std::string folder_;
   std::string outer_;  // the outer folder, which only root can pass; or empty

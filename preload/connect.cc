@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;         // for an arbiter that does not exist, or refuses
 constexpr std::uint64_t kAnswerPatienceNs = 30'000'000'000;  // in all, for one that exists and does not answer
 constexpr long kRetryNs = 20'000'000;
-constexpr std::uint32_t kMaxDescriptors = 2 * kMaxCards;
+constexpr std::uint32_t kMaxDescriptors = 2 * kMaxCards + 1;
 
 /// Restores errno at the end of the scope, because a driver call never changes it.
 class KeepErrno {
@@ -103,7 +103,7 @@ enum class Attempt {
 
 /// Sends the Hello, receives the Welcome and maps the pages. The connection is not needed afterwards.
 Attempt greet(Process& state, int connection, abi::LibraryKind kind) {
-  const abi::Hello hello{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, kind, 0};
+  const abi::Hello hello{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, kind, abi::kLifelines};
   if (send(connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
     return Attempt::kUnanswered;
   }
@@ -121,19 +121,21 @@ Attempt greet(Process& state, int connection, abi::LibraryKind kind) {
   }
   int fds[kMaxDescriptors];
   const std::uint32_t count = descriptors_of(message, fds);
+  const bool has_lifeline = (welcome.features & abi::kLifelines) != 0;
   bool mapped = got == sizeof welcome && welcome.magic == abi::kHelloMagic &&
-                welcome.status == abi::WelcomeStatus::kOk && count == 2U * welcome.card_count && count > 0;
+                welcome.status == abi::WelcomeStatus::kOk && welcome.card_count > 0 &&
+                count == 2U * welcome.card_count + (has_lifeline ? 1 : 0);
   for (std::uint32_t i = 0; mapped && i + 1 < count && state.card_count < kMaxCards; i += 2) {
     mapped = map_card(state, fds[i], fds[i + 1], welcome.entry, kind);
     if (mapped && kind == abi::LibraryKind::kCuda) {
       abi::AccountEntry& own = *state.cards[state.card_count - 1].entry;
       own.host_pid.store_relaxed(static_cast<std::uint64_t>(welcome.host_pid));
       own.instance.store_release(welcome.instance);
-      if (i == 0) {
-        void* lifeline = mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, fds[1],
-                              static_cast<off_t>(abi::lifeline_offset(welcome.entry)));
-        state.cards[state.card_count - 1].lifeline = lifeline == MAP_FAILED ? nullptr : lifeline;
-      }
+    }
+    if (mapped && i == 0 && has_lifeline) {
+      void* lifeline = mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, fds[count - 1], 0);
+      mapped = lifeline != MAP_FAILED;
+      state.cards[state.card_count - 1].lifeline = mapped ? lifeline : nullptr;
     }
   }
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -21,7 +21,7 @@ struct Card {
   const abi::GrantPage* grant;
   abi::AccountPage* account;
   abi::AccountEntry* entry;  // this process' own account entry
-  void* lifeline;          // only for the slice's first card: a forked child inherits it (abi/page.h)
+  void* lifeline;          // only for the slice's first card: a forked child inherits it (abi/hello.h)
 };
 
 /// What a hook must do. It is one word, so that the launch path loads one word.

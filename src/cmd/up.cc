@@ -137,6 +137,8 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   while (::umount2((arbiter + "/pages").c_str(), MNT_DETACH) == 0) {
   }
   ::rmdir((arbiter + "/pages").c_str());
+  std::error_code ignored;
+  std::filesystem::remove_all(arbiter + "/lifelines", ignored);
   ::unlink((arbiter + "/control").c_str());
   ::rmdir(arbiter.c_str());
   if (const auto folder = cgroup_folder(host)) ::rmdir(folder->c_str());

@@ -68,8 +68,6 @@ TEST_F(HeirsTest, MemoryThatAChildKeepsStaysCharged) {
     see_only("heirs");
     CUdeviceptr address = 0;
     if (start_driver() != 0 || call("cuMemAlloc_v2", &address, static_cast<std::size_t>(kRoom)) != 0) _exit(1);
-    // Real time: several rounds of the arbiter. In one of them it sees which process has the lifeline.
-    usleep(1'000'000);
     const pid_t heir = fork();
     if (heir == 0) {
       prctl(PR_SET_PDEATHSIG, 0);

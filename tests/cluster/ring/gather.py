@@ -79,7 +79,7 @@ def of_node(one) -> dict:
 def left(one) -> list:
     """What a node keeps for slices apart from the journal: folders, pages, processes with a card open."""
     found = [f"process {p['pid']} ({p['name']}) with a card" for p in one.living()]
-    for folder in ("/run/carve/slices", "/run/carve/arbiter/pages", "/run/carve/whole"):
+    for folder in ("/run/carve/slices", "/run/carve/arbiter/pages", "/run/carve/arbiter/lifelines", "/run/carve/whole"):
         path = one.node.outside(folder)
         found += [f"{folder}/{entry.name}" for entry in (path.iterdir() if path.is_dir() else ())]
     return found

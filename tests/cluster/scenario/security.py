@@ -255,7 +255,7 @@ class Neighbours(Fractions):
     """From inside a container nothing of another one and nothing of the node is reachable. SECURITY.md says for which
     pods this is promised, and why not for privileged ones."""
 
-    NODE = ("/run/carve/agent.sock", "/run/carve/arbiter/control", "/run/carve/arbiter/pages", "/var/lib/carve",
+    NODE = ("/run/carve/agent.sock", "/run/carve/arbiter/control", "/run/carve/arbiter/pages", "/run/carve/arbiter/lifelines", "/var/lib/carve",
             "/var/lib/carve/journal.d/journal", "/var/run/cdi", "/var/lib/kubelet/device-plugins/kubelet.sock",
             "/var/lib/kubelet/plugins/gpu.elasticgpu.io/dra-agent.sock")
 
@@ -342,6 +342,8 @@ FILES = [
     (r"/run/carve/arbiter/control", "s", "600"),
     (r"/run/carve/arbiter/pages", "d", "700"),
     (r"/run/carve/arbiter/pages/s-[0-9a-f]+-\d+-\d+", "f", "600"),
+    (r"/run/carve/arbiter/lifelines", "d", "700"),
+    (r"/run/carve/arbiter/lifelines/s-[0-9a-f]+-\d+\.\d+\.\d+\.\d+\.held", "f", "600"),
     (r"/run/carve/slices", "d", "700"),                # closed to users of the node; runtimes mount its subfolders
     (r"/run/carve/slices/s-[0-9a-f]+-\d+", "d", "755"),   # visible in the container to any of its users
     (r"/run/carve/slices/s-[0-9a-f]+-\d+/s", "s", "666"),

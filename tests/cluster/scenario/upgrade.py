@@ -418,7 +418,7 @@ class Uninstalled(InstalledTest):
     def things(self):
         """Sockets, CDI files, slices, pages and cgroups of Carve on the node, from any Carve."""
         node, found = self.carve.node, set()
-        for pattern in ("run/cdi/*", "run/carve/slices/*", "run/carve/arbiter/pages/*", "run/carve/*.sock",
+        for pattern in ("run/cdi/*", "run/carve/slices/*", "run/carve/arbiter/pages/*", "run/carve/arbiter/lifelines/*", "run/carve/*.sock",
                         "var/lib/kubelet/plugins/gpu.elasticgpu.io/*", "var/lib/kubelet/plugins_registry/gpu*"):
             found |= {str(path) for path in node.outside("/").glob(pattern)}
         return found | self.cgroup()

@@ -9,12 +9,14 @@
 #include <atomic>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "arbiter/closer.h"
 #include "arbiter/wire.h"
 #include "tests/integration/arbiter/fixture.h"
+#include "tests/integration/arbiter/slow_file.h"
 
 // What a tenant may do with its descriptors and pages: nothing affects its neighbour for longer than a second.
 namespace carve::arbiter_test {
@@ -282,6 +284,38 @@ TEST_F(HostileTest, ADescriptorThatClosesSlowlyDelaysOnlyItsSender) {
   far.clear();  // the other end resets: no close waits any more
   // The listener, the page and the process, which were open before, are closed too.
   EXPECT_TRUE(eventually([&] { return open_files() + 3 <= before; })) << open_files() << ", before: " << before;
+}
+
+// Such a process holds a lock of the kernel that each look into its mappings takes (exec_update_lock).
+TEST_F(HostileTest, AProcessThatIsBlockedInExecDelaysOnlyItself) {
+  std::optional<Child> stuck;  // its death waits for the file's end
+  SlowFile file(runtime_ + "/slow");
+  if (!file.mounted()) GTEST_SKIP() << "SKIPPED: no file system in user space here";
+  stuck.emplace([&] {
+    auto mine = hello(runtime_, "bad");
+    if (!mine) _exit(1);
+    if (open(file.path().c_str(), O_RDONLY | O_CLOEXEC) < 0) _exit(2);
+    execl("/bin/sleep", "sleep", "60", nullptr);
+    _exit(3);
+  });
+  ASSERT_TRUE(file.wait_for_close());
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t start = monotonic_ns();
+    Child child([&] {
+      auto mine = hello(runtime_, "good");
+      if (!mine) _exit(1);
+      mine->card().entry->used_bytes.store_seq_cst(4096);
+    });
+    ASSERT_TRUE(child.wait_ready());
+    EXPECT_EQ(listed("good")->cards[0].announced, Bytes(4096));
+    child.kill();
+    EXPECT_TRUE(eventually([&] { return listed("good")->cards[0].announced == Bytes(); })) << "its death was not seen";
+    EXPECT_LT(monotonic_ns() - start, 500 * kMs);
+  }
+  arbiter_->kill();
+  arbiter_->start();
+  EXPECT_TRUE(eventually([&] { return listed("good").has_value(); }, 8'000 * kMs)) << "the next arbiter does not serve";
+  EXPECT_EQ(connect("good").welcome.status, abi::WelcomeStatus::kOk);
 }
 
 }  // namespace

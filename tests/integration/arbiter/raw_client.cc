@@ -73,14 +73,19 @@ std::optional<Fd> connect_slice(const std::string& runtime, const std::string& i
 }
 
 std::optional<RawClient> hello(const std::string& runtime, const std::string& id, abi::LibraryKind kind,
-                               std::uint16_t abi_max, std::optional<std::uint16_t> abi_min) {
+                               std::uint16_t abi_max, std::optional<std::uint16_t> abi_min, std::uint32_t features) {
   auto socket = connect_slice(runtime, id);
-  const abi::Hello words{abi::kHelloMagic, abi_min.value_or(abi_max), abi_max, kind, 0};
+  const abi::Hello words{abi::kHelloMagic, abi_min.value_or(abi_max), abi_max, kind, features};
   RawClient client;
   std::vector<Fd> fds;
   if (!socket || send(socket->get(), &words, sizeof words, MSG_NOSIGNAL) < 0 ||
       !receive_welcome(socket->get(), &client.welcome, &fds)) {
     return std::nullopt;
+  }
+  if (client.welcome.features & abi::kLifelines) {
+    void* lifeline = mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, fds.back().get(), 0);
+    if (lifeline != MAP_FAILED) client.lifeline = lifeline;
+    fds.pop_back();
   }
   for (std::size_t i = 0; i + 1 < fds.size(); i += 2) {
     RawCard card;

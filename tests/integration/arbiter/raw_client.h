@@ -30,6 +30,7 @@ struct RawCard {
 struct RawClient {
   abi::Welcome welcome{};
   std::vector<RawCard> cards;
+  void* lifeline = nullptr;  // stays mapped, as the pages do
   RawCard& card() { return cards.front(); }
 };
 
@@ -38,7 +39,8 @@ std::optional<Fd> connect_slice(const std::string& runtime, const std::string& i
 /// Sends a hello like the library; `fields` may be intentionally wrong. nullopt: no reply within 2 s.
 std::optional<RawClient> hello(const std::string& runtime, const std::string& id,
                                abi::LibraryKind kind = abi::LibraryKind::kCuda, std::uint16_t abi_max = abi::kPageAbi,
-                               std::optional<std::uint16_t> abi_min = std::nullopt);  // default: abi_max
+                               std::optional<std::uint16_t> abi_min = std::nullopt,  // default: abi_max
+                               std::uint32_t features = abi::kLifelines);
 /// Sends these bytes instead of a hello and returns the reply.
 std::optional<abi::Welcome> say(const std::string& runtime, const std::string& id, const std::string& bytes);
 
