@@ -2,14 +2,19 @@
 
 #include <fcntl.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
+
+#include "base/fd.h"
+#include "base/timed_calls.h"
 
 namespace carve::arbiter {
 namespace {
@@ -55,59 +60,37 @@ std::vector<Mapping> mappings_of(std::int32_t pid) {
 
 }  // namespace
 
-AccountSearch::AccountSearch(std::set<std::uint64_t> inodes) : search_(std::make_shared<Search>(std::move(inodes))) {
-  if (search_->inodes.empty()) {
-    const MutexLock lock(search_->mutex);
-    search_->running = false;
-    return;
-  }
-  thread_ = Thread("arbiter-search", [search = search_] { search->run(); });
-}
-
-AccountSearch::~AccountSearch() {
-  {
-    const MutexLock lock(search_->mutex);
-    search_->given_up = true;
-    if (!search_->running) return;
-  }
-  static auto& left = *new std::vector<Thread>;  // never joined: they may wait in the kernel
-  left.push_back(std::move(thread_));
-}
-
-std::map<std::uint64_t, AccountSearch::Found> AccountSearch::wait(std::chrono::milliseconds most) {
-  const auto end = std::chrono::steady_clock::now() + most;
-  MutexLock lock(search_->mutex);
-  while (search_->running && search_->ended.wait_until(lock, end) == std::cv_status::no_timeout) {
-  }
-  search_->given_up = true;
-  return std::exchange(search_->found, {});
-}
-
-void AccountSearch::Search::run() {
+std::map<std::uint64_t, FoundAccount> find_accounts(const std::set<std::uint64_t>& inodes) {
+  constexpr std::chrono::milliseconds kPatience{500};
+  struct Opened {
+    std::uint64_t inode;
+    bool writable;
+    Fd fd;
+  };
+  std::map<std::uint64_t, FoundAccount> found;
+  if (inodes.empty()) return found;
+  TimedCalls calls(ThreadName("arbiter-search"), kPatience);
   for (const std::string& process : names_in("/proc")) {
     if (process[0] < '1' || process[0] > '9') continue;
-    {
-      const MutexLock lock(mutex);
-      if (given_up) break;
+    const std::int32_t pid = std::atoi(process.c_str());
+    const auto opened = std::make_shared<std::vector<Opened>>();
+    const bool read = calls.make(pid, [inodes, pid, opened] {
+      for (const Mapping& mapping : mappings_of(pid)) {
+        if (!inodes.contains(mapping.inode)) continue;
+        const std::string path = fmt::format("/proc/{}/map_files/{}", mapping.thread, mapping.range);
+        opened->push_back({mapping.inode, mapping.writable, Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC))});
+      }
+    });
+    for (std::size_t i = 0; read && i < opened->size(); ++i) {
+      Opened& one = (*opened)[i];
+      auto mapped = PageFiles::map_account(std::move(one.fd));
+      if (!mapped || mapped->inode != one.inode) continue;
+      FoundAccount& page = found[one.inode];
+      if (!page.file.page.get()) page.file = std::move(*mapped);
+      if (one.writable) page.processes.insert(pid);
     }
-    look_into(std::atoi(process.c_str()));
   }
-  const MutexLock lock(mutex);
-  running = false;
-  ended.notify_all();
-}
-
-void AccountSearch::Search::look_into(std::int32_t pid) {
-  for (const Mapping& mapping : mappings_of(pid)) {
-    if (!inodes.contains(mapping.inode)) continue;
-    Fd fd(::open(fmt::format("/proc/{}/map_files/{}", mapping.thread, mapping.range).c_str(), O_RDWR | O_CLOEXEC));
-    auto mapped = fd ? PageFiles::map_account(std::move(fd)) : fail(Code::kUnavailable, "gone");
-    if (!mapped || mapped->inode != mapping.inode) continue;
-    const MutexLock lock(mutex);
-    Found& page = found[mapping.inode];
-    if (!page.file.page.get()) page.file = std::move(*mapped);
-    if (mapping.writable) page.processes.insert(pid);
-  }
+  return found;
 }
 
 }  // namespace carve::arbiter

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,9 +22,9 @@ namespace {
 constexpr std::string_view kSent = "held";
 constexpr std::string_view kNotSent = "process";
 
-/// slice.entry.pid.start.kind; a slice's ID has no dots.
+/// slice.entry.pid.process.kind; a slice's ID has no dots.
 std::string name_of(const std::string& slice, const Lifelines::Lifeline& lifeline) {
-  return fmt::format("{}.{}.{}.{}.{}", slice, lifeline.entry, lifeline.pid, lifeline.started,
+  return fmt::format("{}.{}.{}.{}.{}", slice, lifeline.entry, lifeline.pid, lifeline.process,
                      lifeline.sent ? kSent : kNotSent);
 }
 
@@ -35,16 +36,16 @@ bool read(const std::string& text, Number* out) {
 
 std::optional<Lifelines::Lifeline> parse(const std::string& name, const std::string& slice) {
   std::istringstream words(name);
-  std::string id, entry, pid, started, kind, more;
+  std::string id, entry, pid, process, kind, more;
   std::getline(words, id, '.');
   std::getline(words, entry, '.');
   std::getline(words, pid, '.');
-  std::getline(words, started, '.');
+  std::getline(words, process, '.');
   std::getline(words, kind, '.');
   Lifelines::Lifeline found;
   found.name = name;
   found.sent = kind == kSent;
-  if (id != slice || !read(entry, &found.entry) || !read(pid, &found.pid) || !read(started, &found.started) ||
+  if (id != slice || !read(entry, &found.entry) || !read(pid, &found.pid) || !read(process, &found.process) ||
       (!found.sent && kind != kNotSent) || std::getline(words, more)) {
     return std::nullopt;
   }
@@ -68,24 +69,12 @@ Result<void> make_file(const std::string& path) {
 
 }  // namespace
 
-Result<std::uint64_t> start_of(std::int32_t pid) {
-  constexpr int kStart = 22;  // proc_pid_stat(5)
-  const std::string path = fmt::format("/proc/{}/stat", pid);
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file && errno == ENOENT) return 0;
-  char text[4096];
-  const ssize_t length = file ? ::read(file.get(), text, sizeof text) : -1;
-  if (length < 0 && file && errno == ESRCH) return 0;
-  if (length < 0) return tl::unexpected(errno_error(errno, "read " + path));
-  const std::string all(text, static_cast<std::size_t>(length));
-  const std::size_t name_end = all.rfind(')');  // the name may contain spaces
-  std::istringstream words(all.substr(name_end == std::string::npos ? all.size() : name_end + 1));
-  std::string word;
-  for (int field = 3; words >> word; ++field) {
-    std::uint64_t start = 0;
-    if (field == kStart && read(word, &start)) return start;
-  }
-  return fail(Code::kDataLoss, path + ": no start time");
+std::uint64_t identity_of(const Fd& pidfd) {
+  constexpr decltype(statfs::f_type) kPidFs = 0x50494446;  // PID_FS_MAGIC, Linux 6.9
+  struct statfs system = {};
+  struct stat info = {};
+  if (!pidfd || fstatfs(pidfd.get(), &system) != 0 || system.f_type != kPidFs) return 0;
+  return fstat(pidfd.get(), &info) == 0 ? info.st_ino : 0;
 }
 
 Result<Lifelines> Lifelines::open(const std::string& folder) {
@@ -106,9 +95,8 @@ Result<Lifelines> Lifelines::open(const std::string& folder) {
 }
 
 Result<Lifelines::Lifeline> Lifelines::make(const std::string& slice, std::uint32_t entry, std::int32_t pid,
-                                            bool sent) const {
-  CARVE_TRY(const std::uint64_t started, start_of(pid));
-  Lifeline made{{}, entry, pid, started, sent && supported_};
+                                            const Fd& pidfd, bool sent) const {
+  Lifeline made{{}, entry, pid, identity_of(pidfd), sent && supported_};
   made.name = name_of(slice, made);
   CARVE_TRY_VOID(make_file(folder_ + "/" + made.name));
   return made;

@@ -19,7 +19,7 @@ class Lifelines {
     std::string name;  // of the file; empty: there is none
     std::uint32_t entry = 0;
     std::int32_t pid = 0;
-    std::uint64_t started = 0;  // the process's start, in the kernel's ticks since boot
+    std::uint64_t process = 0;  // identity_of() the process
     bool sent = false;          // false: the library is older than lifelines, and only the process counts
   };
   enum class State { kHeld, kFree, kUnknown };  // kUnknown: no descriptor is left, for example
@@ -30,8 +30,10 @@ class Lifelines {
 
   /// False: the kernel gives no leases on files here (fs.leases-enable), so state() would know nothing.
   [[nodiscard]] bool supported() const { return supported_; }
-  ///   sent  the file is for the library; always false if !supported()
-  Result<Lifeline> make(const std::string& slice, std::uint32_t entry, std::int32_t pid, bool sent) const;
+  ///   pidfd  of the process; none: its identity is unknown
+  ///   sent   the file is for the library; false in the result if !supported()
+  Result<Lifeline> make(const std::string& slice, std::uint32_t entry, std::int32_t pid, const Fd& pidfd,
+                        bool sent) const;
   /// The descriptor for a tenant. It cannot be written, and cannot be reopened for writing through /proc/self/fd. As
   /// long as any copy of it is open, mapped or in a message, the lifeline is held.
   [[nodiscard]] Result<Fd> tenant_descriptor(const Lifeline& lifeline) const;
@@ -47,8 +49,8 @@ class Lifelines {
   bool supported_ = false;
 };
 
-/// When the process started, in ticks since boot; 0 if it has ended. Waits for no lock of the process.
-///   errors  any: unknown now (no descriptor is left)
-Result<std::uint64_t> start_of(std::int32_t pid);
+/// A number that no other process of this boot has; 0 if the kernel gives none (before Linux 6.9). Not the start time
+/// in /proc/<pid>/stat: reading that may wait for the process.
+std::uint64_t identity_of(const Fd& pidfd);
 
 }  // namespace carve::arbiter

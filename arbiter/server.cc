@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "arbiter/wire.h"
@@ -59,8 +58,6 @@ Result<void> Server::run(const std::stop_token& stop) {
 // immediately. If no process of a slice lives, only the agent knows whether the slice still exists: it may have ended
 // while no arbiter ran.
 void Server::recover() {
-  // A process that a tenant blocks in the kernel cannot be searched. Its slice waits for the agent then.
-  constexpr std::chrono::seconds kSearch{5};
   std::map<std::string, std::uint32_t> found;
   std::set<std::uint64_t> inodes;
   for (const std::string& name : files_.names()) {
@@ -71,7 +68,7 @@ void Server::recover() {
     if (grant && (*grant)->magic == abi::kGrantMagic) inodes.insert((*grant)->account_inode);
   }
   for (const std::string& name : names_in(shared_.slices_folder)) found.try_emplace(name, 0);
-  auto accounts = AccountSearch(std::move(inodes)).wait(kSearch);
+  auto accounts = find_accounts(inodes);
   for (const auto& [id, cards] : found) {
     if (abi::valid_slice_id(id.c_str()) && !recover_slice(id, cards, accounts)) remains_.insert(id);
   }

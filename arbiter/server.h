@@ -35,8 +35,7 @@ class Server {
     void leaves() { closer.take(std::move(socket)); }
   };
   void recover();
-  /// account inode → what the search for it found
-  using Accounts = std::map<std::uint64_t, AccountSearch::Found>;
+  using Accounts = std::map<std::uint64_t, FoundAccount>;  // by inode
   bool recover_slice(const std::string& id, std::uint32_t cards, Accounts& accounts);
   void poll_once(int timeout_ms);
   void accept_control();

@@ -142,10 +142,8 @@ void Slice::take_members_over(const std::set<std::int32_t>& processes) {
   const auto lifelines = lifelines_.of(id_);
   for (const auto& lifeline : lifelines) {
     Fd pidfd = pin(lifeline.pid);
-    const bool unknown = !pidfd && errno != ESRCH;
-    // Pinned first, so that the PID cannot belong to another process after this check.
-    const auto started = start_of(lifeline.pid);
-    const bool dead = !unknown && started && *started != lifeline.started;
+    // Another process may have the PID now.
+    const bool dead = pidfd ? identity_of(pidfd) != lifeline.process : errno == ESRCH;
     if (dead) pidfd.reset();
     Member member{std::move(pidfd), lifeline.pid, lifeline, dead};
     if (lifeline.entry >= abi::kAccountEntries || in_stock(lifeline.entry) || ended(member)) {
@@ -160,11 +158,12 @@ void Slice::take_members_over(const std::set<std::int32_t>& processes) {
     const auto pid = static_cast<std::int32_t>(entry.host_pid.load_relaxed() & 0x7fffffff);
     if (pid == 0 && entry.used_bytes.load_relaxed() == 0 && entry.instance.load_relaxed() == 0) continue;
     // An arbiter without lifelines registered it if the slice has none.
+    Fd pidfd = pin(pid);
     auto lifeline = lifelines.empty() && processes.contains(pid)
-                        ? lifelines_.make(id_, i, pid, false)
+                        ? lifelines_.make(id_, i, pid, pidfd, false)
                         : fail(Code::kNotFound, "not registered");
     if (lifeline) {
-      members_[i] = {pin(pid), pid, std::move(*lifeline), false};
+      members_[i] = {std::move(pidfd), pid, std::move(*lifeline), false};
     } else {
       empty_entry(i);
     }
@@ -222,7 +221,7 @@ Result<Slice::Place> Slice::take_entry(std::int32_t pid, Fd pidfd, bool takes_li
   Place place{};
   while (members_.contains(place.entry) || in_stock(place.entry)) ++place.entry;
   if (place.entry >= abi::kAccountEntries) return fail(Code::kResourceExhausted, "no account entry is free");
-  CARVE_TRY(auto lifeline, lifelines_.make(id_, place.entry, pid, takes_lifeline));
+  CARVE_TRY(auto lifeline, lifelines_.make(id_, place.entry, pid, pidfd, takes_lifeline));
   if (lifeline.sent) {
     auto held = lifelines_.tenant_descriptor(lifeline);
     if (!held) lifelines_.remove(lifeline);

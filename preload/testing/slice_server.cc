@@ -137,7 +137,7 @@ void SliceServer::welcome(int connection) {
     page->high_entry.store_seq_cst(entry + 1);
   }
   abi::Welcome reply{abi::kHelloMagic, abi::kPageAbi, static_cast<std::uint16_t>(grants_.size()),
-                     abi::WelcomeStatus::kOk, peer.pid, entry, entry + 1, 0};
+                     abi::WelcomeStatus::kOk, peer.pid, entry, entry + 1, 0, 0};
   std::vector<int> fds;
   for (const Fd& fd : descriptors_) {
     fds.push_back(fd.get());

@@ -26,7 +26,8 @@ class Processes {
   /// a container's process that does not say hello. Folders that the process itself creates next to them do not count.
   [[nodiscard]] virtual std::vector<std::string> slices_seen_by(std::int32_t pid) const = 0;
   /// Host PIDs of the processes that have the device file of NVIDIA's card `minor` open, in any container. Reads each
-  /// descriptor of the machine once: about 10 ms where thousands of processes live. Unreadable processes are left out.
+  /// descriptor of the machine once: about 10 ms where thousands of processes live. A process whose descriptors cannot
+  /// be read within 200 ms is in the list if it is in a slice: its user may block it in the kernel to hide them.
   [[nodiscard]] virtual std::vector<std::int32_t> holders_of_card(int minor) const = 0;
   /// A process that is gone has the largest user ID and uses the driver.
   [[nodiscard]] virtual DeviceUser device_user(std::int32_t pid) const = 0;

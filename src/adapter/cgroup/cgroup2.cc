@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 
 namespace carve::cgroup {
@@ -51,14 +52,8 @@ std::string path_of(std::int32_t pid) {
 
 /// The parent of a process; 0 when the process has ended.
 std::int32_t parent_of(std::int32_t pid) {
-  const auto stat = process::read_text("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a process name may contain any character
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat->substr(name_end + 2));
-  std::string state;
-  std::int32_t parent = 0;
-  fields >> state >> parent;
-  return parent;
+  const auto status = process::read_text("/proc/" + std::to_string(pid) + "/status");
+  return status ? std::atoi(std::string(process::status_value(*status, "PPid")).c_str()) : 0;
 }
 
 }  // namespace

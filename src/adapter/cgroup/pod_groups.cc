@@ -5,6 +5,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 
 namespace carve::cgroup {
@@ -56,28 +57,20 @@ std::string mount_of(const std::string& mountinfo, const std::string& controller
   return {};
 }
 
-/// The state letter in /proc/<pid>/stat. It follows the process name, which may contain any character.
-char state_in(std::string_view stat) {
-  const auto end = stat.rfind(") ");
-  return end == std::string_view::npos || end + 2 >= stat.size() ? 'X' : stat[end + 2];
-}
-
-bool dead(char state) { return state == 'Z' || state == 'X'; }
-
 /// True for errors that mean that the process does not exist, or must not be seen here. Other errors (no descriptor, no
 /// memory) prove nothing: a process counts as alive unless it is known to have ended.
 bool no_process(const Error& error) { return error.code == Code::kNotFound || error.code == Code::kPermissionDenied; }
 
 /// A thread group leader that has ended is a zombie while another thread runs, or waits in the driver forever.
 bool lives(const std::string& folder) {
-  const auto stat = process::read_text(folder + "/stat");
-  if (!stat) return !no_process(stat.error());
-  if (!dead(state_in(*stat))) return true;
+  const auto status = process::read_text(folder + "/status");
+  if (!status) return !no_process(status.error());
+  if (!process::has_ended(*status)) return true;
   const auto threads = process::list_folder(folder + "/task");
   if (!threads) return !no_process(threads.error());
   return std::any_of(threads->begin(), threads->end(), [&](const std::string& thread) {
-    const auto own = process::read_text(folder + "/task/" + thread + "/stat");
-    return own ? !dead(state_in(*own)) : !no_process(own.error());
+    const auto own = process::read_text(folder + "/task/" + thread + "/status");
+    return own ? !process::has_ended(*own) : !no_process(own.error());
   });
 }
 

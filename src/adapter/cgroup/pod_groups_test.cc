@@ -64,13 +64,13 @@ class FakeProc : public testing::Test {
     const std::string folder = root_ + "/" + std::to_string(pid);
     ASSERT_TRUE(process::make_folders(folder + "/task", 0755));
     ASSERT_TRUE(process::replace_file(folder + "/cgroup", "6:freezer:" + cgroup + "\n0::/\n", 0644));
-    ASSERT_TRUE(
-        process::replace_file(folder + "/stat", std::to_string(pid) + " (a) Z) b) " + state + " 1", 0644));
+    const auto status = [](char letter) { return std::string("Name:\ta\\nState:\tZ\nState:\t") + letter + " (x)\n"; };
+    ASSERT_TRUE(process::replace_file(folder + "/status", status(state), 0644));
     int thread = pid;
     for (const char one : threads) {
       const auto own = folder + "/task/" + std::to_string(thread++);
       ASSERT_TRUE(process::make_folders(own, 0755));
-      ASSERT_TRUE(process::replace_file(own + "/stat", std::string("1 (x) ") + one + " 1", 0644));
+      ASSERT_TRUE(process::replace_file(own + "/status", status(one), 0644));
     }
   }
   std::string root_;
@@ -100,8 +100,8 @@ TEST_F(FakeProc, AProcessThatCannotBeReadCountsAsAlive) {
   const std::string group = std::string("/kubepods/pod") + kUid + "/c";
   add(10, group, 'S');
   add(11, group, 'S');
-  std::filesystem::remove(root_ + "/11/stat");
-  ASSERT_TRUE(process::make_folders(root_ + "/11/stat", 0755));  // can be opened but not read
+  std::filesystem::remove(root_ + "/11/status");
+  ASSERT_TRUE(process::make_folders(root_ + "/11/status", 0755));  // can be opened but not read
   auto seen = PodGroups(root_).processes();
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->size(), 2U);

@@ -3,12 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <climits>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <set>
 
+#include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
+#include "base/timed_calls.h"
 
 namespace carve::mountns {
 namespace {
@@ -28,19 +32,24 @@ void drop_named(std::set<std::string>* builds, const std::string& text) {
 
 /// The mounts of a process; "": its mount namespace was already read, or the process has ended meanwhile. This process
 /// may read the mounts of every process, but the identity of a mount namespace only for processes with no more
-/// privileges than its own.
-Result<std::string> mounts_of(const std::string& process, std::set<std::string>* seen) {
-  char link[PATH_MAX];
-  const ssize_t length = ::readlink((process + "/ns/mnt").c_str(), link, sizeof link);
-  const std::string space(link, length < 0 ? 0 : static_cast<std::size_t>(length));
-  if (!space.empty() && seen->contains(space)) return std::string();
+/// privileges than its own, and only of one that is not blocked in the kernel.
+Result<std::string> mounts_of(const std::string& process, TimedCalls& calls, std::set<std::string>* seen) {
+  const auto space = std::make_shared<std::string>();
+  const bool read = calls.make(std::atoi(process.substr(process.rfind('/') + 1).c_str()), [space, process] {
+    char link[PATH_MAX];
+    const ssize_t length = ::readlink((process + "/ns/mnt").c_str(), link, sizeof link);
+    if (length > 0) space->assign(link, static_cast<std::size_t>(length));
+  });
+  const bool known = read && !space->empty();
+  if (known && seen->contains(*space)) return std::string();
   auto mounts = process::read_text(process + "/mountinfo", kLongestMounts);
   if (mounts) {
-    if (!space.empty()) seen->insert(space);
+    if (known) seen->insert(*space);
     return mounts;
   }
-  // The folder of a process that has ended exists for a moment longer, without a program and without mounts.
-  if (::access((process + "/exe").c_str(), F_OK) != 0 && errno == ENOENT) return std::string();
+  // The folder of a process that has ended exists for a moment longer, without mounts.
+  const auto status = process::read_text(process + "/status");
+  if (status ? process::has_ended(*status) : status.error().code == Code::kNotFound) return std::string();
   return tl::unexpected(mounts.error());
 }
 
@@ -59,9 +68,10 @@ Result<std::vector<std::string>> unused_builds(const std::string& lib_root, cons
   if (builds.empty()) return paths;
   CARVE_TRY(const auto processes, process::list_folder(proc));
   std::set<std::string> seen;
+  TimedCalls calls(ThreadName("library-users"), std::chrono::milliseconds(200));
   for (const auto& process : processes) {
     if (process.find_first_not_of("0123456789") != std::string::npos) continue;
-    CARVE_TRY(const auto mounts, mounts_of(proc + "/" + process, &seen));
+    CARVE_TRY(const auto mounts, mounts_of(proc + "/" + process, calls, &seen));
     drop_named(&builds, mounts);
   }
   for (const auto& id : builds) paths.push_back(lib_root + "/" + id);

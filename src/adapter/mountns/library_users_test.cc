@@ -32,7 +32,7 @@ class LibraryUsers : public testing::Test {
   void process(int pid, const std::string& space, const std::string& mounts) {
     const std::string folder = "/proc/" + std::to_string(pid);
     put(folder + "/mountinfo", mounts);
-    put(folder + "/exe", "");
+    put(folder + "/status", "Name:\tx\nState:\tS (sleeping)\n");
     fs::create_directories(root_ + folder + "/ns");
     fs::create_symlink(space, root_ + folder + "/ns/mnt");
   }
@@ -85,8 +85,10 @@ TEST_F(LibraryUsers, AProcessThatCannotBeReadIsAnError) {
   process(7, "mnt:[2]", "");
   fs::remove(root_ + "/proc/7/mountinfo");
   EXPECT_FALSE(unused_builds(root_ + "/lib", root_ + "/lib/" + kNew, {}, root_ + "/proc"));
-  fs::remove(root_ + "/proc/7/exe");  // the process has ended
+  put("/proc/7/status", "Name:\tx\nState:\tZ (zombie)\n");
   EXPECT_EQ(unused(), the_old());
+  fs::remove(root_ + "/proc/7/status");
+  EXPECT_EQ(unused(), the_old()) << "the process has ended";
 }
 
 TEST_F(LibraryUsers, RemovesABuildWithItsContent) {

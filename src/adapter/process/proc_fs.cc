@@ -51,6 +51,25 @@ std::vector<std::string> slices_in_mounts(const std::string& mountinfo) {
   return ids;
 }
 
+std::string_view status_value(std::string_view status, std::string_view name) {
+  const std::string start = std::string(name) + ":";
+  while (!status.empty()) {
+    const auto end = std::min(status.find('\n'), status.size());
+    const std::string_view line = status.substr(0, end);
+    if (line.rfind(start, 0) == 0) {
+      const auto value = line.find_first_not_of(" \t", start.size());
+      return value == std::string_view::npos ? std::string_view() : line.substr(value);
+    }
+    status.remove_prefix(std::min(end + 1, status.size()));
+  }
+  return {};
+}
+
+bool has_ended(std::string_view status) {
+  const auto state = status_value(status, "State");
+  return state.empty() || state.front() == 'Z' || state.front() == 'X';
+}
+
 std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
   // The mounts are read, not the folders that the process sees. The agent may run in its own mount namespace, from
   // which every process of the host looks like a process of another container. And a tenant may create more folders.
@@ -73,41 +92,11 @@ namespace {
 
 constexpr unsigned kNvidiaMajor = 195;  // of the kernel's list of allocated devices; a tenant may give it any name
 
-/// An open descriptor of a process.
-struct OpenFile {
-  int number = -1;
-  std::string path;                  // as the process sees it
-  std::optional<dev_t> device = {};  // of a character device
-};
-
-/// Calls `visit` for each descriptor of the process until it returns true. Returns whether it did.
-bool any_open_file(const std::filesystem::path& process, const std::function<bool(const OpenFile&)>& visit) {
-  std::error_code unreadable;
-  for (std::filesystem::directory_iterator at(process / "fd", unreadable), end; !unreadable && at != end;
-       at.increment(unreadable)) {
-    OpenFile file;
-    file.number = std::atoi(at->path().filename().c_str());
-    struct stat status = {};
-    if (::stat(at->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode)) file.device = status.st_rdev;
-    std::error_code gone;
-    file.path = std::filesystem::read_symlink(at->path(), gone).string();
-    if (visit(file)) return true;
-  }
-  return false;
-}
-
 std::filesystem::path folder_of(std::int32_t pid) { return "/proc/" + std::to_string(pid); }
-
-bool is_of_nvidia(const OpenFile& file) {
-  return (file.device && major(*file.device) == kNvidiaMajor) || file.path.rfind("/dev/nvidia", 0) == 0 ||
-         file.path.rfind("/dev/carve/", 0) == 0;
-}
 
 /// The largest of the four user IDs in the text of /proc/<pid>/status; nullopt: there are none.
 std::optional<std::uint32_t> largest_uid(const std::string& status) {
-  const auto begin = status.find("\nUid:");
-  if (begin == std::string::npos) return std::nullopt;
-  std::istringstream fields(status.substr(begin + 5));
+  std::istringstream fields{std::string(status_value(status, "Uid"))};
   std::uint32_t most = 0;
   for (int i = 0; i < 4; ++i) {
     std::uint32_t uid = 0;
@@ -119,6 +108,45 @@ std::optional<std::uint32_t> largest_uid(const std::string& status) {
 
 }  // namespace
 
+/// An open descriptor of a process.
+struct ProcFs::OpenFile {
+  int number = -1;
+  std::string path;                  // as the process sees it
+  std::optional<dev_t> device = {};  // of a character device
+
+  [[nodiscard]] bool is_of_nvidia() const {
+    return (device && major(*device) == kNvidiaMajor) || path.rfind("/dev/nvidia", 0) == 0 ||
+           path.rfind("/dev/carve/", 0) == 0;
+  }
+};
+
+struct ProcFs::Files {
+  std::vector<OpenFile> open;
+  std::string program;
+};
+
+std::optional<ProcFs::Files> ProcFs::files_of(std::int32_t pid) const {
+  const auto files = std::make_shared<Files>();
+  const MutexLock lock(mutex_);
+  const bool read = calls_.make(pid, [files, folder = folder_of(pid)] {
+    std::error_code unreadable;
+    for (std::filesystem::directory_iterator at(folder / "fd", unreadable), end; !unreadable && at != end;
+         at.increment(unreadable)) {
+      OpenFile file;
+      file.number = std::atoi(at->path().filename().c_str());
+      struct stat status = {};
+      if (::stat(at->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode)) file.device = status.st_rdev;
+      std::error_code gone;
+      file.path = std::filesystem::read_symlink(at->path(), gone).string();
+      files->open.push_back(std::move(file));
+    }
+    std::error_code gone;
+    files->program = std::filesystem::read_symlink(folder / "exe", gone).string();
+  });
+  if (!read) return std::nullopt;
+  return std::move(*files);
+}
+
 std::vector<std::int32_t> ProcFs::holders_of_card(int minor) const {
   const std::string name = "/dev/nvidia" + std::to_string(minor);
   const dev_t device = makedev(kNvidiaMajor, static_cast<unsigned>(minor));
@@ -127,9 +155,13 @@ std::vector<std::int32_t> ProcFs::holders_of_card(int minor) const {
   for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::int32_t pid = std::atoi(process.path().filename().c_str());
     if (pid <= 0) continue;
-    const bool holds = any_open_file(process.path(), [&](const OpenFile& file) {
-      return file.device == device || file.path == name || is_slices_node(file.path, minor);
-    });
+    const auto files = files_of(pid);
+    const bool holds = files ? std::any_of(files->open.begin(), files->open.end(),
+                                           [&](const OpenFile& file) {
+                                             return file.device == device || file.path == name ||
+                                                    is_slices_node(file.path, minor);
+                                           })
+                             : !slices_seen_by(pid).empty();
     if (holds) pids.push_back(pid);
   }
   return pids;
@@ -139,24 +171,32 @@ DeviceUser ProcFs::device_user(std::int32_t pid) const {
   const auto status = read_text((folder_of(pid) / "status").string(), kLongestStatus);
   const auto uid = status ? largest_uid(*status) : std::nullopt;
   if (!uid) return {std::numeric_limits<std::uint32_t>::max(), true, "?"};
+  const auto files = files_of(pid);
+  if (!files) return {*uid, true, "?"};
   DeviceUser user;
   user.uid = *uid;
-  user.computes = any_open_file(folder_of(pid), [](const OpenFile& file) { return file.path == "/dev/nvidia-uvm"; });
-  std::error_code gone;
-  user.program = std::filesystem::read_symlink(folder_of(pid) / "exe", gone).string();
-  if (user.program.empty()) user.program = "?";
+  user.computes = std::any_of(files->open.begin(), files->open.end(),
+                              [](const OpenFile& file) { return file.path == "/dev/nvidia-uvm"; });
+  user.program = files->program.empty() ? "?" : files->program;
   return user;
 }
 
 bool ProcFs::only_inherited(std::int32_t pid, std::int32_t from) const {
   constexpr int kSameFile = 0;  // KCMP_FILE of linux/kcmp.h
-  bool any = false;
-  const bool own = any_open_file(folder_of(pid), [&](const OpenFile& file) {
-    if (!is_of_nvidia(file)) return false;
-    any = true;
-    return ::syscall(SYS_kcmp, pid, from, kSameFile, file.number, file.number) != 0;
+  const auto files = files_of(pid);
+  if (!files) return false;
+  std::vector<int> numbers;
+  for (const OpenFile& file : files->open) {
+    if (file.is_of_nvidia()) numbers.push_back(file.number);
+  }
+  const auto same = std::make_shared<bool>(false);
+  const MutexLock lock(mutex_);
+  const bool compared = calls_.make(pid, [=] {
+    *same = std::all_of(numbers.begin(), numbers.end(), [&](int number) {
+      return ::syscall(SYS_kcmp, pid, from, kSameFile, number, number) == 0;
+    });
   });
-  return any && !own;
+  return compared && *same && !numbers.empty();
 }
 
 Result<bool> ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) {

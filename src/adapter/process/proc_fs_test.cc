@@ -13,8 +13,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "adapter/process/spawn.h"
+#include "adapter/process/testing/slow_file.h"
 #include "adapter/process/text_file.h"
 #include "base/fd.h"
 
@@ -44,6 +47,20 @@ TEST(SlicesInMounts, TheHostAndATenantsOwnMountsAreNoSlices) {
                              "641 612 0:31 /x/s /run/carve/slices/s-1a-8/s ro - tmpfs tmpfs rw\n"
                              "642 612 0:31\n\n"),
             Ids());
+}
+
+TEST(Status, TheKernelsLinesAreRead) {
+  constexpr char kText[] = "Name:\tPPid: 7\nState:\tZ (zombie)\nTgid:\t12\nPPid:\t1\nUid:\t0\t5\t0\t0\nGroups:\t \n";
+  EXPECT_EQ(status_value(kText, "PPid"), "1");
+  EXPECT_EQ(status_value(kText, "Uid"), "0\t5\t0\t0");
+  EXPECT_EQ(status_value(kText, "Groups"), "");
+  EXPECT_EQ(status_value(kText, "Threads"), "");
+  EXPECT_EQ(status_value("", "PPid"), "");
+  EXPECT_EQ(status_value("PPid:", "PPid"), "");
+  EXPECT_TRUE(has_ended(kText));
+  EXPECT_TRUE(has_ended("State:\tX (dead)")) << "the text may end anywhere";
+  EXPECT_TRUE(has_ended(""));
+  EXPECT_FALSE(has_ended("Name:\tZ\nState:\tD (disk sleep)\n"));
 }
 
 TEST(ProcFsTest, AProcessInItsOwnMountNamespaceIsDetected) {
@@ -97,6 +114,48 @@ TEST(ProcFsTest, ProcessesWithACardsDeviceFileOpenAreFound) {
   }
   EXPECT_EQ(mine(), 0);
   ::unlink(kNode);
+}
+
+// Such a process holds a lock of the kernel that most files below /proc/<pid> need.
+TEST(ProcFsTest, AProcessThatIsBlockedInExecIsReadInTimeAndCannotHide) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount";
+  char name[] = "/tmp/carve-blocked-XXXXXX";
+  const std::string folder = ::mkdtemp(name);
+  std::vector<pid_t> blocked;
+  {
+    SlowFile file(folder + "/slow");
+    if (!file.mounted()) GTEST_SKIP() << "SKIPPED: no file system in user space here";
+    for (const bool in_slice : {true, false}) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        if (::unshare(CLONE_NEWNS) != 0) ::_exit(1);
+        if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ::_exit(1);
+        if (in_slice && (::mount("tmpfs", "/run", "tmpfs", 0, nullptr) != 0 ||
+                         !make_folders("/run/s-1a-7", 0755) || !make_folders("/run/carve/slices/s-1a-7", 0755) ||
+                         ::mount("/run/s-1a-7", "/run/carve/slices/s-1a-7", nullptr, MS_BIND, nullptr) != 0)) {
+          ::_exit(1);
+        }
+        if (::open(file.path().c_str(), O_RDONLY | O_CLOEXEC) < 0) ::_exit(1);
+        ::execl("/bin/true", "true", nullptr);
+        ::_exit(1);
+      }
+      blocked.push_back(child);
+      ASSERT_TRUE(file.wait_for_close());
+    }
+    const ProcFs processes;
+    for (int round = 0; round < 2; ++round) {
+      const auto holders = processes.holders_of_card(60);
+      EXPECT_EQ(std::count(holders.begin(), holders.end(), blocked[0]), 1) << "it is in a slice";
+      EXPECT_EQ(std::count(holders.begin(), holders.end(), blocked[1]), 0);
+    }
+    const DeviceUser user = processes.device_user(blocked[1]);
+    EXPECT_EQ(user.uid, ::geteuid());
+    EXPECT_EQ(user.program, "?");
+    EXPECT_TRUE(user.computes) << "no proof of innocence";
+    EXPECT_FALSE(processes.only_inherited(blocked[0], ::getpid()));
+  }
+  for (const pid_t child : blocked) ::waitpid(child, nullptr, 0);
+  ::rmdir(folder.c_str());
 }
 
 TEST(ProcFsTest, UserProgramAndCudaOfAHolderAreRead) {

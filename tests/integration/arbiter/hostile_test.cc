@@ -13,10 +13,10 @@
 #include <random>
 #include <thread>
 
+#include "adapter/process/testing/slow_file.h"
 #include "arbiter/closer.h"
 #include "arbiter/wire.h"
 #include "tests/integration/arbiter/fixture.h"
-#include "tests/integration/arbiter/slow_file.h"
 
 // What a tenant may do with its descriptors and pages: nothing affects its neighbour for longer than a second.
 namespace carve::arbiter_test {
@@ -289,7 +289,7 @@ TEST_F(HostileTest, ADescriptorThatClosesSlowlyDelaysOnlyItsSender) {
 // Such a process holds a lock of the kernel that each look into its mappings takes (exec_update_lock).
 TEST_F(HostileTest, AProcessThatIsBlockedInExecDelaysOnlyItself) {
   std::optional<Child> stuck;  // its death waits for the file's end
-  SlowFile file(runtime_ + "/slow");
+  process::SlowFile file(runtime_ + "/slow");
   if (!file.mounted()) GTEST_SKIP() << "SKIPPED: no file system in user space here";
   stuck.emplace([&] {
     auto mine = hello(runtime_, "bad");

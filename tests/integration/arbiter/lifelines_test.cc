@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ class LifelinesTest : public ::testing::Test {
     ASSERT_TRUE(opened) << opened.error().what;
     lines_ = std::move(*opened);
     ASSERT_TRUE(lines_.supported());
-    auto made = lines_.make("s", 7, getpid(), true);
+    self_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+    auto made = lines_.make("s", 7, getpid(), self_, true);
     ASSERT_TRUE(made) << made.error().what;
     line_ = *made;
   }
@@ -45,7 +47,17 @@ class LifelinesTest : public ::testing::Test {
   std::string folder_;
   Lifelines lines_;
   Lifelines::Lifeline line_;
+  Fd self_;
 };
+
+TEST_F(LifelinesTest, EachProcessHasItsOwnIdentity) {
+  if (arbiter::identity_of(self_) == 0) GTEST_SKIP() << "SKIPPED: a kernel before 6.9 gives processes no identity";
+  Child child([] {});
+  const Fd other(static_cast<int>(syscall(SYS_pidfd_open, child.pid(), 0)));
+  EXPECT_NE(arbiter::identity_of(other), arbiter::identity_of(self_));
+  EXPECT_NE(arbiter::identity_of(other), 0U);
+  EXPECT_EQ(arbiter::identity_of(Fd()), 0U);
+}
 
 TEST_F(LifelinesTest, IsHeldByDescriptorsAndMappingsInAnyProcess) {
   EXPECT_EQ(lines_.state(line_), State::kFree);
@@ -93,8 +105,8 @@ TEST_F(LifelinesTest, TheDescriptorCannotBeWrittenOrReopenedForWriting) {
 }
 
 TEST_F(LifelinesTest, TheNextArbiterFindsThemWithTheirProcesses) {
-  ASSERT_TRUE(lines_.make("s", 8, getpid(), false));
-  ASSERT_TRUE(lines_.make("s-1", 9, getpid(), true)) << "another slice";
+  ASSERT_TRUE(lines_.make("s", 8, getpid(), self_, false));
+  ASSERT_TRUE(lines_.make("s-1", 9, getpid(), self_, true)) << "another slice";
   ASSERT_TRUE(std::filesystem::exists(folder_ + "/" + line_.name));
   const char* const others[] = {"s.1", "s.x.1.1.held", "s.1.1.1.other", "s.1.1.1.held.more",
                                 "s.1.1.99999999999999999999.held"};
@@ -109,8 +121,7 @@ TEST_F(LifelinesTest, TheNextArbiterFindsThemWithTheirProcesses) {
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.entry < b.entry; });
   EXPECT_EQ(found[0].name, line_.name);
   EXPECT_EQ(found[0].pid, getpid());
-  EXPECT_EQ(found[0].started, *arbiter::start_of(getpid()));
-  EXPECT_NE(found[0].started, 0U);
+  EXPECT_EQ(found[0].process, arbiter::identity_of(self_));
   EXPECT_TRUE(found[0].sent);
   EXPECT_EQ(found[1].entry, 8U);
   EXPECT_FALSE(found[1].sent);
@@ -125,11 +136,8 @@ TEST_F(LifelinesTest, WithoutAFreeDescriptorItsStateIsUnknown) {
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   const State state = lines_.state(line_);
-  const auto start = arbiter::start_of(getpid());
   setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_EQ(state, State::kUnknown);
-  EXPECT_FALSE(start);
-  EXPECT_EQ(arbiter::start_of(0).value_or(1), 0U) << "no process has this PID";
 }
 
 }  // namespace

@@ -228,6 +228,7 @@ TEST_F(RestartTest, AForgedAccountPageIsNotMistakenForTheRealOne) {
   put(order("h"));
   RawClient client = connect("h");
   client.card().entry->used_bytes.store_seq_cst(4242);
+  munmap(client.lifeline, abi::kLifelineBytes);  // the next processes would inherit it
   // Other processes, with lower and higher PIDs, map forged pages with the right name, size and seals.
   std::vector<Child> forgers;
   for (int i = 0; i < 2; ++i) {

@@ -728,8 +728,8 @@ while True:
     def test_a_damaged_journal_names_the_remedy(self):
         folder = self.m.state + "/journal.d"
         self.m.up()
-        child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
-        until("running", 5, self.m.slices)
+        child = self.m.start("run", "--memory", "1Gi", "--", "sh", "-c", "echo runs; exec sleep 1000")
+        assert child.stdout.readline() == "runs\n"
         self.m.up_process.kill()
         self.m.up_process.wait()
         self.m.kill_agent()

@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 
-namespace carve::arbiter_test {
+namespace carve::process {
 
 /// A file of a file system in user space: each close() of it waits until this object is destroyed, as a tenant's own
 /// file system may let it wait. Not even SIGKILL ends the wait. Needs root and /dev/fuse.
@@ -28,4 +28,4 @@ class SlowFile {
   pid_t server_ = -1;
 };
 
-}  // namespace carve::arbiter_test
+}  // namespace carve::process

@@ -1,4 +1,4 @@
-#include "tests/integration/arbiter/slow_file.h"
+#include "adapter/process/testing/slow_file.h"
 
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -14,7 +14,7 @@
 #include <cstring>
 #include <vector>
 
-namespace carve::arbiter_test {
+namespace carve::process {
 namespace {
 
 constexpr std::uint64_t kRoot = 1;
@@ -118,4 +118,4 @@ bool SlowFile::wait_for_close() {
   return read(closing_.get(), &byte, 1) == 1;
 }
 
-}  // namespace carve::arbiter_test
+}  // namespace carve::process
