@@ -3,6 +3,8 @@
 
 Everything runs in a mount namespace of its own, which leaves nothing behind. Every figure of memory and time is read
 from the simulated driver's own accounting (carve-simctl), never from Carve. Exits non-zero if a promise was not kept.
+
+usage: demo.py FOLDER-OF-PROGRAMS [MONITORING-PROGRAM]
 """
 import json
 import os
@@ -47,9 +49,9 @@ def hold_shares(what, shares, promised, taken):
 
 
 class Stage:
-    def __init__(self, build):
-        self.bin = str(build / "bin")
-        self.sim = str(build / "sim" / "lib")
+    def __init__(self, programs):
+        self.bin = str(programs)
+        self.sim = str(programs.parent / "sim" / "lib")
         self.machine = Machine(self.bin, "h200x1")
 
     def link(self):
@@ -296,9 +298,9 @@ def closing():
 
 
 def main():
-    build, tools = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    programs, tools = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
     enter_private_namespace()
-    stage = Stage(build)
+    stage = Stage(programs)
     try:
         print(f"\n{stage.machine.up('--dashboard', '127.0.0.1:0').strip()}")
         for part in (without_carve, with_carve, memory_limit, refusal):

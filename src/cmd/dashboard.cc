@@ -10,17 +10,11 @@
 #include "adapter/api/messages.h"
 #include "adapter/http/server.h"
 #include "adapter/process/text_file.h"
-#include "app/cli/cluster/questions.h"
-#include "app/cli/cluster/agents.h"
-#include "app/cli/cluster/objects.h"
-#include "app/dashboard/agent_samples.h"
 #include "app/dashboard/boards.h"
-#include "app/dashboard/cluster_events.h"
 #include "app/dashboard/dashboard_api.h"
 #include "app/dashboard/one_time_links.h"
 #include "app/dashboard/usage_reader.h"
-#include "cmd/cluster_access.h"
-#include "cmd/dashboard_sources.h"
+#include "cmd/dashboard.h"
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 #include "cmd/web_files.h"
@@ -81,34 +75,9 @@ Sources machine_sources(const HostOptions& host, const Clock& clock) {
   return sources;
 }
 
-/// The quotas of carve-placement, computed from all objects; none if they cannot be read.
-std::vector<codec::CardQuota> placement_quotas(const cli::ClusterAccess& access) {
-  if (access.placement.quotas.empty()) return {};
-  const auto all = cli::read_all(access.api);
-  if (!all) return {};
-  return codec::card_quotas(cli::KnownCluster(access, *all).model().quota_uses());
-}
+}  // namespace
 
-/// What the API server tells the user of this kubeconfig. The arguments outlive the answer.
-Sources cluster_sources(const cli::ClusterAccess& access, dashboard::AgentSamples& samples,
-                        dashboard::ClusterEvents& events, dashboard::UsageReader& usage) {
-  Sources sources;
-  add_agent_sources(access.api, access.namespace_name, usage, &sources);
-  sources.board = [&access, &samples, &events]() -> Result<codec::Board> {
-    CARVE_TRY(const auto view, cli::ask_cluster(access, ""));
-    auto board = dashboard::board_of_cluster(view, *samples.latest());
-    events.add(&board);
-    return board;
-  };
-  sources.explain = [&access](const std::string& namespace_name, const std::string& pod) -> Result<std::string> {
-    CARVE_TRY(const auto said, cli::ask_pod(access, namespace_name, pod));
-    return codec::to_json(said);
-  };
-  return sources;
-}
-
-/// Serves until a stop signal.
-int serve(const DashboardOptions& options, Sources sources, const sigset_t& stop_signals) {
+int serve_page(const DashboardOptions& options, Sources sources, const sigset_t& stop_signals) {
   std::atomic<unsigned> port = 0;
   std::string first;
   const auto show = [&](const std::string& key) {
@@ -154,8 +123,6 @@ int serve(const DashboardOptions& options, Sources sources, const sigset_t& stop
   return kExitOk;
 }
 
-}  // namespace
-
 // At another address, any host of the network could try keys, and read what the browser gets.
 Result<void> check_loopback(const std::string& flag, const std::string& listen) {
   const auto colon = listen.rfind(':');
@@ -170,15 +137,8 @@ int run_dashboard(const DashboardOptions& options) {
   if (auto legal = check_loopback("--listen", options.listen); !legal) return report(legal.error());
   const sigset_t stop_signals = block_stop_signals();
   SystemClock clock;
-  if (!options.of.of_cluster()) return serve(options, machine_sources(options.host, clock), stop_signals);
-  return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
-    dashboard::AgentSamples samples(
-        [&access] { return cli::ask_agents(access.api, access.namespace_name, "", api::view_of_json); }, clock);
-    dashboard::ClusterEvents events(access.api, clock);
-    dashboard::UsageReader usage(ask_all_histories(access.api, access.namespace_name), ask_quotas(access.api), clock,
-                                 [&access] { return placement_quotas(access); });
-    return serve(options, cluster_sources(access, samples, events, usage), stop_signals);
-  });
+  if (options.of.of_cluster()) return dashboard_of_cluster(options, stop_signals);
+  return serve_page(options, machine_sources(options.host, clock), stop_signals);
 }
 
 }  // namespace carve::cmd

@@ -8,7 +8,6 @@
 #include <charconv>
 
 #include "app/cli/slice_table.h"
-#include "codec/manifest/manifest.h"
 
 namespace carve::cmd {
 namespace {
@@ -386,12 +385,7 @@ void manifest_commands(CLI::App& app, Everything& all) {
       ->add_option("--to", all.manifests.to,
                    "also rewrite requests for cards: native (elasticgpu.io/gpu-memory, …), claim (ElasticGPUClaims) or "
                    "dra (ResourceClaimTemplates)")
-      ->type_name("SPELLING")
-      ->check([](const std::string& value) {
-        return codec::spelling_from(value)
-                   ? std::string()
-                   : "\"" + value + "\" is not a spelling; legal are " + std::string(codec::kSpellingWords);
-      });
+      ->type_name("SPELLING");
   convert->footer(
       "Examples:\n  carve convert old.yaml > new.yaml\n  carve convert --to native manifests/ | kubectl apply -f -");
 }

@@ -93,8 +93,11 @@ Result<codec::ManifestRules> rules_of(const ManifestOptions& options) {
   } else {
     rules.dialects = ClusterConfig().dialects();
   }
-  if (!options.to.empty()) rules.to = codec::spelling_from(options.to);
-  return rules;
+  if (options.to.empty()) return rules;
+  rules.to = codec::spelling_from(options.to);
+  if (rules.to) return rules;
+  return fail(Code::kInvalidArgument, "--to: \"" + options.to.substr(0, 64) + "\" is not a spelling; legal are " +
+                                          std::string(codec::kSpellingWords));
 }
 
 struct Counts {

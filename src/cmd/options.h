@@ -127,7 +127,9 @@ int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
 int run_dashboard(const DashboardOptions& options);
 int timeline(const TimelineOptions& options);
+int timeline_of_cluster(const TimelineOptions& options);
 int write_report(const ReportOptions& options);
+int report_of_cluster(const ReportOptions& options);
 /// Whether a dashboard may listen there. An error begins with `flag`.
 ///   errors  kInvalidArgument: not a loopback address
 [[nodiscard]] Result<void> check_loopback(const std::string& flag, const std::string& listen);

@@ -2,39 +2,23 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <map>
 
 #include "adapter/api/client.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/cells.h"
-#include "app/cli/cluster/agents.h"
-#include "app/cli/report.h"
-#include "app/cli/timeline.h"
 #include "app/cli/views.h"
-#include "cmd/cluster_access.h"
 #include "cmd/document.h"
 #include "cmd/options.h"
+#include "cmd/past.h"
 #include "codec/history/history_segment.h"
 
 // carve timeline and carve report: what the agents recorded.
 namespace carve::cmd {
 namespace {
 
-using cli::NodeHistory;
-using Histories = std::vector<NodeHistory>;
-
-/// Asks this machine's agent, or the agents of a cluster.
-using Ask = std::function<Result<Histories>(const HistoryQuery&)>;
-
 Result<Histories> ask_machine(const HostOptions& host, const HistoryQuery& query) {
   CARVE_TRY(auto found, api::Client(host.agent_socket(), api::kAgentsRestart).history({}, query));
   return Histories{{host_name(), std::move(found)}};
-}
-
-Ask histories_of(const cli::ClusterAccess& access) {
-  return [&access](const HistoryQuery& query) {
-    return cli::ask_histories(access.api, access.namespace_name, "", query);
-  };
 }
 
 std::size_t columns_of_terminal() {
@@ -42,7 +26,9 @@ std::size_t columns_of_terminal() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
 
-int print_timeline(const TimelineOptions& options, const std::string& what, const Ask& ask) {
+}  // namespace
+
+int print_timeline(const TimelineOptions& options, const std::string& what, const AskHistories& ask) {
   const auto since = codec::parse_history_span("--since", options.since);
   if (!since) return report(since.error());
   Histories all;
@@ -64,21 +50,7 @@ int print_timeline(const TimelineOptions& options, const std::string& what, cons
   return kExitOk;
 }
 
-/// The facts that the board has about now.
-void add_now(const codec::ClusterView& view, cli::ReportFacts* facts) {
-  std::map<std::string, int> models;
-  for (const auto& gpu : view.cards) {
-    ++models[gpu.card.model];
-    if (!gpu.card.health.ok)
-      facts->unhealthy.push_back(gpu.node + " " + gpu.card.id.str() + ": " + gpu.card.health.reason);
-  }
-  for (const auto& [model, count] : models)
-    facts->models += (facts->models.empty() ? "" : ", ") + std::to_string(count) + " × " + model;
-  for (const auto& pod : view.waiting)
-    facts->waiting.push_back(pod.namespace_name + "/" + pod.name + " (" + pod.asks + "): " + pod.why);
-}
-
-int write_report(const ReportOptions& options, cli::ReportFacts facts, const Ask& ask) {
+int write_report(const ReportOptions& options, cli::ReportFacts facts, const AskHistories& ask) {
   const auto since = codec::parse_history_span("--since", options.since);
   if (!since) return report(since.error());
   const SystemClock clock;
@@ -103,44 +75,24 @@ int write_report(const ReportOptions& options, cli::ReportFacts facts, const Ask
   return kExitOk;
 }
 
-}  // namespace
-
 int timeline(const TimelineOptions& options) {
-  if (!options.of.of_cluster()) {
-    return print_timeline(options, options.of.name,
-                          [&](const HistoryQuery& query) { return ask_machine(options.host, query); });
-  }
-  return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
-    std::string what = options.of.name;
-    if (what.rfind("pod/", 0) == 0) what = what.substr(4);
-    const bool card = what.starts_with("GPU-") || what.starts_with("MIG-");
-    if (!what.empty() && !card && what.find('/') == std::string::npos) what = options.of.namespace_name + "/" + what;
-    return print_timeline(options, what, histories_of(access));
-  });
+  if (options.of.of_cluster()) return timeline_of_cluster(options);
+  return print_timeline(options, options.of.name,
+                        [&](const HistoryQuery& query) { return ask_machine(options.host, query); });
 }
 
 int write_report(const ReportOptions& options) {
-  if (!options.of.of_cluster()) {
-    cli::ReportFacts facts;
-    facts.scope = "this machine";
-    const auto view = api::Client(options.host.agent_socket(), api::kAgentsRestart).view({});
-    if (!view) return report(view.error());
-    facts.models = cli::describe_cards(*view);
-    for (const auto& card : view->cards) {
-      if (!card.card.health.ok) facts.unhealthy.push_back(card.card.id.str() + ": " + card.card.health.reason);
-    }
-    return write_report(options, std::move(facts),
-                        [&](const HistoryQuery& query) { return ask_machine(options.host, query); });
+  if (options.of.of_cluster()) return report_of_cluster(options);
+  cli::ReportFacts facts;
+  facts.scope = "this machine";
+  const auto view = api::Client(options.host.agent_socket(), api::kAgentsRestart).view({});
+  if (!view) return report(view.error());
+  facts.models = cli::describe_cards(*view);
+  for (const auto& card : view->cards) {
+    if (!card.card.health.ok) facts.unhealthy.push_back(card.card.id.str() + ": " + card.card.health.reason);
   }
-  return with_cluster(options.of, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
-    cli::ReportFacts facts;
-    facts.scope = "the cluster of the kubeconfig";
-    const auto view = cli::ask_cluster(access, "");
-    if (!view) return report(view.error());
-    add_now(*view, &facts);
-    return write_report(options, std::move(facts),
-                        histories_of(access));
-  });
+  return write_report(options, std::move(facts),
+                      [&](const HistoryQuery& query) { return ask_machine(options.host, query); });
 }
 
 }  // namespace carve::cmd

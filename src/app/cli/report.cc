@@ -57,15 +57,15 @@ std::string list(const std::vector<std::string>& items, const char* none) {
 }
 
 /// Promised and delivered compute of all cards, in cards, per interval; nullopt: no node has a value.
-struct Total {
+struct Sum {
   std::vector<std::optional<double>> promised;
   std::vector<std::optional<double>> delivered;
   std::int64_t first = 0;
   std::uint32_t step = 0;
 };
 
-Total total_of(const std::vector<NodeHistory>& nodes) {
-  Total total;
+Sum total_of(const std::vector<NodeHistory>& nodes) {
+  Sum total;
   for (const auto& node : nodes) {
     if (!node.answer || node.answer->lines.empty()) continue;
     if (total.step == 0) {
@@ -106,7 +106,7 @@ std::string path_of(const std::vector<std::optional<double>>& values, double top
   return path;
 }
 
-std::string plot(const Total& total) {
+std::string plot(const Sum& total) {
   double top = 1;
   for (const auto* values : {&total.promised, &total.delivered}) {
     for (const auto& value : *values) top = std::max(top, value.value_or(0));
