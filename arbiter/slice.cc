@@ -399,13 +399,14 @@ void Slice::revoke() {
     if (!waiting) break;
     closer_.take(std::move(waiting));
   }
+  // Before the pages, by which the next arbiter knows the slice.
+  for (const auto& [entry, member] : members_) lifelines_.remove(member.lifeline);
   for (Card& card : cards_) {
     card.grant->revoked.store_release(1);
     card.loop->remove(card.number);
     card.number = -1;
     files_.remove(card.name);
   }
-  for (const auto& [entry, member] : members_) lifelines_.remove(member.lifeline);
 }
 
 void Slice::remove_remains(const Shared& shared, const std::string& id) {
@@ -414,6 +415,7 @@ void Slice::remove_remains(const Shared& shared, const std::string& id) {
     unlink((folder + "/s").c_str());
     rmdir(folder.c_str());
   }
+  for (const auto& lifeline : shared.lifelines.of(id)) shared.lifelines.remove(lifeline);
   for (std::size_t i = 0; i < abi::kMaxCardsPerSlice; ++i) {
     const std::string name = fmt::format("{}-{}", id, i);
     if (!shared.files.exists(name)) continue;
@@ -421,7 +423,6 @@ void Slice::remove_remains(const Shared& shared, const std::string& id) {
     if (page && (*page)->magic == abi::kGrantMagic) (*page)->revoked.store_release(1);
     shared.files.remove(name);
   }
-  for (const auto& lifeline : shared.lifelines.of(id)) shared.lifelines.remove(lifeline);
 }
 
 std::vector<int> Slice::kept_descriptors() const {

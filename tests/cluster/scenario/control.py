@@ -661,19 +661,22 @@ class Failures(ControlTest):
         installed.rollout(self.ring, "deployment/carve-control")
 
     def test_no_pod_is_lost_when_the_leader_changes(self):
-        """The leader is killed. Pods created then wait no longer than the duration of its Lease and five seconds."""
+        """The leader is killed. Pods created then wait no longer than the duration of its Lease and five seconds, beyond
+        what pods wait here under a leader."""
+        usual = self.bind_five(60)[1]
         before = self.lease()
         os.kill(self.process_of(before["holderIdentity"]), signal.SIGKILL)
-        epochs = self.bound_in_time(before)
+        epochs = self.bound_in_time(before, usual)
         self.assertGreater(min(epochs), before["leaseTransitions"])
 
     def test_a_leader_paused_for_twice_its_lease_duration_decides_nothing_more(self):
+        usual = self.bind_five(60)[1]
         before = self.lease()
         process = self.process_of(before["holderIdentity"])
         os.kill(process, signal.SIGSTOP)
         try:
             begun = time.monotonic()
-            epochs = self.bound_in_time(before)
+            epochs = self.bound_in_time(before, usual)
             wait_for("twice its Lease duration", 60,
                      lambda: time.monotonic() > begun + 2 * before["leaseDurationSeconds"])
         finally:
@@ -682,17 +685,24 @@ class Failures(ControlTest):
         self.assert_right(self.wait_all(names))
         self.assertEqual({self.record(name)["epoch"] for name in names}, epochs)      # still the new leader's
 
-    def bound_in_time(self, before):
-        """Creates five pods now. Returns the epochs of their records."""
-        seconds, begun = before["leaseDurationSeconds"], time.monotonic()
+    def bind_five(self, patience):
+        """Creates five pods now. Returns their names and the time until all were bound."""
+        begun = time.monotonic()
         asks = [asking(self.name(), NATIVE) for _ in range(5)]
         with concurrent.futures.ThreadPoolExecutor(len(asks)) as together:
-            names = list(together.map(lambda ask: self.create_at_last(ask, begun + seconds + 5), asks))
+            names = list(together.map(lambda ask: self.create_at_last(ask, begun + patience), asks))
         for name in names:
-            wait_for(f"{name} bound", seconds + 10, lambda n=name: self.kube.get("Pod", n)["spec"].get("nodeName"))
-        took = time.monotonic() - begun
-        print(f"\nlease {seconds} s; the last of 5 pods was bound after {took:.1f} s", flush=True)
-        self.assertLess(took, seconds + 5)
+            wait_for(f"{name} bound", patience, lambda n=name: self.kube.get("Pod", n)["spec"].get("nodeName"))
+        return names, time.monotonic() - begun
+
+    def bound_in_time(self, before, usual):
+        """Creates five pods without a leader. `usual`: the time that five pods take with one; a busy machine takes
+        longer. Returns the epochs of their records."""
+        seconds = before["leaseDurationSeconds"]
+        names, took = self.bind_five(seconds + 10)
+        print(f"\nlease {seconds} s; the last of 5 pods was bound after {took:.1f} s, before that after {usual:.1f} s",
+              flush=True)
+        self.assertLess(took, seconds + 5 + 2 * usual)
         self.assert_right(self.wait_all(names))
         return {self.record(name)["epoch"] for name in names}
 

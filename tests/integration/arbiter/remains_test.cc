@@ -72,6 +72,7 @@ class RemainsTest : public ArbiterTest {
   void expect_nothing(const std::string& when) {
     EXPECT_EQ(names_in(runtime_ + "/slices"), std::set<std::string>{}) << when;
     EXPECT_EQ(names_in(runtime_ + "/arbiter/pages"), std::set<std::string>{}) << when;
+    EXPECT_EQ(names_in(runtime_ + "/arbiter/lifelines"), std::set<std::string>{}) << when;
     const auto listed = agent_->list();
     EXPECT_TRUE(listed && listed->empty()) << when;
   }
