@@ -29,12 +29,13 @@ struct Mapping {
 /// The mappings of account pages in one thread's list. `any` is set if the thread shows memory: a thread that has ended
 /// and a kernel thread do not.
 std::vector<Mapping> mappings_in(const std::string& path, std::int32_t thread, bool* any) {
+  const std::string account = std::string("/memfd:") + kAccountName;
   std::vector<Mapping> seen;
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen(path.c_str(), "re"), std::fclose);
   char line[512];
   while (maps && std::fgets(line, sizeof line, maps.get())) {
     *any = true;
-    if (!std::strstr(line, kAccountMapping)) continue;
+    if (!std::strstr(line, account.c_str())) continue;
     char range[64] = "";
     char rights[8] = "";
     unsigned long long offset = 0;

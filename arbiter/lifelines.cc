@@ -34,10 +34,10 @@ bool read(const std::string& text, Number* out) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-std::optional<Lifelines::Lifeline> parse(const std::string& name, const std::string& slice) {
-  std::istringstream words(name);
-  std::string id, entry, pid, process, kind, more;
-  std::getline(words, id, '.');
+/// `slice`: the length of the slice's part of the name, with the dot.
+std::optional<Lifelines::Lifeline> parse(const std::string& name, std::size_t slice) {
+  std::istringstream words(name.substr(slice));
+  std::string entry, pid, process, kind, more;
   std::getline(words, entry, '.');
   std::getline(words, pid, '.');
   std::getline(words, process, '.');
@@ -45,7 +45,7 @@ std::optional<Lifelines::Lifeline> parse(const std::string& name, const std::str
   Lifelines::Lifeline found;
   found.name = name;
   found.sent = kind == kSent;
-  if (id != slice || !read(entry, &found.entry) || !read(pid, &found.pid) || !read(process, &found.process) ||
+  if (!read(entry, &found.entry) || !read(pid, &found.pid) || !read(process, &found.process) ||
       (!found.sent && kind != kNotSent) || std::getline(words, more)) {
     return std::nullopt;
   }
@@ -111,7 +111,11 @@ Result<Fd> Lifelines::tenant_descriptor(const Lifeline& lifeline) const {
 Lifelines::State Lifelines::state(const Lifeline& lifeline) const { return state_of(folder_ + "/" + lifeline.name); }
 
 void Lifelines::remove(const Lifeline& lifeline) const {
-  if (!lifeline.name.empty()) unlink((folder_ + "/" + lifeline.name).c_str());
+  unlink((folder_ + "/" + lifeline.name).c_str());
+}
+
+void Lifelines::remove_all(const std::string& slice) const {
+  for (const Lifeline& lifeline : of(slice)) remove(lifeline);
 }
 
 std::vector<Lifelines::Lifeline> Lifelines::of(const std::string& slice) const {
@@ -119,7 +123,7 @@ std::vector<Lifelines::Lifeline> Lifelines::of(const std::string& slice) const {
   const std::string start = slice + ".";
   for (const std::string& name : names_in(folder_)) {
     if (name.rfind(start, 0) != 0) continue;
-    if (auto lifeline = parse(name, slice)) found.push_back(std::move(*lifeline));
+    if (auto lifeline = parse(name, start.size())) found.push_back(std::move(*lifeline));
   }
   return found;
 }

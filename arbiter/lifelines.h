@@ -16,7 +16,7 @@ namespace carve::arbiter {
 class Lifelines {
  public:
   struct Lifeline {
-    std::string name;  // of the file; empty: there is none
+    std::string name;  // of the file
     std::uint32_t entry = 0;
     std::int32_t pid = 0;
     std::uint64_t process = 0;  // identity_of() the process
@@ -40,6 +40,8 @@ class Lifelines {
   /// Whether any process holds it. Cost: three system calls, none of which waits for a process.
   [[nodiscard]] State state(const Lifeline& lifeline) const;
   void remove(const Lifeline& lifeline) const;
+  /// Removes the lifelines of a slice.
+  void remove_all(const std::string& slice) const;
   /// The lifelines of a slice; for the next arbiter.
   [[nodiscard]] std::vector<Lifeline> of(const std::string& slice) const;
 

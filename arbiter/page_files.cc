@@ -9,12 +9,7 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 
 #include <fmt/core.h>
 

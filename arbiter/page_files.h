@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -21,9 +20,8 @@ std::vector<std::string> names_in(const std::string& folder);
 ///   errors  kPermissionDenied: mounting needs CAP_SYS_ADMIN
 Result<Fd> read_only_clone(const std::string& folder);
 
-/// How the name of an account page begins, and how /proc/<pid>/maps shows it.
+/// How the name of an account page's memfd begins.
 inline constexpr char kAccountName[] = "carve-account-";
-inline constexpr char kAccountMapping[] = "/memfd:carve-account-";
 
 /// A mapping of one page. The destructor unmaps it.
 template <class Page>

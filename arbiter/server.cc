@@ -59,23 +59,26 @@ Result<void> Server::run(const std::stop_token& stop) {
 // while no arbiter ran.
 void Server::recover() {
   std::map<std::string, std::uint32_t> found;
+  Grants grants;
   std::set<std::uint64_t> inodes;
   for (const std::string& name : files_.names()) {
     const std::size_t dash = name.rfind('-');
     if (dash == std::string::npos) continue;
     ++found[name.substr(0, dash)];
-    const auto grant = files_.grant(name);
-    if (grant && (*grant)->magic == abi::kGrantMagic) inodes.insert((*grant)->account_inode);
+    auto grant = files_.grant(name);
+    if (!grant || (*grant)->magic != abi::kGrantMagic) continue;
+    inodes.insert((*grant)->account_inode);
+    grants.emplace(name, std::move(*grant));
   }
   for (const std::string& name : names_in(shared_.slices_folder)) found.try_emplace(name, 0);
   auto accounts = find_accounts(inodes);
   for (const auto& [id, cards] : found) {
-    if (abi::valid_slice_id(id.c_str()) && !recover_slice(id, cards, accounts)) remains_.insert(id);
+    if (abi::valid_slice_id(id.c_str()) && !recover_slice(id, cards, grants, accounts)) remains_.insert(id);
   }
 }
 
 /// False: parts of it are missing, or no process lives in it.
-bool Server::recover_slice(const std::string& id, std::uint32_t cards, Accounts& accounts) {
+bool Server::recover_slice(const std::string& id, std::uint32_t cards, const Grants& grants, Accounts& accounts) {
   abi::ControlRequest order = {};
   Slice::Descriptors kept;
   if (cards == 0 || cards > abi::kMaxCardsPerSlice) return false;
@@ -83,11 +86,9 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards, Accounts&
   order.card_count = static_cast<std::uint16_t>(cards);
   order.in_private_folder = access((shared_.slices_folder + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
   for (std::uint32_t i = 0; i < cards; ++i) {
-    const std::string name = id + "-" + std::to_string(i);
-    if (!files_.exists(name)) return false;  // a check that creates nothing
-    auto grant = files_.grant(name);
-    if (!grant || (*grant)->magic != abi::kGrantMagic) return false;
-    const abi::GrantPage& page = **grant;
+    const auto grant = grants.find(id + "-" + std::to_string(i));
+    if (grant == grants.end()) return false;
+    const abi::GrantPage& page = *grant->second;
     const auto account = accounts.find(page.account_inode);
     if (account == accounts.end()) return false;  // no living process: the agent decides
     std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);

@@ -36,7 +36,8 @@ class Server {
   };
   void recover();
   using Accounts = std::map<std::uint64_t, FoundAccount>;  // by inode
-  bool recover_slice(const std::string& id, std::uint32_t cards, Accounts& accounts);
+  using Grants = std::map<std::string, Mapped<abi::GrantPage>>;  // by the name of the file
+  bool recover_slice(const std::string& id, std::uint32_t cards, const Grants& grants, Accounts& accounts);
   void poll_once(int timeout_ms);
   void accept_control();
   bool serve_control(int socket);

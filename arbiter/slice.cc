@@ -68,7 +68,7 @@ Result<std::unique_ptr<Slice>> Slice::open(const Shared& shared, Closer closer, 
     slice->take_stock_over();
     slice->take_members_over(kept.processes);
   } else {
-    for (const auto& left : shared.lifelines.of(order.id)) shared.lifelines.remove(left);
+    shared.lifelines.remove_all(order.id);
   }
   slice->refresh_headers();
   return slice;
@@ -415,7 +415,7 @@ void Slice::remove_remains(const Shared& shared, const std::string& id) {
     unlink((folder + "/s").c_str());
     rmdir(folder.c_str());
   }
-  for (const auto& lifeline : shared.lifelines.of(id)) shared.lifelines.remove(lifeline);
+  shared.lifelines.remove_all(id);
   for (std::size_t i = 0; i < abi::kMaxCardsPerSlice; ++i) {
     const std::string name = fmt::format("{}-{}", id, i);
     if (!shared.files.exists(name)) continue;

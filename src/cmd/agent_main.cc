@@ -216,7 +216,6 @@ Result<XidPolicy> xid_policy_of(const HostOptions& options) {
 
 int serve_agent(HostOptions options, NodePart* node, Clock& clock, Log& log, const sigset_t& stop_signals) {
   default_access(&options);
-  process::raise_file_limit();  // the agent needs a pidfd per process to notice its end
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
   const auto ended = [node] { return node != nullptr && node->settings_changed() ? kSettingsChanged : kExitOk; };
@@ -286,10 +285,11 @@ int serve_agent(HostOptions options, NodePart* node, Clock& clock, Log& log, con
 }
 
 int run_agent(const HostOptions& options, const NodeOptions& node) {
-  if (!node.name.empty()) return run_node_agent(options, node);
+  process::raise_file_limit();  // the agent needs a pidfd per process to notice its end
   const sigset_t stop_signals = block_stop_signals();
   Log log;
   SystemClock clock;
+  if (!node.name.empty()) return run_node_agent(options, node, clock, log, stop_signals);
   return serve_agent(options, nullptr, clock, log, stop_signals);
 }
 

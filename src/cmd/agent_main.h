@@ -38,7 +38,8 @@ class NodePart {
 int serve_agent(HostOptions options, NodePart* node, Clock& clock, Log& log, const sigset_t& stop_signals);
 
 /// Runs the agent of a Kubernetes node, and starts it again when its settings changed.
-int run_node_agent(const HostOptions& options, const NodeOptions& node);
+int run_node_agent(const HostOptions& options, const NodeOptions& node, Clock& clock, Log& log,
+                   const sigset_t& stop_signals);
 
 /// What XIDs mean: the built-in table, overridden by the operator's file.
 ///   errors  kInvalidArgument: every line that is wrong; the errors of reading the file

@@ -10,7 +10,6 @@
 #include "adapter/kube/kube_client.h"
 #include "adapter/kubelet/runtime_asked.h"
 #include "adapter/process/child_agent.h"
-#include "adapter/process/file_limit.h"
 #include "app/node/totals.h"
 #include "base/thread.h"
 #include "cmd/agent_main.h"
@@ -22,7 +21,6 @@
 #include "cmd/node_plugins.h"
 #include "cmd/options.h"
 #include "cmd/start_again.h"
-#include "cmd/stop_signals.h"
 #include "cmd/take_over.h"
 #include "port/kept_agent.h"
 
@@ -207,11 +205,7 @@ class KubernetesNode final : public NodePart {
 };
 
 /// Runs the node's agent once, or its keeper.
-int run_once(const HostOptions& host, const NodeOptions& node) {
-  process::raise_file_limit();
-  const sigset_t stop_signals = block_stop_signals();
-  Log log;
-  SystemClock clock;
+int run_once(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log, const sigset_t& stop_signals) {
   if (node.kept_by < 0) {
     PluginOptions wanted;
     if (auto applied = apply_cluster(node, &wanted, log); !applied) return report(applied.error());
@@ -228,8 +222,9 @@ int run_once(const HostOptions& host, const NodeOptions& node) {
 
 }  // namespace
 
-int run_node_agent(const HostOptions& options, const NodeOptions& node) {
-  const int code = run_once(options, node);
+int run_node_agent(const HostOptions& options, const NodeOptions& node, Clock& clock, Log& log,
+                   const sigset_t& stop_signals) {
+  const int code = run_once(options, node, clock, log, stop_signals);
   // The keeper starts its child again.
   return code == kSettingsChanged && node.kept_by < 0 ? start_again() : code;
 }

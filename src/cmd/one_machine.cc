@@ -13,7 +13,9 @@ int missing(const std::string& command) {
 
 }  // namespace
 
-int run_node_agent(const HostOptions&, const NodeOptions&) { return missing("agent --node-name"); }
+int run_node_agent(const HostOptions&, const NodeOptions&, Clock&, Log&, const sigset_t&) {
+  return missing("agent --node-name");
+}
 int run_node_down(const DownOptions&) { return missing("down --node"); }
 int run_control(const ControlOptions&) { return missing("control"); }
 int inspect_cluster(const ClusterOptions&) { return missing("inspect --cluster"); }

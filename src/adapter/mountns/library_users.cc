@@ -33,9 +33,11 @@ void drop_named(std::set<std::string>* builds, const std::string& text) {
 /// The mounts of a process; "": its mount namespace was already read, or the process has ended meanwhile. This process
 /// may read the mounts of every process, but the identity of a mount namespace only for processes with no more
 /// privileges than its own, and only of one that is not blocked in the kernel.
-Result<std::string> mounts_of(const std::string& process, TimedCalls& calls, std::set<std::string>* seen) {
+Result<std::string> mounts_of(const std::string& proc, const std::string& pid, TimedCalls& calls,
+                              std::set<std::string>* seen) {
+  const std::string process = proc + "/" + pid;
   const auto space = std::make_shared<std::string>();
-  const bool read = calls.make(std::atoi(process.substr(process.rfind('/') + 1).c_str()), [space, process] {
+  const bool read = calls.make(std::atoi(pid.c_str()), [space, process] {
     char link[PATH_MAX];
     const ssize_t length = ::readlink((process + "/ns/mnt").c_str(), link, sizeof link);
     if (length > 0) space->assign(link, static_cast<std::size_t>(length));
@@ -69,9 +71,9 @@ Result<std::vector<std::string>> unused_builds(const std::string& lib_root, cons
   CARVE_TRY(const auto processes, process::list_folder(proc));
   std::set<std::string> seen;
   TimedCalls calls(ThreadName("library-users"), std::chrono::milliseconds(200));
-  for (const auto& process : processes) {
-    if (process.find_first_not_of("0123456789") != std::string::npos) continue;
-    CARVE_TRY(const auto mounts, mounts_of(proc + "/" + process, calls, &seen));
+  for (const auto& pid : processes) {
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    CARVE_TRY(const auto mounts, mounts_of(proc, pid, calls, &seen));
     drop_named(&builds, mounts);
   }
   for (const auto& id : builds) paths.push_back(lib_root + "/" + id);

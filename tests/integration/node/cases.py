@@ -807,8 +807,8 @@ while True:
             assert [child.poll() for child in waiting] == [None, None]
         finally:
             os.kill(arbiter, signal.SIGCONT)
-        assert waiting[0].wait(timeout=20) == 0, waiting[0].communicate()
-        assert waiting[1].wait(timeout=20) == 0, waiting[1].communicate()
+        for child in waiting:
+            assert child.wait(timeout=20) == 0, child.communicate()
 
     def test_a_stale_socket_is_replaced(self):
         self.m.up()
