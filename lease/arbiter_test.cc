@@ -343,6 +343,9 @@ TEST(Arbiter, TimeWithoutAnArbiterIsChargedToNoSlice) {
     const std::uint64_t before = card.arbiter.charged_ns(worker);
     card.step(30'001 * kMs);
     EXPECT_EQ(card.arbiter.charged_ns(worker) - before, Tuning{}.quantum) << "slice " << worker;
+    card.seen[static_cast<std::size_t>(worker)] = {.want = true, .edge_ns = 30'001 * kMs, .busy_ns = 30'000 * kMs};
+    card.step(30'002 * kMs);
+    EXPECT_LE(card.arbiter.charged_ns(worker) - before, Tuning{}.quantum + kMs) << "measured later, slice " << worker;
   }
 }
 

@@ -91,6 +91,22 @@ TEST(ElasticObjects, AProvisionedElasticGpuIsReadBackEqual) {
   EXPECT_FALSE(back->retain);
 }
 
+TEST(ElasticObjects, TheStatusOfAnElasticGpuIsRead) {
+  const auto gpu = parse_elastic_gpu(
+      R"({"metadata":{"name":"g","uid":"u","resourceVersion":"7","deletionTimestamp":"2026-11-29T00:00:00Z",)"
+      R"("annotations":{"elasticgpu.io/class":"c"}},)"
+      R"("status":{"phase":"Bound","message":"m","node":"n1","card":"GPU-a,GPU-b"}})",
+      {});
+  ASSERT_TRUE(gpu);
+  EXPECT_EQ(gpu->uid, "u");
+  EXPECT_EQ(gpu->version, "7");
+  EXPECT_TRUE(gpu->deleting);
+  EXPECT_EQ(gpu->phase, "Bound");
+  EXPECT_EQ(gpu->message, "m");
+  EXPECT_EQ(gpu->shown_node, "n1");
+  EXPECT_EQ(gpu->shown_cards, "GPU-a,GPU-b");
+}
+
 TEST(ElasticObjects, AnElasticGpuMayHaveSeveralCards) {
   EXPECT_EQ(claim_of(R"("resources":{"requests":{"elasticgpu.io/gpu-core":"200"}})").request, whole_cards(2));
   ElasticGpu gpu;

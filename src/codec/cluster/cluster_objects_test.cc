@@ -157,6 +157,13 @@ TEST(ClusterNode, ReadsLabelsAndSlots) {
   EXPECT_FALSE(parse_cluster_node("{}"));
 }
 
+TEST(ClusterNode, KnowsTheResourcesOfDialectsThatAreExhausted) {
+  const auto node = parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"0",)"
+                                       R"("aliyun.com/gpu-mem":"0","nvidia.com/gpu":"8"}}})");
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->exhausted, std::vector<std::string>{"aliyun.com/gpu-mem"});
+}
+
 TEST(ClusterNode, ReadsTheModesOfItsCards) {
   const auto node = parse_cluster_node(
       R"({"metadata":{"name":"n","labels":{"elasticgpu.io/card-mode":"shared"},)"

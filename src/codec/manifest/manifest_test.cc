@@ -324,14 +324,24 @@ spec:
   EXPECT_THAT(read.text, HasSubstr("resourceClaims:\n    - name: c\n      resourceClaimTemplateName: p-c\n"));
 }
 
+TEST(YamlTree, CommentsOfOtherLanguagesAreRemovedFromCarvesObjects) {
+  for (const std::string version : {"elasticgpu.io/v1alpha1", "apps/v1"}) {
+    const auto tree = parse_yaml("apiVersion: " + version + "\nspec:\n  class: fast // the new one\n");
+    ASSERT_TRUE(tree);
+    const bool own = version != "apps/v1";
+    EXPECT_EQ(tree->value.at("spec").at("class"), own ? "fast" : "fast // the new one");
+    EXPECT_EQ(tree->commented.size(), own ? 1U : 0U);
+  }
+}
+
 TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
   const auto tree = parse_yaml(
       "{a: yes, b: 0644, c: '1', d: 1.5, e: ~, f: 1e3, g: 0x10, h: -7, i: 4Gi, j: 1.2.3, k: .5, "
-      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08}");
+      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08, p: +2.5, q: +3}");
   ASSERT_TRUE(tree) << tree.error().what;
   EXPECT_EQ(boost::json::serialize(tree->value),
             R"({"a":true,"b":420,"c":"1","d":1.5E0,"e":null,"f":1E3,"g":16,"h":-7,"i":"4Gi","j":"1.2.3","k":5E-1,)"
-            R"("l":18446744073709551615,"m":"99999999999999999999","n":"on","o":"08"})");
+            R"("l":18446744073709551615,"m":"99999999999999999999","n":"on","o":"08","p":2.5E0,"q":3})");
   const auto again = parse_yaml(yaml_text(tree->value));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->value, tree->value);

@@ -36,6 +36,36 @@ TEST(BoardModels, AddUpTheCardsOfEachModel) {
   EXPECT_EQ(t4.cores_free, 140U);
 }
 
+TEST(BoardNodes, AddUpTheirCards) {
+  Board board;
+  for (const char* name : {"n1", "n2"}) board.nodes.emplace_back().name = name;
+  board.cards = {card("T4", 16, 4, 1), card("T4", 16, 8, 2), card("H200", 141, 1, 3), card("T4", 16, 0, 0)};
+  for (auto& one : board.cards) {
+    one.node = "n1";
+    one.cores = 100;
+    one.cores_granted = 30;
+    one.used = Bytes::gib(1);
+    one.delivered_percent = 10;
+  }
+  board.cards[0].healthy = false;
+  board.cards[3].node = "another";
+  sum_nodes(&board);
+  const BoardNode& n1 = board.nodes[0];
+  EXPECT_EQ(std::tuple(n1.cards, n1.unhealthy, n1.slices), std::tuple(3U, 1U, 6U));
+  EXPECT_EQ(n1.models, (std::vector<std::string>{"T4", "H200"}));
+  EXPECT_EQ(n1.memory, Bytes::gib(173));
+  EXPECT_EQ(n1.granted, Bytes::gib(13));
+  EXPECT_EQ(std::pair(n1.cores, n1.cores_granted), std::pair(300U, 90U));
+  EXPECT_EQ(n1.used, Bytes::gib(3));
+  EXPECT_EQ(n1.delivered_percent, 30);
+  EXPECT_EQ(board.nodes[1].cards, 0U);
+  EXPECT_EQ(board.nodes[1].used, Bytes());
+  board.cards[1].used = std::nullopt;
+  sum_nodes(&board);
+  EXPECT_EQ(board.nodes[0].used, std::nullopt) << "the use of one card is unknown";
+  EXPECT_EQ(board.nodes[0].cards, 3U) << "summed again, not twice";
+}
+
 TEST(BoardEvents, BelongToTheNamespaceOfTheirObject) {
   const auto of_pod = parse_board_event(
       R"({"reason":"R","message":"m","involvedObject":{"kind":"Pod","name":"p","namespace":"team"}})");

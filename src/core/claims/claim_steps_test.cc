@@ -106,6 +106,7 @@ TEST(ClaimSteps, AnImmediateClaimIsProvisionedAndBound) {
   EXPECT_EQ(all.phase(), "Bound");
   const ElasticGpu& made = all.world.gpus.at("egpu-uid-k");
   EXPECT_EQ(made.phase, "Bound");
+  EXPECT_EQ(made.class_name, all.world.claims.at({"s", "k"}).class_name);
   EXPECT_EQ(made.claim->uid, "uid-k");
   EXPECT_EQ(made.request.share, ShareClass::kNode) << "as the provisioner promises";
   EXPECT_EQ(all.world.claims.at({"s", "k"}).gpu, made.name);

@@ -42,32 +42,28 @@ SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const
     });
   };
   SmallerAsk smaller;
-  const bool whole = std::any_of(parts.begin(), parts.end(), [](const PartRequest& p) { return p.request.whole; });
-  const auto memory = most(parts, [](const Request& r) { return r.memory.bytes().whole_mib(); });
-  if (!whole && memory > 1) {
-    const auto found = largest_below(memory, [&](std::uint64_t cap) {
+  if (std::none_of(parts.begin(), parts.end(), [](const PartRequest& p) { return p.request.whole; })) {
+    const auto memory = most(parts, [](const Request& r) { return r.memory.bytes().whole_mib(); });
+    const auto mebibytes = largest_below(memory, [&](std::uint64_t cap) {
       return fits_with([&](Request& r) {
         if (!r.memory.is_percent()) r.memory = MemoryAsk::of(std::min(r.memory.bytes(), Bytes::mib(cap)));
       });
     });
-    if (found) smaller.memory = Bytes::mib(*found);
-  }
-  const auto compute = most(parts, [](const Request& r) { return r.compute.share().hundredths(); });
-  if (!whole && compute > 1) {
-    const auto found = largest_below(compute, [&](std::uint64_t cap) {
+    if (mebibytes) smaller.memory = Bytes::mib(*mebibytes);
+    const auto compute = most(parts, [](const Request& r) { return r.compute.share().hundredths(); });
+    const auto hundredths = largest_below(compute, [&](std::uint64_t cap) {
       const CoreShare most_of_it(static_cast<std::uint32_t>(cap));
       return fits_with([&](Request& r) {
         if (!r.compute.is_tflops()) r.compute = std::min(r.compute.share(), most_of_it);
       });
     });
-    if (found) smaller.compute = static_cast<std::uint32_t>(*found);
+    if (hundredths) smaller.compute = static_cast<std::uint32_t>(*hundredths);
   }
-  if (const auto cards = most(parts, [](const Request& r) { return r.count; }); cards > 1) {
-    const auto found = largest_below(cards, [&](std::uint64_t cap) {
-      return fits_with([&](Request& r) { r.count = std::min(r.count, static_cast<std::uint32_t>(cap)); });
-    });
-    if (found) smaller.cards = static_cast<std::uint32_t>(*found);
-  }
+  const auto count = most(parts, [](const Request& r) { return r.count; });
+  const auto cards = largest_below(count, [&](std::uint64_t cap) {
+    return fits_with([&](Request& r) { r.count = std::min(r.count, static_cast<std::uint32_t>(cap)); });
+  });
+  if (cards) smaller.cards = static_cast<std::uint32_t>(*cards);
   return smaller;
 }
 

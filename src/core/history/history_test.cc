@@ -129,9 +129,13 @@ TEST(HistoryAnswer, SumsTheSlicesOfANamespace) {
   EXPECT_EQ(found.lines[0].key.name, "blue");
   EXPECT_FALSE(found.lines[0].values[0]);
   EXPECT_DOUBLE_EQ(found.lines[0].values[1]->cores_granted, 15);  // 30 for half of the interval
+  EXPECT_EQ(found.lines[0].values[1]->granted, Bytes::gib(2));
+  EXPECT_EQ(found.lines[0].values[1]->used, Bytes::mib(512));
   EXPECT_EQ(found.lines[1].key.name, "red");
   EXPECT_DOUBLE_EQ(found.lines[1].values[0]->cores_granted, 60);
   EXPECT_DOUBLE_EQ(*found.lines[1].values[0]->cores_delivered, 30);
+  EXPECT_EQ(found.lines[1].values[0]->granted, Bytes::gib(8));
+  EXPECT_EQ(found.lines[1].values[0]->used, Bytes::gib(2));
   EXPECT_DOUBLE_EQ(found.lines[1].values[1]->cores_granted, 30);
   query.name = "red/q";
   const auto of_pod =
