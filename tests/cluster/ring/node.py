@@ -78,6 +78,7 @@ address = "{CONTAINERD_SOCKET}"
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = {str(restricted).lower()}
 enable_cdi = true
+stats_collect_period = "10s"
 cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
@@ -86,6 +87,7 @@ SystemdCgroup = false
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = ["{cni.PLUGINS}"]
 conf_dir = "/var/lib/cni/net.d"
+use_internal_loopback = true
 [plugins."io.containerd.cri.v1.images"]
 snapshotter = "{self._snapshotter()}"
 [plugins."io.containerd.cri.v1.images".pinned_images]
