@@ -45,6 +45,7 @@ TEST(Hami, EachCombinationOfItsNamesHasOneMeaning) {
 TEST(Hami, ACardThatItGivesToOnePodIsExclusive) {
   EXPECT_EQ(meaning({{"gpu", "2"}, {"gpucores", "100"}}), "hami: 2 whole cards");
   EXPECT_EQ(meaning({{"gpumem-percentage", "100"}}), "hami: 1 whole card");
+  EXPECT_EQ(meaning({{"gpumem", "4194304"}}), "hami: 4 TiB, besteffort") << "the most";
   EXPECT_EQ(meaning({{"gpumem", "4096"}, {"gpucores", "100"}}), "hami: 4 GiB, compute 100, burst, exclusive");
   EXPECT_EQ(meaning({{"gpumem", "4096"}}, {{"hami.io/gpu-scheduler-policy", "mutex"}}),
             "hami: 4 GiB, besteffort, exclusive");

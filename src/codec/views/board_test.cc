@@ -68,8 +68,10 @@ TEST(BoardNodes, AddUpTheirCards) {
 
 TEST(BoardEvents, BelongToTheNamespaceOfTheirObject) {
   const auto of_pod = parse_board_event(
-      R"({"reason":"R","message":"m","involvedObject":{"kind":"Pod","name":"p","namespace":"team"}})");
+      R"({"reason":"R","message":"m","involvedObject":{"kind":"Pod","name":"p","namespace":"team"},)"
+      R"("source":{"host":"n1"},"lastTimestamp":"1970-01-01T00:00:02Z"})");
   ASSERT_TRUE(of_pod);
+  EXPECT_EQ(std::tuple(of_pod->kind, of_pod->text, of_pod->node, of_pod->unix_ms), std::tuple("R", "m", "n1", 2000));
   EXPECT_EQ(of_pod->namespace_name, "team");
   EXPECT_EQ(of_pod->slice, "Pod/p");
   // The API server stores events of nodes in the namespace default; not every reader of that namespace may see them.

@@ -206,6 +206,10 @@ TEST(Ledger, ACardInUseCannotBeRemovedOrShrunkBelowItsUse) {
   EXPECT_TRUE(ledger.remove_card(kA));
   EXPECT_EQ(ledger.cards().size(), 1u);
   EXPECT_EQ(ledger.find(kA), nullptr);
+  ASSERT_TRUE(ledger.put_card(smaller));
+  EXPECT_TRUE(ledger.remove_card(kB)) << "the last one of two";
+  ASSERT_EQ(ledger.cards().size(), 1u);
+  EXPECT_EQ(ledger.cards()[0].card.id, kA);
 }
 
 TEST(Ledger, AWholeSliceCoversTheCardEvenAfterTheDriverReportsAnotherSize) {

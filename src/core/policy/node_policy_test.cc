@@ -75,6 +75,17 @@ TEST(NodePolicy, SpreadPrefersTheEmptiestNodeThenTheEmptiestCardsThenTheFewestOw
   EXPECT_LE(score(kAllLeft, kAllLeft, 0), kBestNode);
 }
 
+TEST(NodePolicy, EveryNodeWithTheOppositePriorityClassIsWorse) {
+  for (const NodePolicyRow& mixed : kNodePolicies) {
+    for (const NodePolicyRow& other : kNodePolicies) {
+      std::int64_t best = 0;
+      for (const std::int64_t left : {std::int64_t{0}, kAllLeft})
+        best = std::max(best, score_of(mixed, {left, left, 0, true}));
+      for (const std::int64_t left : {std::int64_t{0}, kAllLeft}) EXPECT_GT(score_of(other, {left, left, 5000}), best);
+    }
+  }
+}
+
 TEST(Ranking, ListsTheBestNodesWithTheTermsOfTheirScores) {
   const auto first = std::make_shared<NodeState>(machine());
   const auto second = std::make_shared<NodeState>();
