@@ -761,6 +761,15 @@ TEST(Arbiter, WorkInFlightIsBoundedByTheOtherSlicesOfTheCard) {
   EXPECT_EQ(credit(PriorityClass::kStandard, PriorityClass::kOnline), Tuning{}.credit_us);
 }
 
+TEST(Arbiter, ASliceWithoutAGuaranteeIsServedBesideOthers) {
+  Workers card;
+  const int large = card.add(burst(100));
+  const int small = card.add(burst(0));  // no dialect makes one, but a division by it would end every slice
+  card.play(5'000 * kMs);
+  EXPECT_GT(card.part(small, kMs), 0);
+  EXPECT_GT(card.part(large, kMs), 9 * card.part(small, kMs));
+}
+
 TEST(Arbiter, TheRateIsThePromisedOne) {
   Card card;
   const int burstable = card.arbiter.add(burst(30));

@@ -190,27 +190,5 @@ TEST(ClusterBoard, AClaimIsMatchedByItsUid) {
   EXPECT_EQ(board.slices[0].agent_id, "claim-1");
 }
 
-TEST(Models, CountWhatStillFits) {
-  codec::Board board;
-  for (int at = 0; at < 2; ++at) {
-    codec::BoardCard card;
-    card.uuid = std::to_string(at);
-    card.model = "H200";
-    card.memory = Bytes::gib(8);
-    card.free = Bytes::gib(4);
-    card.cores_free = 50;
-    card.slices = 1;
-    board.cards.push_back(card);
-  }
-  const auto models = codec::models_of(board);
-  ASSERT_THAT(models, SizeIs(1));
-  EXPECT_EQ(models[0].largest_memory, Bytes::gib(4));
-  EXPECT_EQ(models[0].shapes[0].fit, 0U);           // no whole card is free
-  EXPECT_EQ(models[0].shapes[0].in_one_piece, 1U);  // but two halves are
-  EXPECT_EQ(models[0].shapes[1].fit, 2U);
-  EXPECT_EQ(models[0].shapes[2].fit, 4U);
-  EXPECT_EQ(models[0].empty, 0U);
-}
-
 }  // namespace
 }  // namespace carve::dashboard

@@ -80,7 +80,7 @@ struct ResourceName {
 /// a list of words of which the first of these two applies.
 struct RankingAnnotation {
   std::string_view name;
-  bool nodes = false;  // false: it ranks cards
+  bool nodes;  // false: it ranks cards
   std::span<const std::string_view> others = {};  // further legal words of the list, which rank nothing
 };
 

@@ -71,7 +71,7 @@ TEST(EngineConfig, TomlStringsEndAtTheirQuoteAndCommentsAreSkipped) {
 
 TEST(EngineConfig, ReadsTomlLines) {
   const auto settings = toml_settings(
-      "# x = 1\n[plugins]\n  enable_cdi = false # why\n default_runtime_name = "
+      "# x = 1\n  # y = 1\n  [z=1]\n[plugins]\n  enable_cdi = false # why\n default_runtime_name = "
       "\"nvidia\"\r\ncdi_spec_dirs = ['/etc/cdi']\nodd\n");
   EXPECT_EQ(settings.at("enable_cdi"), "false");
   EXPECT_EQ(settings.at("default_runtime_name"), "nvidia");

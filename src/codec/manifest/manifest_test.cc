@@ -324,6 +324,16 @@ spec:
   EXPECT_THAT(read.text, HasSubstr("resourceClaims:\n    - name: c\n      resourceClaimTemplateName: p-c\n"));
 }
 
+TEST(Manifest, OnlyKubernetesOwnObjectsGetASelector) {
+  const std::string rest = "kind: Deployment\nmetadata: {name: d}\n";
+  const std::string spec = "spec:\n  template:\n    metadata: {labels: {app: d}}\n    spec: {containers: []}\n";
+  const auto others = "apiVersion: example.com/v1\n" + rest + spec;
+  EXPECT_EQ(repaired(others).text, others);
+  EXPECT_THAT(repaired("apiVersion: apps/v1\n" + rest + spec).text, HasSubstr("selector:\n    matchLabels:\n"));
+  const auto empty = "apiVersion: apps/v1\n" + rest;
+  EXPECT_EQ(repaired(empty).text, empty) << "without a spec";
+}
+
 TEST(YamlTree, CommentsOfOtherLanguagesAreRemovedFromCarvesObjects) {
   for (const std::string version : {"elasticgpu.io/v1alpha1", "apps/v1"}) {
     const auto tree = parse_yaml("apiVersion: " + version + "\nspec:\n  class: fast // the new one\n");

@@ -31,6 +31,9 @@ TEST(CardModes, LabelsOfOtherSystemsApplyWhereTheOwnOneIsAbsent) {
   for (const char* word : {"mps", "mig", "topology"}) EXPECT_EQ(all({{ack, word}}), CardMode::kAny) << word;
   EXPECT_EQ(all({{rancher, "default"}}), CardMode::kExclusive);
   EXPECT_EQ(all({{rancher, "share"}}), CardMode::kShared);
+  EXPECT_TRUE(is_shared_by_rancher({{rancher, "share"}}));
+  EXPECT_FALSE(is_shared_by_rancher({{rancher, "default"}}));
+  EXPECT_FALSE(is_shared_by_rancher({}));
   EXPECT_EQ(all({{rancher, "share"}, {std::string(kCardMode), "any"}}), CardMode::kAny);
 }
 

@@ -36,6 +36,49 @@ TEST(BoardModels, AddUpTheCardsOfEachModel) {
   EXPECT_EQ(t4.cores_free, 140U);
 }
 
+TEST(BoardModels, CountWhatStillFits) {
+  Board board;
+  for (int at = 0; at < 2; ++at) {
+    board.cards.push_back(card("H200", 8, 4, 1));
+    board.cards.back().cores_free = 50;
+  }
+  const auto models = models_of(board);
+  ASSERT_EQ(models.size(), 1U);
+  EXPECT_EQ(models[0].largest_memory, Bytes::gib(4));
+  EXPECT_EQ(models[0].largest_cores, 50U);
+  EXPECT_EQ(models[0].shapes[0].fit, 0U) << "no whole card is free";
+  EXPECT_EQ(models[0].shapes[0].in_one_piece, 1U) << "but two halves are";
+  EXPECT_EQ(models[0].shapes[1].fit, 2U);
+  EXPECT_EQ(models[0].shapes[2].fit, 4U);
+  EXPECT_EQ(models[0].empty, 0U);
+  board.cards = {card("H200", 8, 0, 0)};
+  board.cards[0].cores_free = 99;
+  EXPECT_EQ(models_of(board)[0].shapes[0].fit, 0U) << "not a whole card";
+}
+
+TEST(BoardNamespaces, AddUpTheirSlicesAndWaitingPods) {
+  Board board;
+  for (const bool known : {true, false}) {
+    BoardSlice& slice = board.slices.emplace_back();
+    slice.namespace_name = "red";
+    slice.memory = Bytes::gib(4);
+    slice.cores = 30;
+    if (known) slice.used = Bytes::gib(1);
+    if (known) slice.delivered_percent = 20;
+  }
+  for (const char* name : {"red", "blue", "blue"}) board.waiting.emplace_back().namespace_name = name;
+  const auto all = namespaces_of(board);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].name, "blue");
+  EXPECT_EQ(std::pair(all[0].slices, all[0].waiting), std::pair(std::uint64_t{0}, std::uint64_t{2}));
+  const BoardNamespace& red = all[1];
+  EXPECT_EQ(std::pair(red.slices, red.waiting), std::pair(std::uint64_t{2}, std::uint64_t{1}));
+  EXPECT_EQ(std::pair(red.memory, red.used), std::pair(Bytes::gib(8), Bytes::gib(1)));
+  EXPECT_EQ(red.cores, 60U);
+  EXPECT_DOUBLE_EQ(red.delivered_percent, 20);
+  EXPECT_EQ(red.unknown, 1U);
+}
+
 TEST(BoardNodes, AddUpTheirCards) {
   Board board;
   for (const char* name : {"n1", "n2"}) board.nodes.emplace_back().name = name;
