@@ -182,5 +182,26 @@ TEST(ElasticObjects, ClaimsOfAPodByBothAnnotations) {
   EXPECT_EQ(all[1].container, "test");
 }
 
+TEST(ElasticObjects, EachContainerUsesOneClaimOrRequestsCards) {
+  PodAsk pod;
+  for (const char* name : {"a", "b", "c", "d"}) pod.containers.push_back({name, ContainerKind::kMain, {}, {}});
+  pod.annotations = {{"egpuc.elasticgpu.io/a", "one"}, {"elasticgpu.io/egpuc-a", "two"},
+                     {"egpuc.elasticgpu.io/b", "one"}, {"egpuc.elasticgpu.io/c", ""},
+                     {"egpuc.elasticgpu.io/d", "one"}, {"egpuc.elasticgpu.io/e", "one"}};
+  PartRequest requesting;
+  requesting.part = "d";
+  const auto uses = claim_uses(pod, {requesting});
+  ASSERT_EQ(uses.legal.size(), 2U);
+  EXPECT_EQ(std::pair(uses.legal[0].container, uses.legal[0].claim), std::pair(std::string("a"), std::string("one")));
+  EXPECT_EQ(uses.legal[1].container, "b");
+  std::string errors;
+  for (const auto& error : uses.errors) errors += error.what + "\n";
+  EXPECT_THAT(errors, HasSubstr("annotation elasticgpu.io/egpuc-a: container a uses two claims; legal is one"));
+  EXPECT_THAT(errors, HasSubstr("annotation egpuc.elasticgpu.io/c: it names no ElasticGPUClaim"));
+  EXPECT_THAT(errors, HasSubstr("annotation egpuc.elasticgpu.io/d: container d also requests cards by resource names"));
+  EXPECT_THAT(errors, HasSubstr("annotation egpuc.elasticgpu.io/e: there is no container e; this pod has a, b, c, d"));
+  EXPECT_EQ(uses.errors.size(), 4U);
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json.hpp>
+
 namespace carve::codec {
 namespace {
 
@@ -107,6 +109,48 @@ TEST(BoardNodes, AddUpTheirCards) {
   sum_nodes(&board);
   EXPECT_EQ(board.nodes[0].used, std::nullopt) << "the use of one card is unknown";
   EXPECT_EQ(board.nodes[0].cards, 3U) << "summed again, not twice";
+}
+
+TEST(BoardPages, ContinueWhereTheLastOneEnded) {
+  std::vector<WaitingPod> pods(5);
+  std::vector<const WaitingPod*> items;
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    pods[i].namespace_name = "s";
+    pods[i].name = "p" + std::to_string(i);
+    items.push_back(&pods[i]);
+  }
+  std::string seen;
+  std::string after;
+  for (int pages = 0; pages < 4; ++pages) {
+    const auto text = page_json(items, 7, {after, 2});
+    ASSERT_TRUE(text);
+    const auto page = boost::json::parse(*text);
+    EXPECT_EQ(page.at("revision"), 7);
+    EXPECT_EQ(page.at("total"), 5);
+    for (const auto& item : page.at("items").as_array()) seen += std::string(item.at("name").as_string()) + " ";
+    after = std::string(page.at("continue").as_string());
+    if (after.empty()) break;
+  }
+  EXPECT_EQ(seen, "p0 p1 p2 p3 p4 ");
+  EXPECT_EQ(boost::json::parse(*page_json(items, 7, {"", 5})).at("continue"), "");
+  EXPECT_FALSE(page_json(items, 7, {"p1", 2}));
+}
+
+TEST(BoardChanges, HaveWaitingPodsAndEventsWhereTheseChanged) {
+  Board board;
+  board.waiting.emplace_back().name = "p";
+  board.events.emplace_back().text = "e";
+  for (const bool complete : {false, true}) {
+    for (const bool rest : {false, true}) {
+      BoardChange change;
+      change.complete = complete;
+      change.rest = rest;
+      const auto text = boost::json::parse(change_json(board, change));
+      EXPECT_EQ(text.as_object().contains("waiting"), complete || rest);
+      EXPECT_EQ(text.as_object().contains("events"), complete || rest);
+      EXPECT_EQ(text.at("complete"), complete);
+    }
+  }
 }
 
 TEST(BoardEvents, BelongToTheNamespaceOfTheirObject) {

@@ -286,6 +286,14 @@ TEST(PlacePod, TwoPartsOfTwoCardsFitOnThreeCardsWhereTheCardsThatThePolicyPrefer
   EXPECT_FALSE(place_on(ledger, {large, small}));
 }
 
+// Each of the first three could use 1,820 sets of cards, and none of them leaves room for the last one.
+TEST(PlacePod, TheSearchForOtherCardsEnds) {
+  std::vector<PartRequest> parts;
+  for (const char* name : {"a", "b", "c"}) parts.push_back(part(name, 1, 1, Phase::kRun, 4));
+  parts.push_back({"d", Phase::kRun, whole_cards(16)});
+  EXPECT_FALSE(place_on(machine(16), parts));
+}
+
 TEST(PlacePod, IllegalRequestsAreRefused) {
   EXPECT_FALSE(place_on(machine(1), {}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 1, 1), part("a", 1, 1)}));
