@@ -43,6 +43,45 @@ TEST(MemoryAccount, OtherProcessesBytesAndTheDriversOverheadCount) {
   EXPECT_TRUE(pages.of(1).reserve(kGiB / 4));
 }
 
+TEST(MemoryAccount, AStockIsChargedAndNotInUse) {
+  constexpr std::uint64_t kGranule = abi::kStockGranule;
+  for (const std::uint32_t count : {abi::kStockEntries, std::uint32_t{3}}) {
+    Pages pages(kGiB, 12);
+    pages.grant->stock_first.raw = 2;
+    pages.grant->stock_count.raw = count;
+    pages.account->entries[0].used_bytes.raw = 100;
+    pages.account->entries[2].used_bytes.raw = 5 * kGranule + 2;      // 5 granules announced, 2 of them stock
+    pages.account->entries[1 + count].used_bytes.raw = kGranule + 1;  // all of it is stock
+    pages.account->entries[2 + count].used_bytes.raw = 7;             // behind the stock entries
+    MemoryAccount account = pages.of(0);
+    EXPECT_EQ(account.charged(), 6 * kGranule + 107);
+    EXPECT_EQ(account.used(), 3 * kGranule + 107);
+    account.collect_stock();
+    EXPECT_EQ(pages.account->entries[2].used_bytes.raw, 3 * kGranule);
+    EXPECT_EQ(pages.account->entries[1 + count].used_bytes.raw, 0U);
+    EXPECT_EQ(pages.account->entries[0].used_bytes.raw, 100U);
+    EXPECT_EQ(account.charged(), account.used());
+    EXPECT_EQ(account.used(), 3 * kGranule + 107);
+  }
+}
+
+TEST(MemoryAccount, ABlockOfStockEntriesOutsideThePageCountsAsNone) {
+  for (const auto& [first, count] : {std::pair{2U, abi::kStockEntries + 1}, {abi::kAccountEntries - 1, 2U}}) {
+    Pages pages(kGiB, 4);
+    pages.grant->stock_first.raw = first;
+    pages.grant->stock_count.raw = count;
+    pages.account->entries[2].used_bytes.raw = 7;
+    EXPECT_EQ(pages.of(0).charged(), 7U) << first;
+    EXPECT_EQ(pages.of(0).used(), 7U) << first;
+  }
+  Pages last(kGiB, abi::kAccountEntries);
+  last.grant->stock_first.raw = abi::kAccountEntries - 2;
+  last.grant->stock_count.raw = 2;
+  last.account->entries[abi::kAccountEntries - 1].used_bytes.raw = abi::kStockGranule + 1;
+  EXPECT_EQ(last.of(0).charged(), abi::kStockGranule);
+  EXPECT_EQ(last.of(0).used(), 0U);
+}
+
 TEST(MemoryAccount, ARequestNearTheIntegerLimitDoesNotWrapAround) {
   Pages pages(kGiB);
   ASSERT_TRUE(pages.of(0).reserve(kGiB / 2));

@@ -164,10 +164,38 @@ TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
 TEST(ElasticObjects, PatchesHaveThePrecondition) {
   ElasticClaim claim = claim_of("");
   EXPECT_EQ(gpu_name_patch(claim, "g"), R"({"metadata":{"resourceVersion":"7"},"spec":{"elasticGPUName":"g"}})");
+  ElasticGpu gpu;
+  gpu.version = "8";
+  EXPECT_EQ(claim_ref_patch(gpu, {"s", "k", "u"}),
+            R"({"metadata":{"resourceVersion":"8"},"spec":{"claimRef":{"apiVersion":"elasticgpu.io/v1alpha1",)"
+            R"("kind":"ElasticGPUClaim","namespace":"s","name":"k","uid":"u"}}})");
   EXPECT_EQ(protection_patch(claim, R"({"metadata":{"finalizers":["other"]}})", true),
             R"({"metadata":{"resourceVersion":"7","finalizers":["other","elasticgpu.io/claim-protection"]}})");
   EXPECT_EQ(protection_patch(claim, R"({"metadata":{"finalizers":["elasticgpu.io/claim-protection"]}})", false),
             R"({"metadata":{"resourceVersion":"7","finalizers":[]}})");
+}
+
+TEST(ElasticObjects, AStatusSaysWhereTheCardIs) {
+  const CardPlace place{"n1", {CardId("GPU-a"), CardId("GPU-b")}, Bytes::gib(16), {}, "T4"};
+  EXPECT_EQ(elastic_gpu_status(GpuPhase::kBound, "m", &place),
+            R"({"status":{"phase":"Bound","message":"m","node":"n1","card":"GPU-a,GPU-b"}})");
+  EXPECT_EQ(elastic_gpu_status(GpuPhase::kFailed, "m", nullptr), R"({"status":{"phase":"Failed","message":"m"}})");
+  ElasticGpu gpu;
+  gpu.node = "n1";
+  gpu.cards = {"GPU-a", "GPU-b"};
+  gpu.request.count = 2;
+  gpu.request.memory = MemoryAsk::of(Bytes::gib(4));
+  gpu.request.compute = CoreShare(10);
+  gpu.request.share = ShareClass::kFixed;
+  EXPECT_EQ(claim_place(elastic_claim_status(ClaimPhase::kBound, "", &gpu, &place)),
+            "2 × 4 GiB, compute 10, fixed, on cards GPU-a,GPU-b of node n1");
+  gpu.request = whole_cards(1);
+  gpu.cards.pop_back();
+  EXPECT_EQ(claim_place(elastic_claim_status(ClaimPhase::kBound, "", &gpu, nullptr)),
+            "0 bytes, compute 100, whole, on card GPU-a of node n1")
+      << "the size of the card is unknown";
+  EXPECT_EQ(claim_place(elastic_claim_status(ClaimPhase::kPending, "", nullptr, nullptr)), "");
+  EXPECT_EQ(claim_place("{"), "");
 }
 
 TEST(ElasticObjects, ClaimsOfAPodByBothAnnotations) {

@@ -190,6 +190,31 @@ TEST(Dialects, OnlyAPodWithSlotsRequestsCardsOfCarve) {
   EXPECT_FALSE(asks(with({{"nvidia.com/gpu", "two"}}, "1")));
 }
 
+TEST(Dialects, NodesHaveTheTotalsOfTheDialectsThatAreServed) {
+  const auto units = [](const DialectSettings& settings) {
+    std::map<std::string_view, std::uint64_t> all;
+    for (const auto& one : names_on_nodes(settings))
+      all[one.name] = one.unit == nullptr ? 0 : one.unit(settings).whole_mib();
+    return all;
+  };
+  DialectSettings settings;
+  settings.nvidia_by_slots = false;
+  settings.gpushare_unit = Bytes::mib(1);
+  settings.volcano_unit = Bytes::mib(10);
+  auto served = units(settings);
+  EXPECT_EQ(served.at("elasticgpu.io/gpu-memory"), 1U);
+  EXPECT_EQ(served.at("aliyun.com/gpu-mem"), 1U);
+  EXPECT_EQ(served.at("volcano.sh/gpu-memory"), 10U);
+  EXPECT_EQ(served.at("tencent.com/vcuda-memory"), 256U);
+  EXPECT_FALSE(served.contains("nvidia.com/gpu"));
+  EXPECT_FALSE(served.contains("deepomatic.com/shared-gpu"));
+  settings.nvidia_by_slots = true;
+  settings.deepomatic_containers = 4;
+  served = units(settings);
+  EXPECT_TRUE(served.contains("nvidia.com/gpu"));
+  EXPECT_TRUE(served.contains("deepomatic.com/shared-gpu"));
+}
+
 TEST(Dialects, ANameBelongsToTheDialectOfRequestsOrNodes) {
   EXPECT_EQ(owner_of("elasticgpu.io/gpu-core")->name, "native");
   EXPECT_EQ(owner_of("aliyun.com/gpu-mem")->name, "gpushare");

@@ -133,6 +133,37 @@ TEST(HistoryQueries, NamesTheLegalValues) {
             "by: \"owners\"; legal are cards, slices and namespaces");
 }
 
+TEST(HistoryQueries, ParametersAreReadBackEqual) {
+  HistoryQuery query;
+  query.card = "GPU-1";
+  query.slice = "pod-1";
+  query.name = "team/pod";
+  query.since = std::chrono::minutes(90);
+  query.points = 7;
+  for (const auto by : {HistoryQuery::By::kCards, HistoryQuery::By::kSlices, HistoryQuery::By::kNamespaces}) {
+    query.by = by;
+    WebQuery text;
+    for (const auto& [name, value] : history_parameters(query)) text[name] = value;
+    const auto again = parse_history_query(text);
+    ASSERT_TRUE(again) << again.error().what;
+    EXPECT_EQ(std::tuple(again->card, again->slice, again->name, again->by, again->since, again->points),
+              std::tuple(query.card, query.slice, query.name, query.by, query.since, query.points));
+  }
+}
+
+TEST(HistoryJson, ANodeHasItsHistoryOrAnError) {
+  HistoryAnswer answer;
+  answer.step_seconds = 10;
+  std::vector<NamedHistory> nodes(2);
+  nodes[0].node = "n1";
+  nodes[0].answer = answer;
+  nodes[1].node = "n2";
+  nodes[1].error = "it does not answer";
+  EXPECT_EQ(to_json(nodes),
+            R"({"nodes":[{"node":"n1","history":{"step_seconds":10,"series":[]}},)"
+            R"({"node":"n2","error":"it does not answer"}]})");
+}
+
 TEST(HistorySpan, ReadsMinutesHoursAndDaysAndNamesTheLegalOnes) {
   EXPECT_EQ(parse_history_span("since", "15m")->count(), 900);
   EXPECT_EQ(parse_history_span("since", "24h")->count(), 86400);

@@ -74,6 +74,11 @@ TEST(PlacementText, QuotasOfANamespaceAreCardsByModel) {
               HasSubstr("placement.conf:2: quota.a: the key is set twice"));
 }
 
+TEST(PlacementText, TheQuotasOfValidLinesApplyBesideFaultyOnes) {
+  EXPECT_EQ(quotas_of_valid_lines("quota.a = A100:4\nquota.b = A100\nwrong\nquota.c = *:1\n"),
+            (Quotas{{"a", {{"A100", 400}}}, {"c", {{"", 100}}}}));
+}
+
 TEST(PlacementText, AllFaultyLinesAreReportedWithKeyValueAndLegalValues) {
   const auto error = error_of(
       "cluster = tight\n"

@@ -133,6 +133,9 @@ TEST(Explanation, Golden) {
                               R"("dialect":"native","memory_bytes":5}],"holds":[{"part":"c","card":"GPU-1",)"
                               R"("memory_bytes":7,)"
                               R"("cores":8,"whole":false,"share":"burst","priority":"standard","dialect":"native"}])"));
+  said.claims = {{"k", "gpu", "1 device", "gpu-1 on node n1", "prepared"}};
+  EXPECT_THAT(to_json(said), HasSubstr(R"("claims":[{"claim":"k","request":"gpu","asks":"1 device",)"
+                                       R"("device":"gpu-1 on node n1","state":"prepared"}])"));
   EXPECT_THAT(text, HasSubstr(R"("fits":["n1"],"ranked":[],"refused":[{"nodes":3,"why":"full"}])"));
   EXPECT_THAT(text, HasSubstr(R"("would_fit":{"cores":4,"cards":1})"));
   EXPECT_EQ(to_json(Explanation{}),

@@ -45,6 +45,17 @@ TEST(AssumedPods, OtherPodsSeeTheCapacityAsUsedUntilItExpires) {
   EXPECT_EQ(expected.size(), 0U);
 }
 
+TEST(AssumedPods, TheBindingFindsWhatWasChosenAndWhy) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow, "fits best");
+  EXPECT_EQ(expected.sent_for(pod("a"), "n1"), std::vector<Slice>{slice("a", 4)});
+  EXPECT_EQ(expected.why_sent(pod("a"), "n1"), "fits best");
+  EXPECT_TRUE(expected.sent_for(pod("a"), "n2").empty());
+  EXPECT_EQ(expected.why_sent(pod("a"), "n2"), "");
+  EXPECT_EQ(expected.why_sent(pod("b"), "n1"), "");
+  EXPECT_EQ(expected.nodes(), std::vector<std::string_view>{"n1"});
+}
+
 // A short pod may be bound and deleted between two queries. It is then never seen on the node, and it does not arrive
 // later.
 TEST(AssumedPods, APodIsAssumedOnlyBrieflyAfterItsBindingBegins) {

@@ -11,6 +11,14 @@ namespace {
 
 using std::chrono::seconds;
 
+TEST(CardConditions, HaveNames) {
+  using enum CardCondition;
+  EXPECT_STREQ(to_string(kUnknown), "unknown");
+  EXPECT_STREQ(to_string(kHealthy), "healthy");
+  EXPECT_STREQ(to_string(kUnhealthy), "unhealthy");
+  EXPECT_STREQ(to_string(kLost), "lost");
+}
+
 class CardHealthTest : public testing::Test {
  protected:
   void xid(std::uint32_t code) { card.saw_xid(code, built_in_xid_policy().row(code), now); }

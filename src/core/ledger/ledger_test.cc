@@ -194,6 +194,32 @@ TEST(Ledger, AnUnhealthyCardTakesOnlyRestoredSlices) {
   EXPECT_TRUE(ledger.add({slice("y", "c", kA, 1, 1)}));
 }
 
+TEST(Ledger, WhatSlicesHoldAboveTheirLimitsIsNotFree) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 4, 1)}));
+  ledger.set_beyond(kA, Bytes::gib(3));
+  ledger.set_beyond(CardId("GPU-none"), Bytes::gib(3));
+  EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes::gib(9));
+  EXPECT_EQ(ledger.find(kB)->free_memory(), Bytes::gib(16));
+  ledger.set_beyond(kA, Bytes());
+  EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes::gib(12));
+}
+
+TEST(Ledger, SlicesAreFoundByOwnerAndPart) {
+  Ledger ledger = two_cards();
+  const Slice first = slice("x", "c", kA, 1, 1);
+  const Slice second = slice("x", "c", kB, 1, 1);
+  const Slice other = slice("x", "d", kB, 1, 1);
+  const Slice foreign = slice("y", "c", kA, 1, 1);
+  ASSERT_TRUE(ledger.add({first, second, other, foreign}));
+  const Owner x{OwnerKind::kPod, "x"};
+  EXPECT_EQ(ledger.slices_of(x, "c"), (std::vector<Slice>{first, second}));
+  EXPECT_EQ(ledger.slices_of(x, "e"), std::vector<Slice>());
+  EXPECT_EQ(ledger.slices_of(x).size(), 3u);
+  EXPECT_EQ(ledger.slices().size(), 4u);
+  EXPECT_TRUE(ledger.audit());
+}
+
 TEST(Ledger, ACardInUseCannotBeRemovedOrShrunkBelowItsUse) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 4, 1)}));
