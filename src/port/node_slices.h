@@ -47,6 +47,7 @@ struct HeldSlice {
 struct NodeTroubles {
   GpuState gpu = GpuState::kOk;
   std::string gpu_reason;
+  bool gpu_passing = false;  // it may be one late answer: the cards are not unknown yet (CardHealth)
   std::string arbiter;
   std::string journal;
   std::string library;

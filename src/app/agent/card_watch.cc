@@ -92,8 +92,15 @@ void CardWatch::driver(GpuState state, const std::string& reason, Clock::Time no
   if (away != was_away || driver_since_ == Clock::Time{}) driver_since_ = now;
   driver_ = state;
   const std::string why = away ? fmt::format("the driver is {}: {}", to_string(state), reason) : std::string();
-  const auto grace = state == GpuState::kHanging ? CardHealth::kHangingGrace : CardHealth::kAbsentGrace;
-  for (auto& [id, card] : cards_) card.driver_away(why, driver_since_, grace);
+  for (auto& [id, card] : cards_) card.driver_away(why, driver_since_, driver_grace());
+}
+
+Clock::Duration CardWatch::driver_grace() const {
+  return driver_ == GpuState::kHanging ? CardHealth::kHangingGrace : CardHealth::kAbsentGrace;
+}
+
+bool CardWatch::driver_is_away(Clock::Time now) const {
+  return driver_ != GpuState::kOk && now - driver_since_ >= driver_grace();
 }
 
 std::map<CardId, Health> CardWatch::verdicts(Clock::Time now) {

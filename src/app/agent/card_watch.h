@@ -46,6 +46,8 @@ class CardWatch {
   [[nodiscard]] std::map<CardId, Health> verdicts(Clock::Time now);
   /// The news since the last call, changes of verdicts included. A repeated XID is reported once a minute.
   [[nodiscard]] std::vector<CardNews> news(Clock::Time now);
+  /// True if the driver has not answered for so long that its cards are unknown (CardHealth).
+  [[nodiscard]] bool driver_is_away(Clock::Time now) const;
   /// True if a card is lost: the driver's library may have to be reopened before it lists the card again.
   [[nodiscard]] bool any_lost(Clock::Time now) const;
   [[nodiscard]] bool any_unlisted() const { return !unlisted_.empty(); }
@@ -55,6 +57,7 @@ class CardWatch {
 
  private:
   void tell_xid(const GpuEvent& event, const XidRow& row, Clock::Time now);
+  [[nodiscard]] Clock::Duration driver_grace() const;
 
   XidPolicy policy_;
   std::map<CardId, CardHealth> cards_;

@@ -188,7 +188,9 @@ TEST_F(AgentHealth, AHangingDriverMakesAllCardsUnhealthyAfterTwentySeconds) {
   machine.gpu.now_state = GpuState::kHanging;
   pass(19);
   EXPECT_TRUE(health(0).ok) << health(0).reason;
+  EXPECT_TRUE(agent->troubles().gpu_passing) << "no condition of the Node either";
   pass(2);
+  EXPECT_FALSE(agent->troubles().gpu_passing);
   EXPECT_NE(health(0).reason.find("the driver is hanging"), std::string::npos) << health(0).reason;
   machine.gpu.now_state = GpuState::kOk;
   pass(1);

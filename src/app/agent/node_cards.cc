@@ -229,6 +229,11 @@ bool NodeCards::driver_known() const {
   return driver_known_;
 }
 
+bool NodeCards::driver_is_away() const {
+  const MutexLock lock(mutex_);
+  return watch_.driver_is_away(world_.clock.now());
+}
+
 std::map<CardId, CardXids> NodeCards::xids() const {
   std::map<CardId, CardXids> all;
   const MutexLock lock(mutex_);

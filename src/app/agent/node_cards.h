@@ -48,6 +48,8 @@ class NodeCards {
   [[nodiscard]] GpuInventory offered() const EXCLUDES(mutex_);
   /// True if the inventory is from the driver and not remembered.
   [[nodiscard]] bool driver_known() const EXCLUDES(mutex_);
+  /// True if the driver has not answered for so long that its cards are unknown.
+  [[nodiscard]] bool driver_is_away() const EXCLUDES(mutex_);
   [[nodiscard]] std::map<CardId, CardXids> xids() const EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ProgramError> take_program_errors() EXCLUDES(mutex_);
   /// Minors of the cards that have a device file.

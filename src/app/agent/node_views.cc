@@ -217,6 +217,7 @@ NodeTroubles NodeViews::troubles() const {
   NodeTroubles troubles;
   troubles.gpu = world_.gpu.state();
   troubles.gpu_reason = world_.gpu.reason();
+  troubles.gpu_passing = !parts_.cards.driver_is_away();
   troubles.library = parts_.links.error();
   const auto arbiter = parts_.pages.state();
   if (arbiter.asked && !arbiter.ok) troubles.arbiter = arbiter.error.empty() ? "it does not answer" : arbiter.error;

@@ -12,7 +12,7 @@ codec::NodeCondition condition(const char* type, const std::string& cause, const
 }
 
 std::string gpu_cause(const NodeTroubles& troubles, GpuState state) {
-  if (troubles.gpu != state) return {};
+  if (troubles.gpu != state || troubles.gpu_passing) return {};
   return troubles.gpu_reason.empty() ? std::string("the driver is ") + to_string(state)
                                      : troubles.gpu_reason;
 }

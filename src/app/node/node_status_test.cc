@@ -154,6 +154,10 @@ TEST(Conditions, ReportEachTroubleAsOneConditionWithCauseAndFix) {
   EXPECT_TRUE(by_type.at("GPUDriverHanging").on);
   EXPECT_THAT(by_type.at("GPUDriverHanging").message, HasSubstr("within 1 s; "));
   EXPECT_FALSE(by_type.at("GPUDriverAbsent").on);
+  facts.troubles.gpu_passing = true;
+  for (const auto& one : conditions_of(facts)) {
+    EXPECT_FALSE(one.type == "GPUDriverHanging" && one.on) << "one late answer";
+  }
   EXPECT_THAT(by_type.at("GPUDevicesUnresolved").message, HasSubstr("ml/p/main (3 since the agent started)"));
   int on = 0;
   for (const auto& [type, one] : by_type) on += one.on ? 1 : 0;
