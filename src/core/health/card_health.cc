@@ -47,7 +47,7 @@ void CardHealth::saw_xid(std::uint32_t xid, const XidRow& row, Clock::Time now) 
   if (row.action < XidAction::kUnhealthy) return;
   // The worst XID so far decides how the card recovers; a lesser one only restarts the quiet time.
   if (!bad_ || row.action >= bad_->row.action) {
-    bad_.emplace();
+    bad_ = Bad{};
     bad_->xid = xid;
     bad_->row = row;
   }
@@ -80,7 +80,7 @@ void CardHealth::driver_away(const std::string& why, Clock::Time since, Clock::D
 
 void CardHealth::restore(const HeldXid& held, const XidRow& row, Clock::Time now) {
   if (row.action < XidAction::kReset) return;  // the policy may have changed
-  bad_.emplace();
+  bad_ = Bad{};
   bad_->xid = held.xid;
   bad_->row = row;
   bad_->last = now;
