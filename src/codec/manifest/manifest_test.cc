@@ -249,6 +249,50 @@ TEST(Manifest, ARequestThatTheNewSpellingCannotSayStays) {
               ElementsAre(HasSubstr("spec.replicas is 2")));
 }
 
+TEST(Manifest, WhatAClaimCannotPromiseStays) {
+  const std::string amounts = "{elasticgpu.io/gpu-core: 10, elasticgpu.io/gpu-memory: 1024}";
+  const auto refused = [](const std::string& text) {
+    const auto read = repaired(text, Spelling::kClaim);
+    EXPECT_EQ(read.text, text);
+    const auto wrong = said(read, Kind::kWrong);
+    return wrong.empty() ? std::string() : wrong[0];
+  };
+  EXPECT_THAT(refused(pod_with(amounts, "annotations: {elasticgpu.io/share-class: besteffort, "
+                                        "elasticgpu.io/priority-class: online}")),
+              HasSubstr("container c: claims have no priority class"));
+  EXPECT_THAT(refused(pod_with(amounts, "annotations: {elasticgpu.io/share-class: besteffort, "
+                                        "elasticgpu.io/core-limit: \"60\"}")),
+              HasSubstr("container c: claims have no limit of compute beyond their cores"));
+}
+
+TEST(Manifest, APriorityClassIsKeptInTheNativeSpelling) {
+  const auto read = repaired(pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16}",
+                                      "annotations: {elasticgpu.io/priority-class: offline}"),
+                             Spelling::kNative);
+  EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/priority-class: offline\n"));
+  EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/gpu-core: 30\n"));
+}
+
+TEST(Manifest, AHelmTemplateIsNamedAsOne) {
+  EXPECT_THAT(said(repaired("kind: Pod\nmetadata: {name: {{ .Values.name }}}\n"), Kind::kWrong),
+              Contains(HasSubstr("of a Helm chart, read the output of `helm template`")));
+  EXPECT_THAT(said(repaired("kind: Pod\nspec: [\n"), Kind::kWrong), Contains(Not(HasSubstr("Helm"))));
+}
+
+TEST(Manifest, SpellingsHaveNames) {
+  EXPECT_EQ(spelling_from("native"), Spelling::kNative);
+  EXPECT_EQ(spelling_from("dra"), Spelling::kDra);
+  EXPECT_EQ(spelling_from("claim"), Spelling::kClaim);
+  EXPECT_EQ(spelling_from(""), std::nullopt);
+}
+
+TEST(Manifest, SlotsAreRemovedAndLabelsThatAreNoTextAreNamed) {
+  const auto read = repaired(pod_with("{elasticgpu.io/gpu-core: 10, elasticgpu.io/slot: 1}", "labels: {a: [b], c: 1}"));
+  EXPECT_THAT(said(read, Kind::kRepaired), Contains(HasSubstr("elasticgpu.io/slot is removed from limits")));
+  EXPECT_THAT(said(read, Kind::kWrong), Contains(HasSubstr("label a: a list or a mapping; text is legal")));
+  EXPECT_THAT(read.text, Not(HasSubstr("elasticgpu.io/slot")));
+}
+
 TEST(Manifest, ACoreLimitIsKeptInTheOtherSpellings) {
   const auto soft = pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16}",
                              "annotations: {tencent.com/vcuda-core-limit: \"60\"}");

@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
+#include <sstream>
+#include <string>
 
+#include "core/model/card_rates.h"
 #include "core/model/record.h"
 #include "core/model/request.h"
 
@@ -97,6 +101,28 @@ TEST(Request, ARateIsAnotherShareOfEachModel) {
   EXPECT_EQ(on(1, "another card"), -1);
   EXPECT_EQ(on(1, ""), -1);
   EXPECT_EQ(ComputeAsk(CoreShare(30)).on("another card"), CoreShare(30));
+}
+
+/// Rows like "| Ada | L4 30.3, L40 90.5 |" below "## TFLOPS".
+TEST(CardRates, AreThoseOfTheDocument) {
+  std::ifstream file(CARVE_DIALECTS_PAGE);
+  int models = 0;
+  bool here = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("## ")) here = line == "## TFLOPS";
+    const auto cell = line.find(" | ");
+    if (!here || !line.starts_with("| ") || cell == std::string::npos) continue;
+    std::istringstream rates(line.substr(cell + 3, line.rfind(" |") - cell - 3));
+    for (std::string one; std::getline(rates >> std::ws, one, ',');) {
+      const auto space = one.rfind(' ');
+      const auto dot = one.find('.', space == std::string::npos ? 0 : space);
+      if (space == std::string::npos || dot == std::string::npos) continue;  // the heading
+      const auto tenths = std::stoul(one.substr(space + 1, dot - space - 1) + one.substr(dot + 1));
+      EXPECT_EQ(fp32_peak("NVIDIA " + one.substr(0, space)), tenths) << one;
+      ++models;
+    }
+  }
+  EXPECT_EQ(models, 31) << "all of card_rates.cc";
 }
 
 TEST(Request, IsDividedIntoEqualParts) {

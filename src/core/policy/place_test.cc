@@ -254,6 +254,25 @@ TEST(Place, OnlyOnCardsInAModeThatPermitsTheRequest) {
               HasSubstr("1 card: in mode exclusive, accepts only requests for whole cards"));
 }
 
+// Of several cards that refuse for one reason, the text describes the one that came nearest, wherever it is in the list.
+TEST(Place, TheNearestCardOfEachReasonIsDescribed) {
+  Ledger ledger = ledger_of({card("a"), card("b"), card("c")});
+  hold(ledger, "a", fraction(1, 90), "a");
+  hold(ledger, "b", fraction(1, 70), "b");
+  hold(ledger, "c", fraction(1, 80), "c");
+  std::vector<RefusedCard> refused;
+  const Request wanted = fraction(4, 50);
+  for (const CardState& one : ledger.cards()) refused.push_back({&one, offer_of(one, wanted), Refusal::kCompute});
+  EXPECT_EQ(explain(wanted, refused), "3 cards: largest free compute 30 < 50");
+  for (auto& one : refused) one.why = Refusal::kMemory;
+  EXPECT_THAT(explain(wanted, refused), HasSubstr("3 cards: largest free slice 15 GiB"));
+  hold(ledger, "a2", fraction(1, 1), "a");
+  hold(ledger, "c2", fraction(1, 1), "c");
+  refused.clear();
+  for (const CardState& one : ledger.cards()) refused.push_back({&one, offer_of(one, wanted), Refusal::kSlices});
+  EXPECT_EQ(explain(wanted, refused), "3 cards: 1 slices are on it, a card has at most 128");
+}
+
 Request of_class(PriorityClass priority, std::uint64_t gib = 1) {
   Request request = fraction(gib, 5);
   request.priority = priority;
