@@ -254,7 +254,7 @@ TEST(Place, OnlyOnCardsInAModeThatPermitsTheRequest) {
               HasSubstr("1 card: in mode exclusive, accepts only requests for whole cards"));
 }
 
-// Of several cards that refuse for one reason, the text describes the one that came nearest, wherever it is in the list.
+// Of several cards that refuse for one reason, the text describes the one that came nearest, wherever it is listed.
 TEST(Place, TheNearestCardOfEachReasonIsDescribed) {
   Ledger ledger = ledger_of({card("a"), card("b"), card("c")});
   hold(ledger, "a", fraction(1, 90), "a");
