@@ -91,6 +91,17 @@ TEST(Arbiter, BesideASleepingSliceOfAHigherClassALoneSliceHasASmallCredit) {
   EXPECT_EQ(card.mode(offline), abi::LeaseMode::kSolo);
 }
 
+TEST(Arbiter, ABlockedSliceIsGrantedNothing) {
+  Workers card;
+  const int one = card.add(burst(50));
+  const int other = card.add(burst(50));
+  card.play(5 * kMs);
+  const int blocked = card.mode(one) == abi::LeaseMode::kBlocked ? one : other;
+  const Grant& grant = card.arbiter.grant(blocked);
+  EXPECT_EQ(grant.mode, abi::LeaseMode::kBlocked);
+  EXPECT_EQ(std::pair(grant.end_ns, grant.credit_us), std::pair(std::uint64_t{0}, 0U));
+}
+
 TEST(Arbiter, AtMostOneSliceMayLaunchAtAnyTime) {
   Card card;
   std::mt19937_64 random(7);

@@ -188,6 +188,14 @@ TEST(LoaderCache, IsWrittenExactlyAsTheLoaderReadsIt) {
                        names);
 }
 
+TEST(LoaderCache, AnotherByteOrderIsRefused) {
+  auto cache = *with_libraries("", {{"libm.so", "/mm"}});
+  for (const int order : {0, 1, 2, 3}) {  // 0: not stated, 1: big-endian, 2: little-endian
+    cache[28] = static_cast<char>(order);
+    EXPECT_EQ(loader_entries(cache).has_value(), order % 2 == 0) << order;
+  }
+}
+
 /// A cache with one library and texts that end at kExtensionAt, followed by an extension of these words.
 constexpr std::uint32_t kExtensionAt = 48 + 24 + 12;
 std::string with_extension(const std::vector<std::uint32_t>& extension, const std::string& behind = "") {

@@ -181,6 +181,7 @@ TEST(Record, AMemberThatIsNotAnObjectIsNamed) {
 }
 
 TEST(Record, SizeAndDepthAreBounded) {
+  EXPECT_LE(4 * kMaxRecordText, 256U * 1024) << "the annotations of a pod have 256 KiB together";
   EXPECT_THAT(decode_record(std::string(kMaxRecordText + 1, ' ')).error().what,
               HasSubstr("is too long"));
   EXPECT_FALSE(decode_record(std::string(1000, '[')));

@@ -120,6 +120,11 @@ TEST(HistoryJson, ASeriesWithoutTimesIsRefused) {
   const auto got = parse_history_answer(R"({"step_seconds":10,"series":[{"card":"GPU-1"}]})");
   ASSERT_FALSE(got);
   EXPECT_THAT(got.error().what, HasSubstr("unix_seconds is missing"));
+  for (const char* text : {R"({"series":[]})", R"({"step_seconds":10})", "{}"}) {
+    const auto without = parse_history_answer(text);
+    ASSERT_FALSE(without) << text;
+    EXPECT_THAT(without.error().what, HasSubstr("step_seconds or series is missing"));
+  }
 }
 
 TEST(HistoryQueries, NamesTheLegalValues) {

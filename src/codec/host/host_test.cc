@@ -39,7 +39,7 @@ TEST(CdiSpec, TheHostPathsIncludeHooks) {
 
 TEST(CdiSpec, TextThatIsNotACdiSpecIsAnError) {
   for (const char* text : {"", "[]", "{", "kind: a/b", "devices: []",
-                           "{\"kind\": [1], \"devices\": {}}", "a: [", "\t- x"}) {
+                           "{\"kind\": [1], \"devices\": {}}", "{kind: a/b, devices: {}}", "a: [", "\t- x"}) {
     EXPECT_FALSE(parse_cdi_spec(text)) << text;
   }
 }

@@ -222,6 +222,14 @@ std::string pod_with(const std::string& limits, const std::string& metadata = ""
   return text;
 }
 
+TEST(Manifest, CommentsBeforeAChangedDocumentStay) {
+  const std::string head = "  # indented\n\n# at the margin\n";
+  const auto read = repaired(head + pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16}"),
+                             Spelling::kNative);
+  EXPECT_THAT(read.text, testing::StartsWith(head + "apiVersion: v1\n"));
+  EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/gpu-core: 30\n"));
+}
+
 TEST(Manifest, RequestsAreRewrittenInTheNativeSpelling) {
   const auto read =
       repaired(pod_with("{tencent.com/vcuda-core: 30, tencent.com/vcuda-memory: 16, cpu: 0.5}"), Spelling::kNative);
@@ -235,6 +243,7 @@ TEST(Manifest, RequestsAreRewrittenInTheNativeSpelling) {
               HasSubstr("elasticgpu.io/gpu: 2\n"));
   const auto own = pod_with("{elasticgpu.io/gpu-core: 10}");
   EXPECT_EQ(repaired(own, Spelling::kNative).text, own);
+  EXPECT_THAT(said(repaired(own, Spelling::kNative), Kind::kRepaired), IsEmpty()) << "it is in that spelling";
 }
 
 TEST(Manifest, ARequestThatTheNewSpellingCannotSayStays) {
@@ -271,6 +280,13 @@ TEST(Manifest, APriorityClassIsKeptInTheNativeSpelling) {
                              Spelling::kNative);
   EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/priority-class: offline\n"));
   EXPECT_THAT(read.text, HasSubstr("elasticgpu.io/gpu-core: 30\n"));
+  ManifestRules hami{{}, Spelling::kNative};
+  hami.dialects.hami = true;
+  hami.dialects.nvidia_by_slots = true;
+  const auto of_hami = read_manifest(
+      pod_with("{nvidia.com/gpu: 1, nvidia.com/gpumem: 1024, nvidia.com/priority: 0}"), hami);
+  EXPECT_THAT(of_hami.text, HasSubstr("elasticgpu.io/priority-class: online\n"));
+  EXPECT_THAT(of_hami.text, HasSubstr("elasticgpu.io/gpu-memory: 1024\n"));
 }
 
 TEST(Manifest, AHelmTemplateIsNamedAsOne) {

@@ -108,7 +108,10 @@ TEST(BoardNodes, AddUpTheirCards) {
   board.cards[1].used = std::nullopt;
   sum_nodes(&board);
   EXPECT_EQ(board.nodes[0].used, std::nullopt) << "the use of one card is unknown";
-  EXPECT_EQ(board.nodes[0].cards, 3U) << "summed again, not twice";
+  EXPECT_EQ(std::tuple(board.nodes[0].cards, board.nodes[0].memory, board.nodes[0].granted, board.nodes[0].cores),
+            std::tuple(3U, Bytes::gib(173), Bytes::gib(13), 300U))
+      << "summed again, not twice";
+  EXPECT_EQ(board.nodes[0].models.size(), 2U);
 }
 
 // Every figure differs, so a figure in another's place is noticed.

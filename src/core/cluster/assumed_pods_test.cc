@@ -45,6 +45,17 @@ TEST(AssumedPods, OtherPodsSeeTheCapacityAsUsedUntilItExpires) {
   EXPECT_EQ(expected.size(), 0U);
 }
 
+TEST(AssumedPods, AnAnswerDoesNotHideALaterAssumption) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  const auto state = node();
+  EXPECT_EQ(taken(expected, state, "z"), 4U);
+  expected.expect(pod("b"), "n1", {slice("b", 8)}, kNow);
+  EXPECT_EQ(taken(expected, state, "z"), 12U);
+  expected.forget(pod("a"));
+  EXPECT_EQ(taken(expected, state, "z"), 8U);
+}
+
 TEST(AssumedPods, TheBindingFindsWhatWasChosenAndWhy) {
   AssumedPods expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow, "fits best");

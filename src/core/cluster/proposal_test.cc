@@ -112,6 +112,20 @@ TEST_F(ProposalTest, ProposedVictimsCountAgainstTheirBudgets) {
   EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
 
+// The budget allows one eviction, which kube-scheduler uses for a. So the second card is that of c, although b is less
+// important.
+TEST_F(ProposalTest, ABudgetThatTheProposalUsesUpLeadsToOtherVictims) {
+  Card third;
+  third.id = CardId("GPU-2");
+  third.memory = Bytes::gib(16);
+  ASSERT_TRUE(node.ledger.put_card(third));
+  holds("a", "GPU-0", 16, 0, {0});
+  holds("b", "GPU-1", 16, 0, {0});
+  holds("c", "GPU-2", 16, 5);
+  candidates.allowed = {1};
+  EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("c"), owner("a")));
+}
+
 TEST_F(ProposalTest, CapacityThatIsReservedForAnotherPodIsNotUsed) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16, 20);

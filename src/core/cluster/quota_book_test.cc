@@ -58,6 +58,7 @@ TEST(Quota, AFractionCountsWithTheLargerOfItsParts) {
   const Card a100 = card("0", "NVIDIA A100", 80);
   EXPECT_EQ(parts_taken(fraction(8, 30), a100), 30U);
   EXPECT_EQ(parts_taken(fraction(40, 30), a100), 50U);
+  EXPECT_EQ(parts_taken(Holding(), card("0", "NVIDIA A100", 0)), 100U) << "a card whose size is unknown";
   EXPECT_EQ(parts_taken(fraction(40, 30, 3), a100), 150U) << "on each of three cards";
   EXPECT_EQ(parts_taken({{"main", Phase::kRun, whole_cards(2)}}, a100), 200U);
   auto alone = fraction(8, 30);

@@ -271,6 +271,14 @@ TEST(Place, TheNearestCardOfEachReasonIsDescribed) {
   refused.clear();
   for (const CardState& one : ledger.cards()) refused.push_back({&one, offer_of(one, wanted), Refusal::kSlices});
   EXPECT_EQ(explain(wanted, refused), "3 cards: 1 slices are on it, a card has at most 128");
+  for (const char* name : {"a", "b"}) {
+    EXPECT_TRUE(ledger.set_health(CardId(std::string("GPU-") + name), {false, std::string("XID of ") + name}));
+  }
+  refused.clear();
+  for (const CardState& one : ledger.cards()) {
+    if (!one.card.health.ok) refused.push_back({&one, offer_of(one, wanted), Refusal::kUnhealthy});
+  }
+  EXPECT_EQ(explain(wanted, refused), "2 cards: unhealthy: XID of a") << "the first of equals";
 }
 
 Request of_class(PriorityClass priority, std::uint64_t gib = 1) {

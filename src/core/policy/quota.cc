@@ -10,7 +10,7 @@ namespace {
 constexpr CardParts kCard = 100;
 
 CardParts parts_of(bool exclusive, Bytes memory, CoreShare compute, const Card& card) {
-  if (exclusive || card.memory == Bytes() || memory >= card.memory) return kCard;
+  if (exclusive || memory >= card.memory) return kCard;  // also of a card whose size is unknown
   // Rounded up. 2^64 bytes are more than any card has, so the product is computed with 128 bits.
   const auto scaled = static_cast<unsigned __int128>(memory.count()) * kCard + card.memory.count() - 1;
   const auto of_memory = static_cast<CardParts>(scaled / card.memory.count());
