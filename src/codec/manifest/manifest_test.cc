@@ -243,7 +243,8 @@ TEST(Manifest, RequestsAreRewrittenInTheNativeSpelling) {
               HasSubstr("elasticgpu.io/gpu: 2\n"));
   const auto own = pod_with("{elasticgpu.io/gpu-core: 10}");
   EXPECT_EQ(repaired(own, Spelling::kNative).text, own);
-  const auto both = repaired(pod_with("{elasticgpu.io/gpu-core: 10, elasticgpu.io/gpu-memory: 1024}"), Spelling::kNative);
+  const auto both =
+      repaired(pod_with("{elasticgpu.io/gpu-core: 10, elasticgpu.io/gpu-memory: 1024}"), Spelling::kNative);
   EXPECT_THAT(said(both, Kind::kRepaired), IsEmpty()) << "it is in that spelling";
 }
 
