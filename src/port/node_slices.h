@@ -47,7 +47,7 @@ struct HeldSlice {
 struct NodeTroubles {
   GpuState gpu = GpuState::kOk;
   std::string gpu_reason;
-  bool gpu_passing = false;  // it may be one late answer: the cards are not unknown yet (CardHealth)
+  bool gpu_passing = false;  // the cards are not unknown yet (CardHealth): it may be one late answer. Ignored for kOk
   std::string arbiter;
   std::string journal;
   std::string library;

@@ -46,11 +46,7 @@ void CardHealth::saw_xid(std::uint32_t xid, const XidRow& row, Clock::Time now) 
   if (counts_.size() < kMostCodes || counts_.count(xid) != 0) ++counts_[xid];
   if (row.action < XidAction::kUnhealthy) return;
   // The worst XID so far decides how the card recovers; a lesser one only restarts the quiet time.
-  if (!bad_ || row.action >= bad_->row.action) {
-    bad_ = Bad{};
-    bad_->xid = xid;
-    bad_->row = row;
-  }
+  if (!bad_ || row.action >= bad_->row.action) bad_ = Bad{.xid = xid, .row = row};
   bad_->last = now;
   bad_->fine_since.reset();
   bad_->was_away = false;
@@ -80,10 +76,7 @@ void CardHealth::driver_away(const std::string& why, Clock::Time since, Clock::D
 
 void CardHealth::restore(const HeldXid& held, const XidRow& row, Clock::Time now) {
   if (row.action < XidAction::kReset) return;  // the policy may have changed
-  bad_ = Bad{};
-  bad_->xid = held.xid;
-  bad_->row = row;
-  bad_->last = now;
+  bad_ = Bad{.xid = held.xid, .row = row, .last = now};
 }
 
 bool CardHealth::over(Clock::Time now) const {

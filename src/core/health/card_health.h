@@ -73,8 +73,8 @@ class CardHealth {
   struct Bad {
     std::uint32_t xid = 0;
     XidRow row;
-    Clock::Time last;
-    std::optional<Clock::Time> fine_since;  // the driver has recommended nothing since then
+    Clock::Time last = {};
+    std::optional<Clock::Time> fine_since = {};  // the driver has recommended nothing since then
     bool was_away = false;
   };
   void settle(Clock::Time now);

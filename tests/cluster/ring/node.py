@@ -68,6 +68,7 @@ class Node:
     # --- containerd --------------------------------------------------------------------------------------------
 
     def _write_containerd_config(self) -> None:
+        # Statistics every 10 s instead of every second, and no program for the loopback device: processors are scarce.
         restricted = not _may_raise_oom_score()
         (self.folder / "containerd.toml").write_text(f"""version = 3
 root = "/var/lib/containerd"
