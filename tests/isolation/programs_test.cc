@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kContext = 105 * kMiB;
 constexpr std::uint64_t kFirstSeed = 1;
-constexpr std::uint64_t kSeeds = 250;
+constexpr std::uint64_t kSeeds = 100;
 constexpr int kSlowest = 30;  // seconds for one run
 constexpr char kLibrary[] = "libcuda.so.1";
 constexpr char kDriver[] = "/usr/lib/carve/driver/libcuda.so.1";

@@ -22,6 +22,7 @@ struct Control {
   std::uint64_t kill_at;         // the process that passes this point gets SIGKILL; 0: none
   std::uint64_t fail_next_sync;  // the next fdatasync fails with this errno
   std::uint64_t fail_all;        // while not 0, every change of a journal fails with this errno
+  std::uint64_t kill_every;      // not 0: after a death, the process that passes this many points later dies as well
 };
 
 Control* control() {
@@ -68,7 +69,11 @@ void pass(const char* what) {
   const int length = std::snprintf(path, sizeof path, "%llu %s\n", static_cast<unsigned long long>(now), what);
   static_cast<void>(real_write(log, path, static_cast<std::size_t>(length)));
   close(log);
-  if (now == __atomic_load_n(&control()->kill_at, __ATOMIC_SEQ_CST)) kill(getpid(), SIGKILL);
+  if (now == __atomic_load_n(&control()->kill_at, __ATOMIC_SEQ_CST)) {
+    const std::uint64_t every = __atomic_load_n(&control()->kill_every, __ATOMIC_SEQ_CST);
+    if (every != 0) __atomic_store_n(&control()->kill_at, now + every, __ATOMIC_SEQ_CST);
+    kill(getpid(), SIGKILL);
+  }
   errno = saved;
 }
 

@@ -1,7 +1,7 @@
 """The agent is killed at every write to its journal, in a real `carve up` on simulated cards. Afterwards `carve
 inspect` must show what really runs. That is known from the kernel (cgroups, processes), from the simulated driver's
 account and from the answers of the commands. The faults come from journal_fault.cc, preloaded. Run as root:
-journal_kills.py --bin <build>/bin --fault <journal_fault.so> [--at N]"""
+journal_kills.py --bin <build>/bin --fault <journal_fault.so> [--at N [--every M]]"""
 import errno
 import json
 import mmap
@@ -15,6 +15,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
 
 GIB = 1 << 30
+# Points between two deaths of a history: more than an agent passes until it serves, or no agent would ever serve.
+EVERY = 30
 
 
 class Fault:
@@ -40,8 +42,13 @@ class Fault:
     def passed(self):
         return struct.unpack_from("<Q", self.map, 0)[0]
 
-    def kill_at(self, point):
+    def kill_at(self, point, every=0):
+        """The process that passes this point dies, and after each death the one that is `every` points further."""
+        struct.pack_into("<Q", self.map, 32, every)
         struct.pack_into("<Q", self.map, 8, point)
+
+    def next_death(self):
+        return struct.unpack_from("<Q", self.map, 8)[0]
 
     def fail_next_sync(self):
         struct.pack_into("<Q", self.map, 16, errno.EIO)
@@ -190,12 +197,13 @@ class History:
         assert not held, held
 
 
-def one(bin_dir, library, point):
-    """Runs the whole history with a death at `point` (0: none). Returns the points that it passed."""
+def one(bin_dir, library, point, every=0):
+    """Runs the whole history with a death at `point` (0: none) and every `every` points after it (0: no other death).
+    Returns the points that it passed and the number of deaths."""
     machine = Machine(bin_dir, "t4x2")
     fault = Fault(machine.folder, library)
     try:
-        fault.kill_at(point)
+        fault.kill_at(point, every)
         machine.up_process = machine.start_up()
         if not machine.up_process.stdout.readline().startswith("ready:"):
             # `carve up` gives up when an agent dies before it ever served, and says so. The operator then starts it
@@ -210,11 +218,12 @@ def one(bin_dir, library, point):
         os.kill(agent, signal.SIGKILL)
         until("another agent", 20, lambda: machine.pid_of("agent") != agent and history.answers())
         history.must_agree("after one more restart")
+        deaths = (fault.next_death() - point) // every if every else int(point != 0)
         fault.kill_at(0)
         assert fault.passed() >= point, "no process reached this point"
         points = fault.points()
         history.end()
-        return points
+        return points, deaths
     except BaseException:
         fault.kill_at(0)
         print(f"point {point}:", open(machine.folder + "/up.err").read()[-2000:], machine.logs()[-4000:])
@@ -277,20 +286,22 @@ def main():
         print("journal: read-only for some time, nothing was lost")
         return 0
     if value_of("--at"):
-        print(one(bin_dir, library, int(value_of("--at"))))
+        print(one(bin_dir, library, int(value_of("--at")), int(value_of("--every") or 0)))
         return 0
-    points = one(bin_dir, library, 0)
+    points, _ = one(bin_dir, library, 0)
     kinds = {kind.split(" ", 1)[1] for kind in points}
     assert {"write", "of write", "fdatasync", "fsync", "rename", "creation"} <= kinds, kinds
-    failed = []
-    for point in range(1, len(points) + 1):
+    # With several deaths in one history fewer histories reach each point. In scripts/soak each history has one death.
+    every = 0 if os.environ.get("CARVE_SOAK") else EVERY
+    failed, deaths, histories = [], 0, min(every or len(points), len(points))
+    for point in range(1, histories + 1):
         try:
-            one(bin_dir, library, point)
+            deaths += one(bin_dir, library, point, every)[1]
         except Exception as problem:  # the other points are tried too
-            failed.append(f"killed {points[point - 1]} (point {point} of {len(points)}): {problem}")
+            failed.append(f"killed {points[point - 1]} (--at {point} --every {every}, {len(points)} points): {problem}")
             print(failed[-1])
-    print(f"journal: agent killed at {len(points)} points ({len(kinds)} kinds of calls): "
-          f"{len(points) - len(failed)} times the ledger equals what runs")
+    print(f"journal: agent killed {deaths} times in {histories} histories of {len(points)} points ({len(kinds)} kinds of "
+          f"calls): after {histories - len(failed)} histories the ledger equals what runs")
     return 1 if failed else 0
 
 
