@@ -1,8 +1,8 @@
 // The cost of one driver call through the library, compared with the same call on the bare driver. Both run in one
-// process and alternate, so that disturbances of the machine affect both. A figure is the median of nine differences.
-// The driver underneath is a stub that returns immediately: on a real driver the same nanoseconds are added to
-// microseconds. Prints one line per figure; --check fails beyond 1.5 times the budget. --budget-scale X multiplies the
-// budgets by X, to prove that --check can fail. --processes N measures only that number of processes.
+// process and alternate, so that disturbances of the machine affect both. A figure is the median of nine differences
+// (--rounds N: of N). The driver underneath is a stub that returns immediately: on a real driver the same nanoseconds are
+// added to microseconds. Prints one line per figure; --check fails beyond 1.5 times the budget. --budget-scale X
+// multiplies the budgets by X, to prove that --check can fail. --processes N measures only that number of processes.
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -27,7 +27,6 @@ using carve::preload::testing::SliceServer;
 
 namespace {
 
-constexpr int kRounds = 9;
 constexpr char kUuid[] = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
 constexpr std::size_t kBlock = 4U << 20;
 
@@ -141,7 +140,9 @@ struct Figure {
   double difference;
 };
 
-/// Nine rounds of bare and through. `threads` run concurrently; the slowest one counts.
+int rounds = 9;
+
+/// `rounds` of bare and through. `threads` run concurrently; the slowest one counts.
 template <class Measure>
 Figure compare(const Calls& bare, const Calls& through, int count, int threads, Measure measure) {
   std::vector<double> bares;
@@ -163,7 +164,7 @@ Figure compare(const Calls& bare, const Calls& through, int count, int threads, 
   };
   run(bare);
   run(through);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const double one = run(bare);
     const double other = run(through);
     bares.push_back(one);
@@ -261,7 +262,7 @@ constexpr char kDriverPath[] = "/usr/lib/carve/driver/libcuda.so.1";
 void measure_init(const char* slice, int processes) {
   std::vector<double> bares;
   std::vector<double> differences;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const double one = init_ns(kDriverPath);
     bares.push_back(one);
     differences.push_back(init_ns("libcuda.so.1") - one);
@@ -352,6 +353,9 @@ bool read_arguments(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--processes") == 0 && i + 1 < argc) {
       only_processes = std::atoi(argv[++i]);
       if (only_processes != 1 && only_processes != 4 && only_processes != 64) return false;
+    } else if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
+      rounds = std::atoi(argv[++i]);
+      if (rounds < 1) return false;
     } else {
       return false;
     }
@@ -363,7 +367,7 @@ bool read_arguments(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (!read_arguments(argc, argv)) {
-    std::fprintf(stderr, "usage: carve-bench-calls [--check] [--budget-scale X] [--processes N]\n");
+    std::fprintf(stderr, "usage: carve-bench-calls [--check] [--budget-scale X] [--processes N] [--rounds N]\n");
     return 2;
   }
   const std::string problem =
@@ -373,7 +377,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::printf("driver: a stub that does no work; ns per call, CPU time of the thread; median of %d differences\n",
-              kRounds);
+              rounds);
   std::printf("%-18s %-9s %7s %9s %10s %9s %9s %9s\n", "call", "slice", "threads", "processes", "live", "bare",
               "library", "budget");
   std::fflush(stdout);
