@@ -47,11 +47,12 @@ class Changes(unittest.TestCase):
         self.assertEqual(become("x = a < b(c) ? b(c) : a"), {"x = a >= b(c) ? b(c) : a"})
         self.assertEqual(become("x = a < b ? a : c"), {"x = a <= b ? a : c", "x = a >= b ? a : c"})
 
-    def test_numbers_change_by_one_and_keep_their_suffix(self):
+    def test_small_numbers_change_by_one_and_large_ones_by_a_factor_of_two(self):
         self.assertEqual(become("a[7]"), {"a[8]", "a[6]"})
         self.assertEqual(become("0"), {"1"})
-        self.assertEqual(become("1'000ULL"), {"1001ULL", "999ULL"})
+        self.assertEqual(become("1'000ULL"), {"2000ULL", "500ULL"})
         self.assertEqual(become("0x10u"), {"17u", "15u"})
+        self.assertEqual(become("0x11u"), {"34u", "8u"})
         self.assertEqual(become("1.5"), set())
 
     def test_returned_conditions_become_constants(self):
@@ -101,6 +102,36 @@ class Draws(unittest.TestCase):
             self.assertEqual({one.path for one in draw(3, "lease", "core")}, {"lease/a.cc", "lease/b.h", "src/core/d.cc"})
             self.assertEqual(len(draw(3, "lease")), 4, "one change for each token")
             self.assertGreater(len({tuple(draw(seed, "lease", "core")) for seed in range(5)}), 1)
+
+
+class SameCode(unittest.TestCase):
+    """A change is compared as machine code: with a compiler, without the tests' program."""
+
+    def same(self, text, old, new, path="lease/a.cc"):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            changed, original = root / "tree" / path, root / "original" / path
+            user = root / "original/src/core/a.cc" if path.endswith(".h") else original
+            for file in (changed, original, user):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            user.write_text(f'#include "{path}"\n', encoding="utf-8")
+            original.write_text(text, encoding="utf-8")
+            changed.write_text(text.replace(old, new), encoding="utf-8")
+            program = mutate.Program.__new__(mutate.Program)
+            program.tree, program.build, program.users = root / "original", root, {path: ["a.o"]}
+            program.compile = {"a.o": (str(user), ["g++", *mutate.FLAGS.split(), "-MD", "-MT", "a.o", "-MF", "a.d"])}
+            return program.same_code(mutate.Change(path, 1, 0, 0, ""), text, changed, root)
+
+    def test_only_a_change_without_an_effect_compiles_to_the_same_code(self):
+        text = "unsigned f(unsigned a) { return a > 0; }"
+        self.assertTrue(self.same(text, "a > 0", "a >= 1"))
+        self.assertFalse(self.same(text, "a > 0", "a > 1"))
+        self.assertFalse(self.same(text, "return", "retrun"), "it does not compile")
+
+    def test_a_header_is_compared_by_the_code_of_the_files_that_include_it(self):
+        text = "inline int g(int a) { return a * 2; }\nint f(int a) { return g(a); }\n"
+        self.assertTrue(self.same(text, "a * 2", "a + a", "lease/a.h"))
+        self.assertFalse(self.same(text, "a * 2", "a * 3", "lease/a.h"))
 
 
 class TheTree(unittest.TestCase):
