@@ -1,12 +1,12 @@
-// The arbiter's decisions on record, see testing/decisions.h. The other tests of the arbiter check rules.
+// The arbiter's decisions on record, see base/testing/decisions.h. The other tests of the arbiter check rules.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <string>
 #include <vector>
 
+#include "base/testing/decisions.h"
 #include "lease/arbiter.h"
-#include "lease/testing/decisions.h"
 
 namespace carve::lease {
 namespace {
@@ -160,7 +160,7 @@ TEST_P(ArbiterDecisions, AreThoseOnRecord) {
   const std::size_t slices = GetParam().slices;
   Decisions decisions("arbiter-" + std::to_string(slices));
   Cast(slices, slices).play(3'000, decisions);
-  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see testing/decisions.h";
+  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see base/testing/decisions.h";
 }
 
 INSTANTIATE_TEST_SUITE_P(Casts, ArbiterDecisions,

@@ -1,4 +1,4 @@
-// The gate's decisions on record, see testing/decisions.h. The other tests of the gate check rules.
+// The gate's decisions on record, see base/testing/decisions.h. The other tests of the gate check rules.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/decisions.h"
 #include "lease/gate.h"
-#include "lease/testing/decisions.h"
 
 namespace carve::lease {
 namespace {
@@ -158,7 +158,7 @@ TEST_P(GateDecisions, AreThoseOnRecord) {
   const std::uint32_t processes = GetParam().processes;
   Decisions decisions("gate-" + std::to_string(processes));
   Slice(processes, processes).play(20'000, decisions);
-  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see testing/decisions.h";
+  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see base/testing/decisions.h";
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, GateDecisions,

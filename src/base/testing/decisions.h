@@ -5,13 +5,14 @@
 #include <fstream>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 // Decisions on record: a test plays a long pseudorandom scene, sums up every decision, and compares the sum with the
 // one in its source, so it notices every other decision. A change that is meant to keep the decisions can be checked
 // with it, and a change that is meant to alter them says so by a new sum. To see which decisions differ, write them
 // with both versions and compare the files:
 //   CARVE_DECISIONS=FOLDER PROGRAM --gtest_filter='*Decisions*'
-namespace carve::lease {
+namespace carve {
 
 /// Pseudorandom numbers that are the same on every platform (a linear congruential generator with Knuth's constants).
 class Numbers {
@@ -46,6 +47,12 @@ class Decisions {
     if (out_.is_open()) out_ << '\n';
   }
 
+  /// Adds a decision that is a text of one line.
+  void add(std::string_view text) {
+    for (const char letter : text) sum_ = (sum_ ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
+    if (out_.is_open()) out_ << text << '\n';
+  }
+
   [[nodiscard]] std::uint64_t sum() const { return sum_; }
 
  private:
@@ -53,4 +60,4 @@ class Decisions {
   std::uint64_t sum_ = 0xcbf29ce484222325ULL;
 };
 
-}  // namespace carve::lease
+}  // namespace carve
