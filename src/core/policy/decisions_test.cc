@@ -15,6 +15,8 @@
 namespace carve {
 namespace {
 
+// By name: a new policy changes no decision of these.
+constexpr std::array kPolicyNames = {"binpack", "spread"};
 constexpr std::array kModels = {"NVIDIA T4", "NVIDIA A100-SXM4-40GB", "NVIDIA H200"};
 
 /// One machine on which pods come and go.
@@ -96,7 +98,7 @@ class Machine {
   void place_next(const std::string& name, Decisions& decisions) {
     const Owner owner{OwnerKind::kPod, name};
     const std::vector<PartRequest> parts = pod();
-    const PolicyRow& policy = kPolicies[numbers_.below(kPolicies.size())];
+    const PolicyRow& policy = **policy_named(kPolicyNames[numbers_.below(kPolicyNames.size())]);
     const auto priority = static_cast<std::int32_t>(numbers_.below(5));
     for (const CardState& state : ledger_.cards()) decisions.add({parts_taken(parts, state.card)});
     const auto placed = place_pod(ledger_, links_, owner, parts, policy);
@@ -137,7 +139,9 @@ class Machine {
     const Leftover left = leftover_of(ledger_, slices);
     decisions.add({static_cast<std::uint64_t>(left.cards), static_cast<std::uint64_t>(left.node), left.owners,
                    left.mixed ? 1U : 0U});
-    for (const NodePolicyRow& row : kNodePolicies) decisions.add({static_cast<std::uint64_t>(score_of(row, left))});
+    for (const char* name : kPolicyNames) {
+      decisions.add({static_cast<std::uint64_t>(score_of(*node_policy_named(name), left))});
+    }
   }
 
   Numbers numbers_;
