@@ -169,7 +169,8 @@ INSTANTIATE_TEST_SUITE_P(Cards, PlacementDecisions,
                          testing::Values(OnRecord{1, 200, 0x22573a53dd6eaf26ULL},
                                          OnRecord{4, 150, 0x4a521099aa72c3c3ULL},
                                          OnRecord{8, 80, 0xaa7a86ccc934df60ULL},
-                                         OnRecord{18, 30, 0xad9397e9e955686dULL}));
+                                         OnRecord{18, 30, 0xad9397e9e955686dULL}),
+                         [](const auto& info) { return "With" + std::to_string(info.param.cards); });
 
 }  // namespace
 }  // namespace carve
