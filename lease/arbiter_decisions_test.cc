@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Casts, ArbiterDecisions,
                                          OnRecord{3, 0x6b2b7317fb977012ULL},
                                          OnRecord{5, 0x30fb14da33d6e58dULL},
                                          OnRecord{9, 0x1530c629e187cf63ULL}),
-                         [](const auto& info) { return "With" + std::to_string(info.param.slices); });
+                         [](const auto& one) { return "With" + std::to_string(one.param.slices); });
 
 }  // namespace
 }  // namespace carve::lease

@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, GateDecisions,
                          testing::Values(OnRecord{1, 0x41e2460e38945327ULL},
                                          OnRecord{2, 0x84d9d774b795901dULL},
                                          OnRecord{5, 0x640b3ecd3ceb3fb8ULL}),
-                         [](const auto& info) { return "With" + std::to_string(info.param.processes); });
+                         [](const auto& one) { return "With" + std::to_string(one.param.processes); });
 
 }  // namespace
 }  // namespace carve::lease

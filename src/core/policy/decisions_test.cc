@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Cards, PlacementDecisions,
                                          OnRecord{4, 150, 0x4a521099aa72c3c3ULL},
                                          OnRecord{8, 80, 0xaa7a86ccc934df60ULL},
                                          OnRecord{18, 30, 0xad9397e9e955686dULL}),
-                         [](const auto& info) { return "With" + std::to_string(info.param.cards); });
+                         [](const auto& one) { return "With" + std::to_string(one.param.cards); });
 
 }  // namespace
 }  // namespace carve
