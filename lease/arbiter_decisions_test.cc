@@ -154,6 +154,9 @@ struct OnRecord {
   std::uint64_t sum;
 };
 
+/// For the test's name, which must not change with the sum.
+void PrintTo(const OnRecord& one, std::ostream* out) { *out << one.slices; }
+
 class ArbiterDecisions : public testing::TestWithParam<OnRecord> {};
 
 TEST_P(ArbiterDecisions, AreThoseOnRecord) {

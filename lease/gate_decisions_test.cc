@@ -152,6 +152,9 @@ struct OnRecord {
   std::uint64_t sum;
 };
 
+/// For the test's name, which must not change with the sum.
+void PrintTo(const OnRecord& one, std::ostream* out) { *out << one.processes; }
+
 class GateDecisions : public testing::TestWithParam<OnRecord> {};
 
 TEST_P(GateDecisions, AreThoseOnRecord) {

@@ -156,6 +156,9 @@ struct OnRecord {
   std::uint64_t sum;
 };
 
+/// For the test's name, which must not change with the sum.
+void PrintTo(const OnRecord& one, std::ostream* out) { *out << one.cards; }
+
 class PlacementDecisions : public testing::TestWithParam<OnRecord> {};
 
 TEST_P(PlacementDecisions, AreThoseOnRecord) {
