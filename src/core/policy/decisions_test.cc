@@ -11,13 +11,13 @@
 #include "core/policy/place_pod.h"
 #include "core/policy/quota.h"
 #include "core/policy/victims.h"
+#include "core/testing/pseudorandom.h"
 
 namespace carve {
 namespace {
 
 // By name: a new policy changes no decision of these.
 constexpr std::array kPolicyNames = {"binpack", "spread"};
-constexpr std::array kModels = {"NVIDIA T4", "NVIDIA A100-SXM4-40GB", "NVIDIA H200"};
 
 /// One machine on which pods come and go.
 class Machine {
@@ -25,11 +25,7 @@ class Machine {
   Machine(std::uint64_t seed, std::size_t cards) : numbers_(seed) {
     std::vector<CardId> ids;
     for (std::size_t i = 0; i < cards; ++i) {
-      Card card;
-      card.id = CardId("GPU-" + std::to_string(i));
-      card.model = kModels[numbers_.below(numbers_.one_of(3) ? kModels.size() : 1)];
-      card.memory = Bytes::gib(8 + 8 * numbers_.below(3));
-      card.numa_node = static_cast<int>(numbers_.below(2));
+      const Card card = pseudorandom_card("GPU-" + std::to_string(i), numbers_);
       ids.push_back(card.id);
       EXPECT_TRUE(ledger_.put_card(card).has_value());
     }
@@ -65,39 +61,9 @@ class Machine {
     static_cast<void>(ledger_.put_card(card));  // refused while slices of the other mode are on it
   }
 
-  Request request() {
-    Request request = whole_cards(static_cast<std::uint32_t>(1 + numbers_.below(3)));
-    if (!numbers_.one_of(5)) {
-      constexpr std::array kShares = {ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBurst,
-                                      ShareClass::kBestEffort};
-      request = Request{};
-      request.count = numbers_.one_of(4) ? 2 : 1;
-      request.share = kShares[numbers_.below(kShares.size())];
-      request.memory = numbers_.one_of(3) ? MemoryAsk::of_percent(static_cast<std::uint32_t>(1 + numbers_.below(60)))
-                                          : MemoryAsk::of(Bytes::mib(1 + numbers_.below(7'000)));
-      const auto cores = static_cast<std::uint32_t>(1 + numbers_.below(50));
-      request.compute = numbers_.one_of(8) ? ComputeAsk::of_tflops(2 * cores) : ComputeAsk(CoreShare(cores));
-      request.constraints.exclusive = numbers_.one_of(12);
-    }
-    request.priority = static_cast<PriorityClass>(numbers_.below(3));
-    if (numbers_.one_of(6)) request.constraints.model = "t4";
-    return request;
-  }
-
-  std::vector<PartRequest> pod() {
-    std::vector<PartRequest> parts;
-    const std::uint64_t many = numbers_.one_of(3) ? 1 + numbers_.below(3) : 1;
-    const std::string together = numbers_.one_of(6) ? "pair" : "";
-    for (std::uint64_t i = 0; i < many; ++i) {
-      parts.push_back({"c" + std::to_string(i), i == 0 && many > 1 && numbers_.one_of(2) ? Phase::kInit : Phase::kRun,
-                       i > 0 && !together.empty() ? parts[0].request : request(), together});
-    }
-    return parts;
-  }
-
   void place_next(const std::string& name, Decisions& decisions) {
     const Owner owner{OwnerKind::kPod, name};
-    const std::vector<PartRequest> parts = pod();
+    const std::vector<PartRequest> parts = pseudorandom_pod(numbers_);
     const PolicyRow& policy = **policy_named(kPolicyNames[numbers_.below(kPolicyNames.size())]);
     const auto priority = static_cast<std::int32_t>(numbers_.below(5));
     for (const CardState& state : ledger_.cards()) decisions.add({parts_taken(parts, state.card)});
