@@ -1,5 +1,5 @@
-// Decisions about a cluster on record, see base/testing/decisions.h: the node, the refusals, the smaller requests and the
-// victims. The other tests of this folder check rules.
+// Decisions about a cluster on record, see base/testing/decisions.h: the node, the refusals, the smaller requests and
+// the victims. The other tests of this folder check rules.
 #include <gtest/gtest.h>
 
 #include <array>
