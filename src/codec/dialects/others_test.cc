@@ -279,6 +279,16 @@ TEST(EveryDialect, ShowsWhatItsReadersExpectOnAPlacedPod) {
               IsEmpty())
       << "no annotation may have such a long name";
   EXPECT_THAT(shown_by(record_of("vcuda", {{CardId("GPU-gone"), Bytes::gib(4), CoreShare(30)}})), IsEmpty());
+  Record several = record_of("vcuda", {{CardId("GPU-b"), Bytes::gib(4), CoreShare(30)}}, "first");
+  several.parts.push_back(record_of("vcuda", {{CardId("GPU-a"), Bytes::gib(4), CoreShare(30)}}, "second").parts[0]);
+  EXPECT_EQ(shown_by(several).at("tencent.com/predicate-gpu-idx-0"), "1");
+  EXPECT_EQ(shown_by(several).at("tencent.com/predicate-gpu-idx-1"), "0");
+  several.parts[0].dialect = "volcano";
+  several.parts[0].phase = Phase::kInit;
+  several.parts[1].dialect = "native";
+  EXPECT_THAT(shown_by(several), IsEmpty()) << "an init container, and one of another dialect";
+  several.parts.push_back(record_of("volcano", {{CardId("GPU-b"), Bytes::gib(1), CoreShare()}}, "third").parts[0]);
+  EXPECT_EQ(shown_by(several).at("volcano.sh/gpu-index"), "1");
   const auto cgpu = shown_by(record_of("cgpu", {{CardId("GPU-b"), Bytes::gib(2), CoreShare(30)}}));
   EXPECT_EQ(cgpu.at("ALIYUN_COM_GPU_MEM_IDX"), "1");
   EXPECT_EQ(cgpu.at("ALIYUN_COM_GPU_MEM_POD"), "2");

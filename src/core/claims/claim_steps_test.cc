@@ -282,7 +282,9 @@ TEST(Provisioners, ByBothForms) {
   ElasticClass by;
   const auto share = [&](const char* name) { return request_by(*provisioner_named(name), by, request).share; };
   EXPECT_EQ(share("elasticgpu.io/gpushare"), ShareClass::kBestEffort);
-  EXPECT_TRUE(request_by(*provisioner_named("elasticgpu.io/physical"), by, request).whole);
+  const Request physical = request_by(*provisioner_named("elasticgpu.io/physical"), by, request);
+  EXPECT_TRUE(physical.whole);
+  EXPECT_EQ(physical.dialect, provisioner_named("elasticgpu.io/physical")->dialect);
   by.enforced = true;
   EXPECT_EQ(share("elasticgpu.io/gpushare"), ShareClass::kFixed) << "one field of the class";
 }

@@ -76,6 +76,14 @@ TEST(Assemble, AnUnknownCardIsAConflictAndTheOtherCardsAreBooked) {
   EXPECT_EQ(made.state.ledger.slices_of(two.owner).size(), 1U);
 }
 
+TEST(Assemble, ACardThatIsNotLegalIsAConflict) {
+  const auto made = assemble({{card("GPU-0"), card("GPU-1", 0)}, {}, {}, {}});
+  ASSERT_EQ(made.conflicts.size(), 1U);
+  EXPECT_EQ(made.conflicts[0].card, CardId("GPU-1"));
+  EXPECT_THAT(made.conflicts[0].why, HasSubstr("a card has memory"));
+  EXPECT_EQ(made.state.ledger.cards().size(), 1U);
+}
+
 /// All bookings are added in one call where all of them fit. The result equals that of adding them one by one.
 TEST(Assemble, AddingInOneCallEqualsAddingOneByOne) {
   std::mt19937 random(11);

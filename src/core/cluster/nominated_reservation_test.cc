@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve {
 namespace {
 
@@ -63,6 +65,8 @@ TEST_F(NominatedReservationTest, AWholeCardIsKeptWhole) {
   ASSERT_TRUE(ledger.add({slice("v2", 1, 1)}));
   const NominatedReservation hold{kPreemptor, 5, {whole}, {{OwnerKind::kPod, "v1"}, {OwnerKind::kPod, "v2"}}};
   EXPECT_EQ(left(kOther, 5, hold), std::pair(0UL, 0U));
+  const std::vector<Slice> kept = seen_by(kOther, 5, ledger, {hold}).find(CardId("GPU-0"))->slices;
+  EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const Slice& one) { return one.whole; }));
   EXPECT_EQ(left(kOther, 6, hold), std::pair(14UL, 98U));
 }
 

@@ -138,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Cards, PlacementDecisions,
                          testing::Values(OnRecord{1, 200, 0x22573a53dd6eaf26ULL},
                                          OnRecord{4, 150, 0x4a521099aa72c3c3ULL},
                                          OnRecord{8, 80, 0xaa7a86ccc934df60ULL},
+                                         OnRecord{16, 30, 0x1cb669f767476ee2ULL},
                                          OnRecord{18, 30, 0xad9397e9e955686dULL}),
                          [](const auto& one) { return "With" + std::to_string(one.param.cards); });
 
