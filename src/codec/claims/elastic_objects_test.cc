@@ -154,10 +154,11 @@ TEST(ElasticObjects, AStaticElasticGpuNamesItsCard) {
   EXPECT_EQ(whole.cards, std::vector<std::string>{"gpu-0"});
   EXPECT_TRUE(whole.retain) << "an administrator's object";
   EXPECT_THAT(read(capacity).error, HasSubstr("names no node"));
-  for (const auto& [right, wrong] : {std::pair("kubernetes.io/hostname", "topology.kubernetes.io/zone"), {"In", "NotIn"}}) {
+  using Swap = std::pair<std::string, std::string>;
+  for (const auto& [right, wrong] : {Swap("\"kubernetes.io/hostname\"", "\"zone\""), Swap("\"In\"", "\"NotIn\"")}) {
     std::string other = node;
-    other.replace(other.find("\"" + std::string(right) + "\"") + 1, std::string(right).size(), wrong);
-    EXPECT_THAT(read(capacity + R"(,"gpuShare":{"gpuName":"gpu-0"})" + other).error, HasSubstr("names no node")) << wrong;
+    other.replace(other.find(right), right.size(), wrong);
+    EXPECT_THAT(read(capacity + R"(,"gpuShare":{"gpuName":"gpu-0"})" + other).error, HasSubstr("names no node"));
   }
   const std::string rate = R"("capacity":{"elasticgpu.io/gpu-tflops":10,"elasticgpu.io/gpu-memory":4096})";
   EXPECT_EQ(read(rate + R"(,"gpuShare":{"gpuName":"gpu-0"})" + node).error,

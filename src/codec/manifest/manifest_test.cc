@@ -392,6 +392,12 @@ TEST(Manifest, OnlyKubernetesOwnObjectsGetASelector) {
   const auto others = "apiVersion: example.com/v1\n" + rest + spec;
   EXPECT_EQ(repaired(others).text, others);
   EXPECT_THAT(repaired("apiVersion: apps/v1\n" + rest + spec).text, HasSubstr("selector:\n    matchLabels:\n"));
+  for (const std::string kind : {"DaemonSet", "ReplicaSet", "StatefulSet"}) {
+    const auto other = "apiVersion: apps/v1\nkind: " + kind + "\nmetadata: {name: d}\n" + spec;
+    EXPECT_THAT(repaired(other).text, HasSubstr("selector:\n    matchLabels:\n")) << kind;
+  }
+  const auto unknown = "apiVersion: apps/v1\nkind: ControllerRevision\nmetadata: {name: d}\n" + spec;
+  EXPECT_EQ(repaired(unknown).text, unknown);
   const auto empty = "apiVersion: apps/v1\n" + rest;
   EXPECT_EQ(repaired(empty).text, empty) << "without a spec";
 }
