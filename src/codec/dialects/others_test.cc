@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "codec/dialects/pod_checks.h"
 #include "codec/dialects/projection.h"
 
 namespace carve::codec {
@@ -231,6 +232,19 @@ TEST(EveryDialect, NamesTheFieldAndTheValueOfEachIllegalAmount) {
     EXPECT_FALSE(dialect.original.empty()) << dialect.name;
     EXPECT_TRUE(dialect.served == nullptr || !dialect.setting.empty()) << dialect.name;
   }
+}
+
+TEST(EveryDialect, ANameOfOursThatDoesNotExistIsRefusedOnce) {
+  ContainerAsk container;
+  container.name = "c";
+  container.limits = {{"elasticgpu.io/gpu-memry", "1"}, {"elasticgpu.io/slot", "1"}};
+  container.requests = container.limits;
+  container.requests["elasticgpu.io/gpu-cores"] = "1";
+  container.requests["elasticgpu.io/gpu-memory"] = "1";
+  const std::vector<Error> errors = unknown_names(container);
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_THAT(errors[0].what, HasSubstr("container c: elasticgpu.io/gpu-memry: no such resource"));
+  EXPECT_THAT(errors[1].what, HasSubstr("container c: elasticgpu.io/gpu-cores: no such resource"));
 }
 
 TEST(EveryDialect, IsRefusedBesideAnotherInOneContainer) {
