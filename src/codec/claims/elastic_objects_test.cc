@@ -26,6 +26,7 @@ TEST(ElasticObjects, TheThreeSpellingsOfAClaimMeanTheSame) {
   for (const ElasticClaim& one : {article, readme, code}) {
     EXPECT_EQ(one.error, "");
     EXPECT_EQ(one.class_name, "c");
+    EXPECT_EQ(one.namespace_name, "s");
     EXPECT_EQ(one.request.memory, MemoryAsk::of(Bytes::gib(4)));
     EXPECT_EQ(one.request.compute, CoreShare(10));
   }

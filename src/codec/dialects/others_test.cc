@@ -293,6 +293,9 @@ TEST(EveryDialect, ShowsWhatItsReadersExpectOnAPlacedPod) {
               IsEmpty())
       << "no annotation may have such a long name";
   EXPECT_THAT(shown_by(record_of("vcuda", {{CardId("GPU-gone"), Bytes::gib(4), CoreShare(30)}})), IsEmpty());
+  EXPECT_EQ(shown_by(record_of("cgpu", {{CardId("GPU-gone"), Bytes::gib(4), CoreShare(30)}}))
+                .count("scheduler.framework.gpushare.allocation"),
+            0U);
   Record several = record_of("vcuda", {{CardId("GPU-b"), Bytes::gib(4), CoreShare(30)}}, "first");
   several.parts.push_back(record_of("vcuda", {{CardId("GPU-a"), Bytes::gib(4), CoreShare(30)}}, "second").parts[0]);
   EXPECT_EQ(shown_by(several).at("tencent.com/predicate-gpu-idx-0"), "1");
