@@ -415,11 +415,11 @@ TEST(YamlTree, CommentsOfOtherLanguagesAreRemovedFromCarvesObjects) {
 TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
   const auto tree = parse_yaml(
       "{a: yes, b: 0644, c: '1', d: 1.5, e: ~, f: 1e3, g: 0x10, h: -7, i: 4Gi, j: 1.2.3, k: .5, "
-      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08, p: +2.5, q: +3}");
+      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08, p: +2.5, q: +3, r: 1.}");
   ASSERT_TRUE(tree) << tree.error().what;
   EXPECT_EQ(boost::json::serialize(tree->value),
             R"({"a":true,"b":420,"c":"1","d":1.5E0,"e":null,"f":1E3,"g":16,"h":-7,"i":"4Gi","j":"1.2.3","k":5E-1,)"
-            R"("l":18446744073709551615,"m":"99999999999999999999","n":"on","o":"08","p":2.5E0,"q":3})");
+            R"("l":18446744073709551615,"m":"99999999999999999999","n":"on","o":"08","p":2.5E0,"q":3,"r":1E0})");
   const auto again = parse_yaml(yaml_text(tree->value));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->value, tree->value);
