@@ -64,7 +64,10 @@ TEST(ParseBytes, RefusesOtherTextWithFieldValueUnitAndLegalValues) {
       {" 4Gi", "does not start with a number"},
       {"4GB", "has unit GB: write G without the B"},
       {"4GiB", "has unit GiB: write Gi without the B"},
-      {"4g", "has unit g"},
+      {"4g", "has unit g, which does not exist"},
+      {"4gi", "has unit gi, which does not exist"},
+      {"4t", "has unit t, which does not exist"},
+      {"4K", "has unit K, which does not exist"},
       {"4K", "has unit K"},
       {"4 Gi", "unknown unit"},
       {"400m", "thousandths of a byte"},
@@ -135,6 +138,13 @@ TEST(ParseMemory, AcceptsAPercentageOfTheCard) {
     ASSERT_FALSE(parsed) << text;
     EXPECT_THAT(parsed.error().what, HasSubstr("1 to 100 per cent of each card's memory")) << text;
   }
+}
+
+TEST(ParseCores, ALimitIsOneToAHundredHundredths) {
+  EXPECT_EQ(parse_core_limit("limit", "1").value(), CoreShare(1));
+  EXPECT_EQ(parse_core_limit("limit", "100").value(), CoreShare(100));
+  EXPECT_FALSE(parse_core_limit("limit", "0"));
+  EXPECT_FALSE(parse_core_limit("limit", "101"));
 }
 
 TEST(ParseCores, AcceptsSharesOfACardAndWholeCards) {

@@ -182,6 +182,13 @@ TEST(ElasticObjects, PatchesHaveThePrecondition) {
             R"({"metadata":{"resourceVersion":"7","finalizers":["other","elasticgpu.io/claim-protection"]}})");
   EXPECT_EQ(protection_patch(claim, R"({"metadata":{"finalizers":["elasticgpu.io/claim-protection"]}})", false),
             R"({"metadata":{"resourceVersion":"7","finalizers":[]}})");
+  const auto is_protected = [](const std::string& finalizer) {
+    std::string text = claim_text("");
+    text.insert(text.find("\"name\""), "\"finalizers\":[\"" + finalizer + "\"],");
+    return parse_elastic_claim(text, {})->is_protected;
+  };
+  EXPECT_TRUE(is_protected("elasticgpu.io/claim-protection"));
+  EXPECT_FALSE(is_protected("kubernetes.io/pvc-protection"));
 }
 
 TEST(ElasticObjects, AStatusSaysWhereTheCardIs) {

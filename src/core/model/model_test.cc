@@ -294,6 +294,15 @@ TEST(Record, IsLegalUpToItsLimits) {
   EXPECT_THAT(compute(0, ShareClass::kBestEffort), IsEmpty());
   EXPECT_THAT(compute(101, ShareClass::kBestEffort), ElementsAre(HasSubstr("compute 101 is not legal")));
   EXPECT_THAT(compute(0, ShareClass::kBurst), ElementsAre(HasSubstr("compute 0 is not legal")));
+  const auto above = [](std::uint32_t hundredths) {
+    return wrong_with([&](Record& r) {
+      r.parts[0].ceiling = CoreShare(60);
+      r.parts[0].cards[0].compute = CoreShare(hundredths);
+    });
+  };
+  EXPECT_THAT(above(60), IsEmpty());
+  EXPECT_THAT(above(61), ElementsAre(HasSubstr("compute 61 is above the ceiling, 60")));
+  EXPECT_THAT(above(100), ElementsAre(HasSubstr("compute 100 is above the ceiling, 60")));
 }
 
 TEST(Record, EveryFaultIsReported) {
