@@ -116,6 +116,17 @@ TEST(Manifest, ItemsOfAListAreMendedToo) {
   EXPECT_THAT(read.text, HasSubstr("schedule: \"0 1 * * *\""));
 }
 
+TEST(Manifest, EachContainerOfEachItemIsReadOnce) {
+  std::string text = "apiVersion: v1\nkind: List\nitems:\n";
+  for (const std::string name : {"p1", "p2"}) {
+    text += "- apiVersion: v1\n  kind: Pod\n  metadata: {name: " + name + "}\n  spec:\n    containers:\n";
+    for (const std::string container : {"a", "b"}) {
+      text += "    - name: " + container + "\n      resources: {limits: {aliyun.com/gpu-mem: 2}}\n";
+    }
+  }
+  EXPECT_EQ(said(read_manifest(text, {}), Kind::kReads).size(), 4U);
+}
+
 TEST(Manifest, WhatOnlyItsAuthorCanRewriteIsReportedAndStays) {
   const std::string ingress = "apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: i}\nspec: {}\n";
   const auto read = repaired(ingress);

@@ -131,6 +131,19 @@ TEST_F(CardHealthTest, AnAbsentDriverMakesTheCardUnknownAfterAWhile) {
   EXPECT_EQ(condition(), CardCondition::kHealthy);
 }
 
+TEST_F(CardHealthTest, TheTimeWithoutARecommendationBeginsAgainAfterAnAbsentDriver) {
+  look();
+  xid(48);
+  pass(1, 1);
+  pass(4);
+  card.driver_away("no NVML", now, seconds(3));
+  pass(4);
+  card.driver_away("", now, {});
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "four seconds are less than kSettle";
+  pass(2);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
 /// The agent was restarted. A driver that recommends nothing shows a reset only by being away and back.
 TEST_F(CardHealthTest, AfterARestartAResetHasToBeSeenAsWell) {
   card.restore({48}, built_in_xid_policy().row(48), now);
