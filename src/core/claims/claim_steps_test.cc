@@ -287,6 +287,8 @@ TEST(Provisioners, ByBothForms) {
   EXPECT_EQ(physical.dialect, provisioner_named("elasticgpu.io/physical")->dialect);
   by.enforced = true;
   EXPECT_EQ(share("elasticgpu.io/gpushare"), ShareClass::kFixed) << "one field of the class";
+  request.whole = true;
+  EXPECT_EQ(request_by(*provisioner_named("elasticgpu.io/gpushare"), by, request).dialect, "gpushare");
 }
 
 }  // namespace
