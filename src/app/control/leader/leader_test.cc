@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <thread>
@@ -218,7 +219,8 @@ TEST_F(LeaderTest, StopsLeadingInTimeWithoutTheServer) {
 /// Regardless of lost answers, stopped replicas and delays: never two leaders, and no epoch twice.
 TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
   std::size_t terms = 0;
-  for (unsigned seed = 0; seed < 80; ++seed) {
+  const unsigned seeds = std::getenv("CARVE_SOAK") != nullptr ? 200 : 80;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
     FakeKubeApi server;
     ManualClock time;
     std::mt19937 random(seed);
