@@ -150,30 +150,22 @@ class Cast {
   std::uint64_t now_ = 1'000 * kMs;
 };
 
-struct OnRecord {
-  std::size_t slices;
-  std::uint64_t sum;
-};
-
-/// For the test's name, which must not change with the sum.
-void PrintTo(const OnRecord& one, std::ostream* out) { *out << one.slices; }
-
-class ArbiterDecisions : public testing::TestWithParam<OnRecord> {};
-
-TEST_P(ArbiterDecisions, AreThoseOnRecord) {
-  const std::size_t slices = GetParam().slices;
-  Decisions decisions("arbiter-" + std::to_string(slices));
-  Cast(slices, slices).play(3'000, decisions);
-  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see base/testing/decisions.h";
+TEST(ArbiterDecisions, AreThoseOnRecord) {
+  const struct {
+    std::size_t slices;
+    std::uint64_t sum;
+  } scenes[] = {
+      {1, 0x0e830e7c6565122dULL},
+      {2, 0x31aaee89a0ee547cULL},
+      {3, 0xbfce1737863bf571ULL},
+      {5, 0x7a87cc2bca21e423ULL},
+      {9, 0xda499c3e39e5f387ULL}};
+  for (const auto& [slices, sum] : scenes) {
+    Decisions decisions("arbiter-" + std::to_string(slices));
+    Cast(slices, slices).play(3'000, decisions);
+    EXPECT_EQ(decisions.sum(), sum) << "with " << slices << " slices; see base/testing/decisions.h";
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Casts, ArbiterDecisions,
-                         testing::Values(OnRecord{1, 0x0e830e7c6565122dULL},
-                                         OnRecord{2, 0x31aaee89a0ee547cULL},
-                                         OnRecord{3, 0xbfce1737863bf571ULL},
-                                         OnRecord{5, 0x7a87cc2bca21e423ULL},
-                                         OnRecord{9, 0xda499c3e39e5f387ULL}),
-                         [](const auto& one) { return "With" + std::to_string(one.param.slices); });
 
 }  // namespace
 }  // namespace carve::lease

@@ -147,28 +147,20 @@ class Slice {
   std::uint64_t silent_until_ = 0;
 };
 
-struct OnRecord {
-  std::uint32_t processes;
-  std::uint64_t sum;
-};
-
-/// For the test's name, which must not change with the sum.
-void PrintTo(const OnRecord& one, std::ostream* out) { *out << one.processes; }
-
-class GateDecisions : public testing::TestWithParam<OnRecord> {};
-
-TEST_P(GateDecisions, AreThoseOnRecord) {
-  const std::uint32_t processes = GetParam().processes;
-  Decisions decisions("gate-" + std::to_string(processes));
-  Slice(processes, processes).play(20'000, decisions);
-  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see base/testing/decisions.h";
+TEST(GateDecisions, AreThoseOnRecord) {
+  const struct {
+    std::uint32_t processes;
+    std::uint64_t sum;
+  } scenes[] = {
+      {1, 0x41e2460e38945327ULL},
+      {2, 0x84d9d774b795901dULL},
+      {5, 0x640b3ecd3ceb3fb8ULL}};
+  for (const auto& [processes, sum] : scenes) {
+    Decisions decisions("gate-" + std::to_string(processes));
+    Slice(processes, processes).play(20'000, decisions);
+    EXPECT_EQ(decisions.sum(), sum) << "with " << processes << " processes; see base/testing/decisions.h";
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Processes, GateDecisions,
-                         testing::Values(OnRecord{1, 0x41e2460e38945327ULL},
-                                         OnRecord{2, 0x84d9d774b795901dULL},
-                                         OnRecord{5, 0x640b3ecd3ceb3fb8ULL}),
-                         [](const auto& one) { return "With" + std::to_string(one.param.processes); });
 
 }  // namespace
 }  // namespace carve::lease

@@ -116,31 +116,23 @@ class Machine {
   std::vector<Holder> holders_;
 };
 
-struct OnRecord {
-  std::size_t cards;
-  int pods;
-  std::uint64_t sum;
-};
-
-/// For the test's name, which must not change with the sum.
-void PrintTo(const OnRecord& one, std::ostream* out) { *out << one.cards; }
-
-class PlacementDecisions : public testing::TestWithParam<OnRecord> {};
-
-TEST_P(PlacementDecisions, AreThoseOnRecord) {
-  const std::size_t cards = GetParam().cards;
-  Decisions decisions("placement-" + std::to_string(cards));
-  Machine(cards, cards).play(GetParam().pods, decisions);
-  EXPECT_EQ(decisions.sum(), GetParam().sum) << "other decisions; see base/testing/decisions.h";
+TEST(PlacementDecisions, AreThoseOnRecord) {
+  const struct {
+    std::size_t cards;
+    int pods;
+    std::uint64_t sum;
+  } scenes[] = {
+      {1, 200, 0x22573a53dd6eaf26ULL},
+      {4, 150, 0x4a521099aa72c3c3ULL},
+      {8, 80, 0xaa7a86ccc934df60ULL},
+      {16, 30, 0x1cb669f767476ee2ULL},
+      {18, 30, 0xad9397e9e955686dULL}};
+  for (const auto& [cards, pods, sum] : scenes) {
+    Decisions decisions("placement-" + std::to_string(cards));
+    Machine(cards, cards).play(pods, decisions);
+    EXPECT_EQ(decisions.sum(), sum) << "with " << cards << " cards; see base/testing/decisions.h";
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Cards, PlacementDecisions,
-                         testing::Values(OnRecord{1, 200, 0x22573a53dd6eaf26ULL},
-                                         OnRecord{4, 150, 0x4a521099aa72c3c3ULL},
-                                         OnRecord{8, 80, 0xaa7a86ccc934df60ULL},
-                                         OnRecord{16, 30, 0x1cb669f767476ee2ULL},
-                                         OnRecord{18, 30, 0xad9397e9e955686dULL}),
-                         [](const auto& one) { return "With" + std::to_string(one.param.cards); });
 
 }  // namespace
 }  // namespace carve
