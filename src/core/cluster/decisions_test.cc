@@ -64,7 +64,8 @@ class Cluster {
       if (kind == 0) node.closed = node.closed.empty() ? "its agent is leaving" : "";
       if (kind == 1) node.closed_to["native"] = node.closed_to["native"].empty() ? "no such resource" : "";
       const Card& first = node.ledger.cards()[0].card;
-      if (kind == 2) static_cast<void>(node.ledger.set_health(first.id, {!first.health.ok, first.health.ok ? "it was lost" : ""}));
+      const Health other = first.health.ok ? Health{false, "it was lost"} : Health{};
+      if (kind == 2) static_cast<void>(node.ledger.set_health(first.id, other));
     });
   }
 
