@@ -1,5 +1,6 @@
 #include "codec/kubelet/node_pod.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "codec/kubelet/runtime_config.h"

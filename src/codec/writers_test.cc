@@ -1,0 +1,201 @@
+// Every writer on record, see base/testing/decisions.h: what it makes of values with pseudorandom members. The tests
+// beside each writer check rules.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/testing/decisions.h"
+#include "base/testing/filled.h"
+#include "base/testing/printed.h"
+#include "codec/admission/answer.h"
+#include "codec/claims/elastic_objects.h"
+#include "codec/cluster/eviction.h"
+#include "codec/cluster/lease.h"
+#include "codec/dra/claim.h"
+#include "codec/dra/resource_slice.h"
+#include "codec/health/known_cards_text.h"
+#include "codec/history/history_segment.h"
+#include "codec/host/findings.h"
+#include "codec/journal/journal_text.h"
+#include "codec/journal/slice_note_text.h"
+#include "codec/kube/event.h"
+#include "codec/metrics/metrics_text.h"
+#include "codec/node/gpu_object.h"
+#include "codec/node/node_object.h"
+#include "codec/record.h"
+#include "codec/views/board.h"
+#include "codec/views/cluster_view.h"
+#include "codec/views/elastic_status.h"
+#include "codec/views/explanation.h"
+#include "codec/views/gpushare_inspect.h"
+#include "codec/views/usage.h"
+
+namespace carve::codec {
+namespace {
+
+/// Plays `one` many times and compares the sum.
+template <class One>
+void on_record(const char* scene, const char* sum, const One& one) {
+  Numbers numbers(1);
+  Decisions decisions(scene);
+  for (int i = 0; i < 600; ++i) decisions.add(one(numbers));
+  EXPECT_EQ(fmt::format("{:016x}", decisions.sum()), sum)
+      << scene << ": its writer decides otherwise; see base/testing/decisions.h";
+}
+
+template <class Item>
+std::string pages(const std::vector<Item>& all, std::uint64_t most) {
+  std::vector<const Item*> items;
+  for (const Item& item : all) items.push_back(&item);
+  std::string out;
+  BoardPage page{"", most};
+  for (int i = 0; i < 3; ++i) {
+    const auto text = page_json(items, 7, page);
+    out += printed(text);
+    if (!text) break;
+    const auto at = text->find("\"continue\":\"");
+    page.after = text->substr(at + 12, text->size() - at - 14);
+    if (page.after.empty()) break;
+  }
+  return out;
+}
+
+std::string board(Numbers& numbers) {
+  auto made = filled<Board>(numbers);
+  sum_nodes(&made);
+  std::sort(made.events.begin(), made.events.end(), before);
+  std::string out = printed(made) + summary_json(made, 7) + printed(models_of(made)) + printed(namespaces_of(made));
+  BoardChange change;
+  fill(&change.complete, numbers);
+  fill(&change.rest, numbers);
+  fill(&change.gone_cards, numbers);
+  for (const auto& one : made.cards) change.cards.push_back(&one);
+  for (const auto& one : made.nodes) change.nodes.push_back(&one);
+  for (const auto& one : made.slices) change.slices.push_back(&one);
+  const std::uint64_t most = numbers.below(4);
+  return out + change_json(made, change) + pages(made.cards, most) + pages(made.slices, most) +
+         pages(made.nodes, most) + pages(made.waiting, most) + pages(made.events, most);
+}
+
+std::string cluster(Numbers& numbers) {
+  auto cards = filled<std::vector<GpuObject>>(numbers);
+  for (auto& card : cards) card.node = numbers.one_of(2) ? "n1" : "n2";
+  const ClusterView view = cluster_view(std::move(cards), filled<std::vector<WaitingPod>>(numbers));
+  std::string out = to_json(view) + elastic_status(view);
+  for (const char* node : {"", "n1", "n3"}) out += gpushare_inspect(view, Bytes::gib(1), node);
+  for (const GpuObject& gpu : view.cards) {
+    const CardUse use = use_of(gpu);
+    out += printed(free_memory(gpu.card, use)) + printed(free_cores(gpu.card, use));
+    for (const GpuHolder& holder : gpu.holders) out += name_of(holder);
+  }
+  return out;
+}
+
+std::string gpu(Numbers& numbers) {
+  const auto made = filled<GpuObject>(numbers);
+  const std::string spec = encode_gpu(made, "u");
+  const auto digest = parse_gpu_digest(spec);
+  return spec + gpu_spec_patch(made) + gpu_status_patch(made) + printed(digest && digest->spec == digest_of(made).spec);
+}
+
+std::string node(Numbers& numbers) {
+  NodeObject existing;
+  fill(&existing.conditions, numbers);
+  for (const auto& [type, condition] : existing.conditions) existing.since[type] = filled<std::string>(numbers);
+  const auto changes = filled<NodeChanges>(numbers);
+  return node_labels_patch(changes) + node_annotations_patch(changes) + node_totals_patch(changes) +
+         node_conditions_patch(filled<std::vector<NodeCondition>>(numbers), existing, "t") +
+         label_value(filled<std::string>(numbers) + "_" + filled<std::string>(numbers));
+}
+
+std::string journal(Numbers& numbers) {
+  const auto note = filled<SliceNote>(numbers);
+  const auto record = filled<Record>(numbers);
+  return printed(encode_slice_note(note)) + printed(encode_record(record));
+}
+
+std::string history(Numbers& numbers) {
+  HistoryWriter writer;
+  std::string bytes;
+  for (int i = 0; i < 3; ++i) bytes += writer.encode(filled<HistoryFrame>(numbers), 60 + numbers.below(120));
+  std::string out = printed(writer.left_out()) + std::to_string(bytes.size());
+  for (const std::size_t size : {bytes.size(), bytes.size() - numbers.below(20)}) {
+    const auto read = decode_history(std::string_view(bytes).substr(0, size),
+                                     [&](const HistoryFrame& frame) { out += printed(frame); });
+    if (!read) out += read.error().what;
+  }
+  auto answer = filled<HistoryAnswer>(numbers);
+  answer.intervals = 2;
+  for (auto& line : answer.lines) {
+    line.values.resize(answer.intervals);
+    for (auto& value : line.values) fill(&value, numbers);
+  }
+  out += to_json(answer) + to_json(std::vector<NamedHistory>{{"n1", answer, ""}, {"n2", {}, "no"}});
+  for (const auto& [key, value] : history_parameters(filled<HistoryQuery>(numbers))) out += key + "=" + value + "&";
+  return out;
+}
+
+std::string elastic(Numbers& numbers) {
+  auto gpu = filled<ElasticGpu>(numbers);
+  gpu.request.memory = MemoryAsk::of(Bytes::mib(1 + numbers.below(100)));
+  if (gpu.cards.empty()) gpu.cards = {"GPU-1"};
+  const auto place = filled<CardPlace>(numbers);
+  const auto phase = static_cast<GpuPhase>(numbers.below(5));
+  const auto claim_phase = static_cast<ClaimPhase>(numbers.below(3));
+  return encode_elastic_gpu(gpu) + elastic_gpu_status(phase, "m", numbers.one_of(2) ? nullptr : &place) +
+         elastic_claim_status(claim_phase, "m", numbers.one_of(3) ? nullptr : &gpu,
+                              numbers.one_of(2) ? nullptr : &place);
+}
+
+std::string kubernetes(Numbers& numbers) {
+  ClusterPod pod;
+  fill(&pod.ask.name, numbers);
+  fill(&pod.ask.uid, numbers);
+  fill(&pod.version, numbers);
+  return encode_event(filled<EventNote>(numbers), "e", filled<std::string>(numbers), "c", filled<EventTimes>(numbers)) +
+         encode_lease(filled<Lease>(numbers)) + encode_slice(filled<PublishedSlice>(numbers), "u") +
+         to_json(filled<ReviewAnswer>(numbers)) + eviction_body(pod, numbers.one_of(2)) +
+         nomination_patch(pod, filled<std::string>(numbers)) + pointer_word(filled<std::string>(numbers) + "~/");
+}
+
+std::string metrics(Numbers& numbers) {
+  MetricsText text;
+  text.family("a_seconds", MetricsText::Kind::kHistogram, filled<std::string>(numbers));
+  const std::string value = filled<std::string>(numbers) + "\\\"\n";
+  const std::array<MetricsText::Label, 1> labels{{{"name", value}}};
+  const std::array<std::uint64_t, 3> counts{numbers.below(9), numbers.below(9), numbers.below(9)};
+  const std::array<double, 2> bounds{0.5, 4};
+  text.histogram(counts, bounds, filled<double>(numbers), labels);
+  text.sample(filled<double>(numbers), labels, "_x");
+  return text.text();
+}
+
+std::string known_cards(Numbers& numbers) { return encode_known_cards(filled<KnownCards>(numbers)); }
+
+std::string findings(Numbers& numbers) { return to_json(filled<std::vector<Finding>>(numbers)); }
+
+std::string explanation(Numbers& numbers) { return to_json(filled<Explanation>(numbers)); }
+
+std::string usage(Numbers& numbers) { return usage_json(filled<Usage>(numbers)); }
+
+TEST(Writers, DecideAsOnRecord) {
+  on_record("board", "54e23e88ef29954d", board);
+  on_record("cluster_view", "2aa5dc05221e259d", cluster);
+  on_record("gpu_object", "6c344ce7a57e42a8", gpu);
+  on_record("node_patches", "3675a707146969e4", node);
+  on_record("journal", "8846b8bbdc47736f", journal);
+  on_record("history", "f7796154b624a675", history);
+  on_record("elastic", "5ba10e7fdb75d392", elastic);
+  on_record("kubernetes", "84b69b91f84454e1", kubernetes);
+  on_record("metrics", "032c7129d59412d5", metrics);
+  on_record("known_cards", "b0f5ad112af8a46f", known_cards);
+  on_record("findings", "a67ee25077a73808", findings);
+  on_record("explanation", "723689a38901e762", explanation);
+  on_record("usage", "74e5ee0351ef7658", usage);
+}
+
+}  // namespace
+}  // namespace carve::codec
