@@ -10,8 +10,8 @@
 #include <string>
 
 #include "adapter/api/channel.h"
-#include "adapter/api/testing/temp_folder.h"
 #include "adapter/process/spawn.h"
+#include "base/testing/temp_folder.h"
 
 namespace carve::api {
 namespace {

@@ -16,9 +16,9 @@
 #include "adapter/api/channel.h"
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
-#include "adapter/api/testing/temp_folder.h"
 #include "adapter/process/text_file.h"
 #include "base/clock.h"
+#include "base/testing/temp_folder.h"
 
 namespace carve::api {
 namespace {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "adapter/process/text_file.h"
+#include "base/testing/temp_folder.h"
 
 namespace carve::cdi {
 namespace {
@@ -25,8 +26,8 @@ SliceDevice example() {
 }
 
 TEST(CdiFiles, PublishesACompleteFileAndWithdrawsIt) {
-  char name[] = "/tmp/carve-cdi-XXXXXX";
-  const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
+  const TempFolder temp;
+  const std::string folder = temp.path() + "/cdi";
   CdiFiles files(folder);
   EXPECT_TRUE(files.list()->empty());
   ASSERT_TRUE(files.publish(example()));
@@ -54,8 +55,8 @@ TEST(CdiFiles, PublishesACompleteFileAndWithdrawsIt) {
 }
 
 TEST(CdiFiles, AHookAddsTheMountedLibrariesToTheLoadersCache) {
-  char name[] = "/tmp/carve-cdi-XXXXXX";
-  const std::string root = ::mkdtemp(name);
+  const TempFolder temp;
+  const std::string& root = temp.path();
   auto device = example();
   const auto spec_now = [&] {
     return nlohmann::json::parse(CdiFiles::spec_of(device, CdiOptions{"", root, {}}, {}));
@@ -84,8 +85,8 @@ ino_t inode_of(const std::string& path) {
 }
 
 TEST(CdiFiles, WritesAFileAgainOnlyWhenItsContentChanges) {
-  char name[] = "/tmp/carve-cdi-XXXXXX";
-  const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
+  const TempFolder temp;
+  const std::string folder = temp.path() + "/cdi";
   const std::string path = folder + "/carve-slice-dev-1.json";
   ASSERT_TRUE(CdiFiles(folder).publish(example()));
   const auto first = inode_of(path);
@@ -104,8 +105,8 @@ TEST(CdiFiles, WritesAFileAgainOnlyWhenItsContentChanges) {
 }
 
 TEST(CdiFiles, ListsAndWithdrawsTemporaryFilesOfADeadAgent) {
-  char name[] = "/tmp/carve-cdi-XXXXXX";
-  const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
+  const TempFolder temp;
+  const std::string folder = temp.path() + "/cdi";
   CdiFiles files(folder);
   ASSERT_TRUE(files.publish(example()));
   for (const char* file : {"carve-slice-dev-2.json.4711.tmp", "carve-slice-dev-1.json.4711.tmp", "nvidia.json",
@@ -148,8 +149,8 @@ TEST(CdiFiles, TheEnvironmentOfADialectIsAddedToCarves) {
 }
 
 TEST(CdiFiles, AMarkExistsAsLongAsItsSpec) {
-  char name[] = "/tmp/carve-cdi-XXXXXX";
-  const std::string folder = ::mkdtemp(name);
+  const TempFolder temp;
+  const std::string& folder = temp.path();
   CdiFiles files({folder + "/cdi", "", {}, folder + "/whole"});
   auto device = example();
   ASSERT_TRUE(files.publish(device));

@@ -18,6 +18,7 @@
 #include "adapter/mountns/library_store.h"
 #include "adapter/mountns/mounts.h"
 #include "adapter/process/text_file.h"
+#include "base/testing/temp_folder.h"
 #include "codec/loader_cache.h"
 
 // Every test runs in a child with its own mount namespace. The host is not changed, except for the two empty mount
@@ -39,8 +40,6 @@ class EnclosureTest : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root";
-    char name[] = "/tmp/carve-enclosure-XXXXXX";
-    root_ = ::mkdtemp(name);
     ::chmod(root_.c_str(), 0755);
     for (const char* folder : {"/src", "/driver", "/run/slices/s-1", "/run/slices/s-2"}) {
       ASSERT_TRUE(process::make_folders(root_ + folder, 0755));
@@ -105,7 +104,8 @@ class EnclosureTest : public testing::Test {
     return found &&
            std::any_of(entries->begin(), entries->end(), [](const auto& one) { return one.name == "libc.so.6"; });
   }
-  std::string root_;
+  TempFolder temp_;
+  const std::string& root_ = temp_.path();
   EnclosurePlan plan_;
 };
 

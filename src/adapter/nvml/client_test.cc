@@ -10,6 +10,7 @@
 
 #include "adapter/nvml/wire.h"
 #include "adapter/nvml/worker.h"
+#include "base/testing/temp_folder.h"
 
 // The test binary is also the worker: it is started again with one argument.
 namespace {
@@ -32,8 +33,6 @@ namespace {
 class NvmlClientTest : public testing::Test {
  protected:
   NvmlClientTest() {
-    char name[] = "/tmp/carve-nvml-XXXXXX";
-    folder_ = ::mkdtemp(name);
     set("ok");
     ::setenv("FAKE_NVML_MODE", (folder_ + "/mode").c_str(), 1);
   }
@@ -66,7 +65,8 @@ class NvmlClientTest : public testing::Test {
     }
     return usage;
   }
-  std::string folder_;
+  TempFolder temp_;
+  const std::string& folder_ = temp_.path();
   SystemClock clock_;
   Log log_{[](std::string_view) {}};
 };

@@ -20,6 +20,7 @@
 #include "adapter/process/testing/slow_file.h"
 #include "adapter/process/text_file.h"
 #include "base/fd.h"
+#include "base/testing/temp_folder.h"
 
 namespace carve::process {
 namespace {
@@ -65,8 +66,8 @@ TEST(Status, TheKernelsLinesAreRead) {
 
 TEST(ProcFsTest, AProcessInItsOwnMountNamespaceIsDetected) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount";
-  char name[] = "/tmp/carve-seen-XXXXXX";
-  const std::string folder = ::mkdtemp(name);
+  const TempFolder temp;
+  const std::string& folder = temp.path();
   ASSERT_TRUE(make_folders(folder + "/s-1a-7", 0755));
   int ready[2];
   int done[2];
@@ -96,7 +97,6 @@ TEST(ProcFsTest, AProcessInItsOwnMountNamespaceIsDetected) {
   ::close(done[1]);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(ProcFs().slices_seen_by(child), Ids());
-  ::rmdir(folder.c_str());
 }
 
 TEST(ProcFsTest, ProcessesWithACardsDeviceFileOpenAreFound) {
@@ -119,8 +119,8 @@ TEST(ProcFsTest, ProcessesWithACardsDeviceFileOpenAreFound) {
 // Such a process holds a lock of the kernel that most files below /proc/<pid> need.
 TEST(ProcFsTest, AProcessThatIsBlockedInExecIsReadInTimeAndCannotHide) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount";
-  char name[] = "/tmp/carve-blocked-XXXXXX";
-  const std::string folder = ::mkdtemp(name);
+  const TempFolder temp;
+  const std::string& folder = temp.path();
   std::vector<pid_t> blocked;
   {
     SlowFile file(folder + "/slow");
@@ -155,7 +155,6 @@ TEST(ProcFsTest, AProcessThatIsBlockedInExecIsReadInTimeAndCannotHide) {
     EXPECT_FALSE(processes.only_inherited(blocked[0], ::getpid()));
   }
   for (const pid_t child : blocked) ::waitpid(child, nullptr, 0);
-  ::rmdir(folder.c_str());
 }
 
 TEST(ProcFsTest, UserProgramAndCudaOfAHolderAreRead) {

@@ -7,14 +7,10 @@
 #include <csignal>
 
 #include "adapter/process/text_file.h"
+#include "base/testing/temp_folder.h"
 
 namespace carve::process {
 namespace {
-
-std::string temp_folder() {
-  char name[] = "/tmp/carve-spawn-XXXXXX";
-  return ::mkdtemp(name);
-}
 
 TEST(Spawn, AMissingProgramIsAnErrorAndNotAnExitCode) {
   const auto child = spawn({.program = "/nonexistent/program", .args = {}, .keep = {}, .log_file = {}});
@@ -23,7 +19,8 @@ TEST(Spawn, AMissingProgramIsAnErrorAndNotAnExitCode) {
 }
 
 TEST(Spawn, TheChildHasOnlyItsDescriptors) {
-  const std::string folder = temp_folder();
+  const TempFolder temp;
+  const std::string& folder = temp.path();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const auto child = spawn({.program = "/bin/sh",
@@ -50,7 +47,8 @@ TEST(Spawn, StopKillsAProcessThatIgnoresSigterm) {
 }
 
 TEST(LockFileTest, AChildThatKeepsTheDescriptorKeepsTheLock) {
-  const std::string path = temp_folder() + "/x.lock";
+  const TempFolder temp;
+  const std::string path = temp.path() + "/x.lock";
   Child child;
   {
     auto lock = LockFile::take(path);
@@ -76,7 +74,8 @@ TEST(LockFileTest, AChildThatKeepsTheDescriptorKeepsTheLock) {
 
 /// If any user could take the lock, any user could prevent a start.
 TEST(LockFileTest, OtherUsersCannotOpenIt) {
-  const std::string path = temp_folder() + "/x.lock";
+  const TempFolder temp;
+  const std::string path = temp.path() + "/x.lock";
   ASSERT_TRUE(replace_file(path, "7", 0644));  // as an earlier release wrote it
   const auto lock = LockFile::take(path);
   ASSERT_TRUE(lock);
@@ -86,7 +85,8 @@ TEST(LockFileTest, OtherUsersCannotOpenIt) {
 }
 
 TEST(LockFileTest, AReusedPidIsNotTheHolder) {
-  const std::string path = temp_folder() + "/x.lock";
+  const TempFolder temp;
+  const std::string path = temp.path() + "/x.lock";
   const auto lock = LockFile::take(path);
   ASSERT_TRUE(lock);
   const auto own = std::to_string(::getpid());
@@ -103,7 +103,8 @@ TEST(LockFileTest, AReusedPidIsNotTheHolder) {
 
 /// The supervisor was killed between taking the lock and writing its PID. `carve down` must still stop the others.
 TEST(StopHolders, StopsTheOtherHoldersWhenOneIsUnknown) {
-  const std::string folder = temp_folder();
+  const TempFolder temp;
+  const std::string& folder = temp.path();
   const auto unknown = LockFile::take(folder + "/driver.lock");
   ASSERT_TRUE(unknown);
   ASSERT_TRUE(write_text(folder + "/driver.lock", "0" + std::string(40, ' ')));
@@ -125,7 +126,8 @@ TEST(StopHolders, StopsTheOtherHoldersWhenOneIsUnknown) {
 }
 
 TEST(TextFile, ReplaceFileLeavesNoTemporaryFile) {
-  const std::string folder = temp_folder();
+  const TempFolder temp;
+  const std::string& folder = temp.path();
   ASSERT_TRUE(replace_file(folder + "/a", "one", 0600));
   ASSERT_TRUE(replace_file(folder + "/a", "two", 0644));
   EXPECT_EQ(*read_text(folder + "/a"), "two");

@@ -10,8 +10,8 @@
 // Decisions on record: a test plays a long pseudorandom scene, sums up every decision, and compares the sum with the
 // one in its source, so it notices every other decision. A change that is meant to keep the decisions can be checked
 // with it, and a change that is meant to alter them says so by a new sum. To see which decisions differ, write them
-// with both versions and compare the files:
-//   CARVE_DECISIONS=FOLDER PROGRAM --gtest_filter='*Decisions*'
+// with both versions and compare the files, which are named like the scenes:
+//   CARVE_DECISIONS=FOLDER PROGRAM --gtest_filter='*Decisions*:Readers.*:Writers.*'
 namespace carve {
 
 /// Pseudorandom numbers that are the same on every platform (a linear congruential generator with Knuth's constants).

@@ -13,6 +13,13 @@ using Use = std::function<void(const std::string&)>;
 
 bool separates(char letter) { return std::string_view(" \t\n=,:;/|").find(letter) != std::string_view::npos; }
 
+std::string other_case(std::string text) {
+  for (char& letter : text) {
+    letter = static_cast<char>(std::islower(letter) != 0 ? std::toupper(letter) : std::tolower(letter));
+  }
+  return text;
+}
+
 /// Texts that resemble `text`.
 std::vector<std::string> misspellings(const std::string& text) {
   std::vector<std::string> all = {"", "0", "-1", "1.5", "A-b", "a=b", "\xc3\xa9\n"};
@@ -22,11 +29,7 @@ std::vector<std::string> misspellings(const std::string& text) {
   if (text.empty()) return all;
   all.push_back(text.substr(1));
   all.push_back(text.substr(0, text.size() - 1));
-  std::string other = text;
-  for (char& letter : other) {
-    letter = static_cast<char>(std::islower(letter) != 0 ? std::toupper(letter) : std::tolower(letter));
-  }
-  all.push_back(other);
+  all.push_back(other_case(text));
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (!separates(text[i])) continue;
     all.push_back(text.substr(0, i) + text.substr(i + 1));
@@ -87,8 +90,11 @@ class Changes {
       const json::object saved = object;
       object.erase(key);
       use();
-      object[key + "x"] = saved.at(key);
-      use();
+      for (const std::string& other : {key + "x", "x" + key.substr(key.empty() ? 0 : 1), other_case(key)}) {
+        object[other] = saved.at(key);
+        use();
+        object.erase(other);
+      }
       object = saved;
       all_of(object.at(key));
     }

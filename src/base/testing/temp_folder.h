@@ -6,14 +6,14 @@
 #include <string>
 #include <system_error>
 
-namespace carve::api {
+namespace carve {
 
-/// A temporary folder for a test's socket. Its path must be short, so it is in /tmp, not in TMPDIR. The destructor
-/// removes the folder.
+/// A folder for one test, which the destructor removes. It is in /tmp, not in TMPDIR, because the path of a socket must
+/// be short.
 class TempFolder {
  public:
   TempFolder() {
-    char name[] = "/tmp/carve-api-XXXXXX";
+    char name[] = "/tmp/carve-test-XXXXXX";
     if (::mkdtemp(name) != nullptr) path_ = name;
   }
   ~TempFolder() {
@@ -29,4 +29,4 @@ class TempFolder {
   std::string path_;
 };
 
-}  // namespace carve::api
+}  // namespace carve
