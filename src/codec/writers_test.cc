@@ -182,19 +182,19 @@ std::string explanation(Numbers& numbers) { return to_json(filled<Explanation>(n
 std::string usage(Numbers& numbers) { return usage_json(filled<Usage>(numbers)); }
 
 TEST(Writers, DecideAsOnRecord) {
-  on_record("board", "54e23e88ef29954d", board);
+  on_record("board", "0936e8de3f81482d", board);
   on_record("cluster_view", "2aa5dc05221e259d", cluster);
   on_record("gpu_object", "6c344ce7a57e42a8", gpu);
   on_record("node_patches", "3675a707146969e4", node);
-  on_record("journal", "8846b8bbdc47736f", journal);
-  on_record("history", "f7796154b624a675", history);
+  on_record("journal", "46a9d3dafc911f46", journal);
+  on_record("history", "f368789cb4bde534", history);
   on_record("elastic", "5ba10e7fdb75d392", elastic);
-  on_record("kubernetes", "84b69b91f84454e1", kubernetes);
-  on_record("metrics", "032c7129d59412d5", metrics);
+  on_record("kubernetes", "63ce70376dc99ae9", kubernetes);
+  on_record("metrics", "bf1201ca43e84f1a", metrics);
   on_record("known_cards", "b0f5ad112af8a46f", known_cards);
   on_record("findings", "a67ee25077a73808", findings);
-  on_record("explanation", "723689a38901e762", explanation);
-  on_record("usage", "74e5ee0351ef7658", usage);
+  on_record("explanation", "9fae30a55edb90cc", explanation);
+  on_record("usage", "2571669efb49b218", usage);
 }
 
 }  // namespace

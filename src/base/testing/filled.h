@@ -85,7 +85,8 @@ void fill(T* value, Numbers& numbers) {
   } else if constexpr (std::is_enum_v<T>) {
     *value = static_cast<T>(numbers.below(2));
   } else if constexpr (std::is_arithmetic_v<T>) {
-    *value = static_cast<T>(numbers.one_of(3) ? numbers.below(3) : numbers.below(120));
+    const std::uint64_t large = sizeof(T) == 8 && numbers.one_of(5) ? 1ULL << 33U : 120;
+    *value = static_cast<T>(numbers.below(numbers.one_of(3) ? 3 : large));
     if constexpr (std::is_floating_point_v<T>) *value /= 8;
   } else if constexpr (std::is_same_v<T, std::string>) {
     *value = filling::text(numbers);
