@@ -69,6 +69,7 @@ TEST(ParseBytes, RefusesOtherTextWithFieldValueUnitAndLegalValues) {
       {"4t", "has unit t, which does not exist"},
       {"4K", "has unit K, which does not exist"},
       {"4K", "has unit K"},
+      {"4B", "unknown unit"},
       {"4 Gi", "unknown unit"},
       {"400m", "thousandths of a byte"},
       {"50%", "is a percentage"},

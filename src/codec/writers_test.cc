@@ -12,8 +12,10 @@
 #include "base/testing/printed.h"
 #include "codec/admission/answer.h"
 #include "codec/claims/elastic_objects.h"
+#include "codec/cluster/cluster_pod.h"
 #include "codec/cluster/eviction.h"
 #include "codec/cluster/lease.h"
+#include "codec/dialects/projection.h"
 #include "codec/dra/claim.h"
 #include "codec/dra/resource_slice.h"
 #include "codec/health/known_cards_text.h"
@@ -23,6 +25,7 @@
 #include "codec/journal/slice_note_text.h"
 #include "codec/kube/event.h"
 #include "codec/metrics/metrics_text.h"
+#include "codec/node/card_modes.h"
 #include "codec/node/gpu_object.h"
 #include "codec/node/node_object.h"
 #include "codec/record.h"
@@ -181,7 +184,20 @@ std::string explanation(Numbers& numbers) { return to_json(filled<Explanation>(n
 
 std::string usage(Numbers& numbers) { return usage_json(filled<Usage>(numbers)); }
 
+/// The default values of all members.
+template <class... Ts>
+std::string defaults() {
+  return (printed(Ts{}) + ...);
+}
+
 TEST(Writers, DecideAsOnRecord) {
+  on_record("codec_defaults", "29aeb11624b064a5", [](Numbers&) {
+    return defaults<BoardCard, BoardEvent, BoardModel, BoardNamespace, BoardNode, BoardPage, BoardShape,
+                    BoardSlice, CardModes, Claim, ClaimAsk, ClaimConfig, ClusterPod, ContainerAsk, CountedCard,
+                    DeviceStatus, DialectSettings, EventNote, EventTimes, Explanation, GpuDigest, GpushareCard,
+                    GpushareHolder, GpushareNode, GpuLink, GpuObject, Lease, NodeCondition, PodAsk, PublishedSlice,
+                    Replay, ReviewAnswer, Usage>();
+  });
   on_record("board", "0936e8de3f81482d", board);
   on_record("cluster_view", "2aa5dc05221e259d", cluster);
   on_record("gpu_object", "6c344ce7a57e42a8", gpu);

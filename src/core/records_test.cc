@@ -17,9 +17,13 @@
 #include "core/cluster/assumed_pods.h"
 #include "core/cluster/cluster.h"
 #include "core/cluster/proposal.h"
+#include "core/cluster/quota_book.h"
+#include "core/cluster/ranking.h"
 #include "core/cluster/room.h"
+#include "core/cluster/what_if.h"
 #include "core/health/card_health.h"
 #include "core/health/xid_policy.h"
+#include "core/history/history.h"
 #include "core/journal/journal.h"
 #include "core/model/share_policy.h"
 #include "core/policy/place_pod.h"
@@ -86,6 +90,12 @@ NodeState some_node(Numbers& numbers, std::vector<Owner>* owners) {
     }
   }
   return node;
+}
+
+/// The default values of all members.
+template <class... Ts>
+std::string defaults() {
+  return (printed(Ts{}) + ...);
 }
 
 std::string requests(Numbers& numbers) {
@@ -324,6 +334,14 @@ std::string claims(Numbers& numbers) {
 }
 
 TEST(CoreRecords, DecideAsOnRecord) {
+  on_record("defaults", "5a85b1f5e1f1d8e4", 1, [](Numbers&) {
+    return defaults<Booking, BarredModel, Card, CardLook, CardPlace, CardUse, ClaimStep, Constraints, ElasticClaim,
+                    ElasticClass, ElasticGpu, FittingNode, HistoryAnswer, HistoryKey, HistoryQuery,
+                    HistorySample, Holder, Leftover, NominatedReservation, Offer, PartRequest,
+                    PreemptionCandidates, PreparedFor, ProposalAnswer, Quota, QuotaUse, RankedCard, RankedNode, Record,
+                    RecordPart, RefusedNode, Request, SharePolicy, SharePolicies, Slice, SliceNote, SmallerAsk,
+                    UsageHours, XidPolicy, XidRow>();
+  });
   on_record("requests", "07aa454e36e280da", 400, requests);
   on_record("records", "6e93150b1d47d003", 400, records);
   on_record("share_policies", "14c63a52ebb14496", 400, share_policies);

@@ -426,17 +426,22 @@ TEST(YamlTree, CommentsOfOtherLanguagesAreRemovedFromCarvesObjects) {
 TEST(YamlTree, WordsAreTypedAsKubectlDoesIt) {
   const auto tree = parse_yaml(
       "{a: yes, b: 0644, c: '1', d: 1.5, e: ~, f: 1e3, g: 0x10, h: -7, i: 4Gi, j: 1.2.3, k: .5, "
-      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08, p: +2.5, q: +3, r: 1.}");
+      "l: 18446744073709551615, m: 99999999999999999999, n: \"on\", o: 08, p: +2.5, q: +3, r: 1., "
+      "s: -9223372036854775807}");
   ASSERT_TRUE(tree) << tree.error().what;
   EXPECT_EQ(boost::json::serialize(tree->value),
             R"({"a":true,"b":420,"c":"1","d":1.5E0,"e":null,"f":1E3,"g":16,"h":-7,"i":"4Gi","j":"1.2.3","k":5E-1,)"
-            R"("l":18446744073709551615,"m":"99999999999999999999","n":"on","o":"08","p":2.5E0,"q":3,"r":1E0})");
+            R"("l":18446744073709551615,"m":"99999999999999999999","n":"on","o":"08","p":2.5E0,"q":3,"r":1E0,)"
+            R"("s":-9223372036854775807})");
   const auto again = parse_yaml(yaml_text(tree->value));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->value, tree->value);
   const auto merged = parse_yaml("base: &b {x: 1, y: 2}\nown: {<<: *b, y: 3}\n");
   ASSERT_TRUE(merged);
   EXPECT_EQ(boost::json::serialize(merged->value.at("own")), R"({"y":3,"x":1})");
+  std::string deep = "{x: 1}";
+  for (int i = 0; i < 65; ++i) deep = "{<<: " + deep + "}";
+  EXPECT_FALSE(parse_yaml(deep)) << "a merged map counts as nested";
   for (const std::string text :
        {"a: b", "- x", "yes", "y", "1", "", " x", "x ", "a\nb", "ä", "#", "*a", "0x", "null"}) {
     const auto back = parse_yaml(yaml_text(boost::json::string(text)));

@@ -141,7 +141,6 @@ Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::s
 ClusterConfig legal_lines(const std::string& text) {
   ClusterConfig config;
   static_cast<void>(apply_lines(text, "", &config));
-  config.hami = config.hami && config.nvidia == NvidiaPlugin::kDevicePlugin;
   if (check_together(config)) return config;
   config.nvidia = NvidiaPlugin::kOff;
   config.hami = false;

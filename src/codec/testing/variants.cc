@@ -22,7 +22,7 @@ std::string other_case(std::string text) {
 
 /// Texts that resemble `text`.
 std::vector<std::string> misspellings(const std::string& text) {
-  std::vector<std::string> all = {"", "0", "-1", "1.5", "A-b", "a=b", "\xc3\xa9\n"};
+  std::vector<std::string> all = {"", "-1", "1.5", "A-b", "\xc3\xa9\n"};
   all.push_back(text + "x");
   all.push_back(" " + text + " ");
   for (const std::size_t length : {64U, 300U}) all.push_back(std::string(length, 'x'));
@@ -67,9 +67,8 @@ class Changes {
   }
 
   void others(json::value& here, const json::value& saved) {
-    for (const json::value& other : {json::value(nullptr), json::value(true), json::value(false), json::value(0),
-                                     json::value(1.5), json::value("x"), json::value(json::array()),
-                                     json::value(json::object())}) {
+    for (const json::value& other : {json::value(nullptr), json::value(true), json::value(0), json::value("x"),
+                                     json::value(json::array()), json::value(json::object())}) {
       put(here, other);
     }
     put(here, json::array({saved, saved}));
@@ -160,7 +159,7 @@ void each_variant_of_text(std::string_view text, const Use& use) {
       use(std::string(text.substr(0, at)));
     }
     if (at != text.size()) {
-      for (const std::string_view other : {"", "=", ":", ",", " ", "\n", "  ", "\t", "#"}) {
+      for (const std::string_view other : {"", ":", ",", "\n"}) {
         around(at, at + 1, std::string(other));
       }
     }

@@ -179,6 +179,11 @@ TEST(FitCache, OnlyChangedNodesAreEvaluatedAgain) {
   }
   EXPECT_EQ(cache.figures().asked, 104U) << "all nodes once, then the changed node four times";
   EXPECT_EQ(cache.figures().remembered, 396U);
+  const auto ahead = std::make_shared<const NodeState>(*cluster->at("n7"));
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_TRUE(cache.score_ahead(cluster, 7, ahead, {{OwnerKind::kPod, "5"}, parts, views, rules, policy, 0}));
+  }
+  EXPECT_EQ(cache.figures().remembered, 397U);
 }
 
 /// Where a reservation exists, the answer depends on the owner and its priority, so no answer is cached.

@@ -86,6 +86,7 @@ TEST(Quota, InitContainersCountOnlyBeyondTheOthers) {
 TEST(Quota, CardsAreWrittenWithTheDecimalsThatTheyNeed) {
   EXPECT_EQ(to_human_cards(400), "4");
   EXPECT_EQ(to_human_cards(250), "2.5");
+  EXPECT_EQ(to_human_cards(90), "0.9");
   EXPECT_EQ(to_human_cards(5), "0.05");
   EXPECT_EQ(to_human_cards(0), "0");
 }
