@@ -109,9 +109,10 @@ std::string node(Numbers& numbers) {
   fill(&existing.conditions, numbers);
   for (const auto& [type, condition] : existing.conditions) existing.since[type] = filled<std::string>(numbers);
   const auto changes = filled<NodeChanges>(numbers);
+  const auto conditions = filled<std::vector<NodeCondition>>(numbers);
+  const auto label = filled<std::string>(numbers);
   return node_labels_patch(changes) + node_annotations_patch(changes) + node_totals_patch(changes) +
-         node_conditions_patch(filled<std::vector<NodeCondition>>(numbers), existing, "t") +
-         label_value(filled<std::string>(numbers) + "_" + filled<std::string>(numbers));
+         node_conditions_patch(conditions, existing, "t") + label_value(label) + label_value("a_" + label + "_");
 }
 
 std::string journal(Numbers& numbers) {
@@ -123,7 +124,10 @@ std::string journal(Numbers& numbers) {
 std::string history(Numbers& numbers) {
   HistoryWriter writer;
   std::string bytes;
-  for (int i = 0; i < 3; ++i) bytes += writer.encode(filled<HistoryFrame>(numbers), 60 + numbers.below(120));
+  for (int i = 0; i < 3; ++i) {
+    const auto frame = filled<HistoryFrame>(numbers);
+    bytes += writer.encode(frame, 60 + numbers.below(120));
+  }
   std::string out = printed(writer.left_out()) + std::to_string(bytes.size());
   for (const std::size_t size : {bytes.size(), bytes.size() - numbers.below(20)}) {
     const auto read = decode_history(std::string_view(bytes).substr(0, size),
@@ -148,9 +152,10 @@ std::string elastic(Numbers& numbers) {
   const auto place = filled<CardPlace>(numbers);
   const auto phase = static_cast<GpuPhase>(numbers.below(5));
   const auto claim_phase = static_cast<ClaimPhase>(numbers.below(3));
-  return encode_elastic_gpu(gpu) + elastic_gpu_status(phase, "m", numbers.one_of(2) ? nullptr : &place) +
-         elastic_claim_status(claim_phase, "m", numbers.one_of(3) ? nullptr : &gpu,
-                              numbers.one_of(2) ? nullptr : &place);
+  const CardPlace* known_place = numbers.one_of(2) ? nullptr : &place;
+  const ElasticGpu* known_gpu = numbers.one_of(3) ? nullptr : &gpu;
+  return encode_elastic_gpu(gpu) + elastic_gpu_status(phase, "m", known_place) +
+         elastic_claim_status(claim_phase, "m", known_gpu, known_place);
 }
 
 std::string kubernetes(Numbers& numbers) {
@@ -158,10 +163,14 @@ std::string kubernetes(Numbers& numbers) {
   fill(&pod.ask.name, numbers);
   fill(&pod.ask.uid, numbers);
   fill(&pod.version, numbers);
-  return encode_event(filled<EventNote>(numbers), "e", filled<std::string>(numbers), "c", filled<EventTimes>(numbers)) +
-         encode_lease(filled<Lease>(numbers)) + encode_slice(filled<PublishedSlice>(numbers), "u") +
-         to_json(filled<ReviewAnswer>(numbers)) + eviction_body(pod, numbers.one_of(2)) +
-         nomination_patch(pod, filled<std::string>(numbers)) + pointer_word(filled<std::string>(numbers) + "~/");
+  const auto name = filled<std::string>(numbers);
+  const auto note = filled<EventNote>(numbers);
+  std::string out = encode_event(note, "e", name, "c", filled<EventTimes>(numbers));
+  out += encode_lease(filled<Lease>(numbers));
+  out += encode_slice(filled<PublishedSlice>(numbers), "u");
+  out += to_json(filled<ReviewAnswer>(numbers));
+  out += eviction_body(pod, numbers.one_of(2));
+  return out + nomination_patch(pod, name) + pointer_word(name + "~/");
 }
 
 std::string metrics(Numbers& numbers) {
@@ -201,11 +210,11 @@ TEST(Writers, DecideAsOnRecord) {
   on_record("board", "0936e8de3f81482d", board);
   on_record("cluster_view", "2aa5dc05221e259d", cluster);
   on_record("gpu_object", "6c344ce7a57e42a8", gpu);
-  on_record("node_patches", "3675a707146969e4", node);
+  on_record("node_patches", "784082a80ea85891", node);
   on_record("journal", "46a9d3dafc911f46", journal);
-  on_record("history", "f368789cb4bde534", history);
-  on_record("elastic", "5ba10e7fdb75d392", elastic);
-  on_record("kubernetes", "63ce70376dc99ae9", kubernetes);
+  on_record("history", "3a7a9933e855c997", history);
+  on_record("elastic", "d2a1b477045d0717", elastic);
+  on_record("kubernetes", "dbad7adf3b2b9fbc", kubernetes);
   on_record("metrics", "bf1201ca43e84f1a", metrics);
   on_record("known_cards", "b0f5ad112af8a46f", known_cards);
   on_record("findings", "a67ee25077a73808", findings);

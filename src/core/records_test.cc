@@ -101,9 +101,10 @@ std::string defaults() {
 std::string requests(Numbers& numbers) {
   const auto request = filled<Request>(numbers);
   const std::vector<PartRequest> parts = filled<std::vector<PartRequest>>(numbers);
+  const auto cards = static_cast<std::uint32_t>(1 + numbers.below(4));
+  const auto pieces = static_cast<std::uint32_t>(1 + numbers.below(9));
   std::string out = printed(validate(request)) + to_human(request) + to_human(parts) +
-                    printed(equal_parts(1 + static_cast<std::uint32_t>(numbers.below(4)),
-                                        1 + static_cast<std::uint32_t>(numbers.below(9))));
+                    printed(equal_parts(cards, pieces));
   Request in_bytes = request;
   in_bytes.memory = MemoryAsk::of(Bytes::mib(numbers.below(100)));
   for (std::uint32_t part = 0; part < 3; ++part) out += printed(part_of(in_bytes, part, 3));
@@ -184,7 +185,8 @@ std::string journals(Numbers& numbers) {
   for (int i = 0; i < 8; ++i) {
     auto event = filled<JournalEvent>(numbers);
     if (auto* put = std::get_if<PutRecord>(&event)) {
-      if (const auto record = record_of(numbers.below(9), some_slices(owner(numbers), numbers))) put->record = *record;
+      const Owner of = owner(numbers);
+      if (const auto record = record_of(7, some_slices(of, numbers))) put->record = *record;
     }
     if (auto* drop = std::get_if<DropOwner>(&event)) drop->owner = owner(numbers);
     if (auto* note = std::get_if<PutNote>(&event)) note->slice = name(numbers);
@@ -264,7 +266,10 @@ std::string assumptions(Numbers& numbers) {
       case 0: assumed.forget(of); break;
       case 1: assumed.binding_begins(of, now); break;
       case 2: assumed.expire(now); break;
-      default: assumed.expect(of, numbers.one_of(3) ? "b" : "a", some_slices(of, numbers), now, name(numbers));
+      default:
+        const std::string why = name(numbers);
+        const std::string there = numbers.one_of(3) ? "b" : "a";
+        assumed.expect(of, there, some_slices(of, numbers), now, why);
     }
     const Owner but{OwnerKind::kPod, "p" + std::to_string(numbers.below(4))};
     const AssumedPods::Node ahead = assumed.ahead("a", node, but);
@@ -342,16 +347,16 @@ TEST(CoreRecords, DecideAsOnRecord) {
                     RecordPart, RefusedNode, Request, SharePolicy, SharePolicies, Slice, SliceNote, SmallerAsk,
                     UsageHours, XidPolicy, XidRow>();
   });
-  on_record("requests", "07aa454e36e280da", 400, requests);
+  on_record("requests", "c09e73e68dfb09d0", 400, requests);
   on_record("records", "6e93150b1d47d003", 400, records);
   on_record("share_policies", "14c63a52ebb14496", 400, share_policies);
   on_record("health", "f02e26a5243f58f5", 400, health);
   on_record("xids", "84234c4f272626bf", 2'000, xids);
-  on_record("journals", "4e0562214eb2368a", 400, journals);
+  on_record("journals", "748b477d1f24efd3", 400, journals);
   on_record("bookings", "5b8a8da64f065a84", 400, bookings);
   on_record("reservations", "d15c8b5c70c435f0", 400, reservations);
   on_record("proposals", "7baa9dd893939833", 600, proposals);
-  on_record("assumptions", "bdafcbd343bc9483", 400, assumptions);
+  on_record("assumptions", "5b6080230f8cd0ee", 400, assumptions);
   on_record("claims", "eed846b164a8ac5f", 1'000, claims);
 }
 

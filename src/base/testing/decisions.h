@@ -15,6 +15,7 @@
 namespace carve {
 
 /// Pseudorandom numbers that are the same on every platform (a linear congruential generator with Knuth's constants).
+/// Compilers evaluate the operands of + and the arguments of a call in different orders, so only one of them may draw.
 class Numbers {
  public:
   explicit Numbers(std::uint64_t seed) : state_(seed * 2 + 1) {}
