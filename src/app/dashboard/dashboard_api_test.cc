@@ -54,7 +54,7 @@ class DashboardApiTest : public ::testing::Test {
       asked_ = ask;
       return std::string("{}");
     };
-    sources.usage = [this](const std::string& since) -> Result<UsageReader::Shared> {
+    sources.usage = [](const std::string& since) -> Result<UsageReader::Shared> {
       codec::Usage usage;
       usage.since = std::chrono::hours(since == "24h" ? 24 : 1);
       usage.hours["red"].card_hours_promised = 3;

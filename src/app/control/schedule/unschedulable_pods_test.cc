@@ -19,7 +19,7 @@ class UnschedulablePodsTest : public ::testing::Test {
   const Owner owner{OwnerKind::kPod, "u"};
   const Clock::Time now{5s};
   UnschedulablePods pods;
-  ChangeQueue queue{{&pods.changes()}};
+  ChangeQueue queue{&pods.changes()};
 };
 
 TEST_F(UnschedulablePodsTest, RemembersTheNodesThatMayHaveRoomLater) {
