@@ -84,11 +84,7 @@ std::vector<PodTemplate> templates_of(ManifestObject& object) {
   return all;
 }
 
-Result<PodAsk> pod_of(const ManifestObject& object, const PodTemplate& pod) {
-  CARVE_TRY(auto ask, pod_ask_from(json::value(pod.value)));
-  if (ask.name.empty()) ask.name = object.name();
-  return ask;
-}
+Result<PodAsk> pod_of(const PodTemplate& pod) { return pod_ask_from(json::value(pod.value)); }
 
 }  // namespace manifest
 
@@ -156,7 +152,7 @@ void read_container(ManifestObject& object, const PodAsk& pod, const ContainerAs
 }
 
 void read_pod(ManifestObject& object, const PodTemplate& pod, const DialectSettings& settings) {
-  const auto ask = manifest::pod_of(object, pod);
+  const auto ask = manifest::pod_of(pod);
   if (!ask) return object.wrong(pod.pointer, ask.error().what);
   std::vector<PartRequest> parts;
   std::map<std::string, std::string> pointers;

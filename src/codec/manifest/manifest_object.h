@@ -51,8 +51,8 @@ struct PodTemplate {
 /// Repairs what is wrong with the object, whatever it is for.
 void repair(ManifestObject& object);
 
-/// The pod as admission reads it. Empty name: it could not be read, and a remark says so.
-[[nodiscard]] Result<PodAsk> pod_of(const ManifestObject& object, const PodTemplate& pod);
+/// The pod as admission reads it.
+[[nodiscard]] Result<PodAsk> pod_of(const PodTemplate& pod);
 
 /// Rewrites the requests of the object's pods. Returns the objects that the new spelling needs, which belong before it.
 [[nodiscard]] std::vector<json::value> spell(ManifestObject& object, const DialectSettings& settings, Spelling to);

@@ -243,7 +243,7 @@ std::string to_claims(Pod& pod, std::vector<json::value>* objects) {
 /// Only what the old dialect alone reads; nodes and quotas do not.
 void spell_pod(ManifestObject& object, const PodTemplate& one, const DialectSettings& settings, Spelling to,
                std::vector<json::value>* objects) {
-  const auto ask = pod_of(object, one);
+  const auto ask = pod_of(one);
   if (!ask) return;  // reported by the reading that follows
   const auto parts = requests_of(*ask, settings);
   if (!parts || parts->empty()) return;
