@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/testing/decisions.h"
+#include "base/testing/on_record.h"
 #include "base/testing/printed.h"
 #include "codec/admission/review.h"
-#include "codec/base64.h"
 #include "codec/claims/elastic_objects.h"
 #include "codec/cluster/budget.h"
 #include "codec/cluster/cluster_node.h"
@@ -302,13 +301,13 @@ struct Row {
 using EveryVariant = void (*)(std::string_view, const std::function<void(const std::string&)>&);
 
 void check(const Row& row, EveryVariant each) {
-  Decisions decisions(row.scene == nullptr ? row.document : row.scene);
+  const char* scene = row.scene == nullptr ? row.document : row.scene;
+  Decisions decisions(scene);
   std::size_t variant = 0;
   each(file(row.document), [&](const std::string& text) {
     if (variant++ % row.every == 0) decisions.add(row.read(text));
   });
-  EXPECT_EQ(fmt::format("{:016x}", decisions.sum()), row.sum)
-      << row.document << ": its reader decides otherwise; see base/testing/decisions.h";
+  expect_on_record(decisions, scene, row.sum);
 }
 
 TEST(Readers, DecideAboutObjectsAsOnRecord) {

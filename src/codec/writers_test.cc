@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/testing/decisions.h"
 #include "base/testing/filled.h"
+#include "base/testing/on_record.h"
 #include "base/testing/printed.h"
 #include "codec/admission/answer.h"
 #include "codec/claims/elastic_objects.h"
@@ -39,15 +39,7 @@
 namespace carve::codec {
 namespace {
 
-/// Plays `one` many times and compares the sum.
-template <class One>
-void on_record(const char* scene, const char* sum, const One& one) {
-  Numbers numbers(1);
-  Decisions decisions(scene);
-  for (int i = 0; i < 600; ++i) decisions.add(one(numbers));
-  EXPECT_EQ(fmt::format("{:016x}", decisions.sum()), sum)
-      << scene << ": its writer decides otherwise; see base/testing/decisions.h";
-}
+constexpr int kTimes = 600;
 
 template <class Item>
 std::string pages(const std::vector<Item>& all, std::uint64_t most) {
@@ -193,33 +185,27 @@ std::string explanation(Numbers& numbers) { return to_json(filled<Explanation>(n
 
 std::string usage(Numbers& numbers) { return usage_json(filled<Usage>(numbers)); }
 
-/// The default values of all members.
-template <class... Ts>
-std::string defaults() {
-  return (printed(Ts{}) + ...);
-}
-
 TEST(Writers, DecideAsOnRecord) {
-  on_record("codec_defaults", "29aeb11624b064a5", [](Numbers&) {
+  on_record("codec_defaults", "4691c7ac6ee5304c", 1, [](Numbers&) {
     return defaults<BoardCard, BoardEvent, BoardModel, BoardNamespace, BoardNode, BoardPage, BoardShape,
                     BoardSlice, CardModes, Claim, ClaimAsk, ClaimConfig, ClusterPod, ContainerAsk, CountedCard,
                     DeviceStatus, DialectSettings, EventNote, EventTimes, Explanation, GpuDigest, GpushareCard,
                     GpushareHolder, GpushareNode, GpuLink, GpuObject, Lease, NodeCondition, PodAsk, PublishedSlice,
                     Replay, ReviewAnswer, Usage>();
   });
-  on_record("board", "0936e8de3f81482d", board);
-  on_record("cluster_view", "2aa5dc05221e259d", cluster);
-  on_record("gpu_object", "6c344ce7a57e42a8", gpu);
-  on_record("node_patches", "784082a80ea85891", node);
-  on_record("journal", "46a9d3dafc911f46", journal);
-  on_record("history", "3a7a9933e855c997", history);
-  on_record("elastic", "d2a1b477045d0717", elastic);
-  on_record("kubernetes", "dbad7adf3b2b9fbc", kubernetes);
-  on_record("metrics", "bf1201ca43e84f1a", metrics);
-  on_record("known_cards", "b0f5ad112af8a46f", known_cards);
-  on_record("findings", "a67ee25077a73808", findings);
-  on_record("explanation", "9fae30a55edb90cc", explanation);
-  on_record("usage", "2571669efb49b218", usage);
+  on_record("board", "0936e8de3f81482d", kTimes, board);
+  on_record("cluster_view", "2aa5dc05221e259d", kTimes, cluster);
+  on_record("gpu_object", "6c344ce7a57e42a8", kTimes, gpu);
+  on_record("node_patches", "784082a80ea85891", kTimes, node);
+  on_record("journal", "46a9d3dafc911f46", kTimes, journal);
+  on_record("history", "3a7a9933e855c997", kTimes, history);
+  on_record("elastic", "d2a1b477045d0717", kTimes, elastic);
+  on_record("kubernetes", "dbad7adf3b2b9fbc", kTimes, kubernetes);
+  on_record("metrics", "bf1201ca43e84f1a", kTimes, metrics);
+  on_record("known_cards", "b0f5ad112af8a46f", kTimes, known_cards);
+  on_record("findings", "a67ee25077a73808", kTimes, findings);
+  on_record("explanation", "9fae30a55edb90cc", kTimes, explanation);
+  on_record("usage", "2571669efb49b218", kTimes, usage);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/testing/decisions.h"
 #include "base/testing/filled.h"
+#include "base/testing/on_record.h"
 #include "base/testing/printed.h"
 #include "core/claims/claim_steps.h"
 #include "core/cluster/assemble.h"
@@ -38,15 +38,6 @@ constexpr std::array kNames = {"a", "b", "c"};
 std::string name(Numbers& numbers) { return kNames[numbers.below(kNames.size())]; }
 
 Owner owner(Numbers& numbers) { return {static_cast<OwnerKind>(numbers.below(3)), "u" + name(numbers)}; }
-
-/// Plays `one` many times and compares the sum.
-template <class One>
-void on_record(const char* scene, const char* sum, int times, const One& one) {
-  Numbers numbers(1);
-  Decisions decisions(scene);
-  for (int i = 0; i < times; ++i) decisions.add(one(numbers));
-  EXPECT_EQ(fmt::format("{:016x}", decisions.sum()), sum) << scene << ": other decisions; see base/testing/decisions.h";
-}
 
 std::string states(const Ledger& ledger) {
   std::string out;
@@ -90,12 +81,6 @@ NodeState some_node(Numbers& numbers, std::vector<Owner>* owners) {
     }
   }
   return node;
-}
-
-/// The default values of all members.
-template <class... Ts>
-std::string defaults() {
-  return (printed(Ts{}) + ...);
 }
 
 std::string requests(Numbers& numbers) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/testing/decisions.h"
+#include "base/testing/on_record.h"
 #include "base/testing/printed.h"
 #include "codec/dialects/dialect.h"
 #include "codec/dialects/pod_checks.h"
@@ -155,8 +155,7 @@ TEST(DialectDecisions, AreThoseOnRecord) {
     for (const auto& [key, value] : pod.annotations) decisions.add({is_shown(key), only_carve_writes(key)});
     if (parts && !parts->empty()) show(pod, *parts, settings, node, decisions);
   }
-  EXPECT_EQ(fmt::format("{:016x}", decisions.sum()), "1f2dc8c64e95e436")
-      << "other decisions; see base/testing/decisions.h";
+  expect_on_record(decisions, "dialects", "1f2dc8c64e95e436");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/json.hpp>
 #include <functional>
 #include <string>
 #include <string_view>
