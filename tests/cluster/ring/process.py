@@ -12,8 +12,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 MARK = "CARVE_RING_PROCESS"         # in the environment of every process of a ring: its name
-# Kubernetes' programs collect garbage less often: processors are scarce here, memory is not
-GO = {"GOGC": "400"}
+# Kubernetes' programs collect garbage less often: processors are scarce here, memory is not. One thread of each runs at a
+# time: each needs a few per cent of a processor, and with two it spends a sixth of that on the search for more work.
+GO = {"GOGC": "400", "GOMAXPROCS": "1"}
 
 
 class Place:

@@ -78,7 +78,7 @@ class RingTest(unittest.TestCase):
     def setUp(self):
         self.created = []
         self.addCleanup(self._clean)
-        self.earlier_events = {event["metadata"]["uid"] for event in self.kube.list("Event")}
+        self.earlier_refusals = {event["metadata"]["uid"] for event in self.refusals_at_admission()}
 
     @staticmethod
     def concurrently(*cases):
@@ -89,11 +89,14 @@ class RingTest(unittest.TestCase):
         for case in begun:
             case.result()
 
+    def refusals_at_admission(self):
+        """The events by which a kubelet refused a pod for its devices."""
+        return self.kube.list("Event", fieldSelector="reason=UnexpectedAdmissionError")
+
     def refused_at_admission(self):
-        """The events since the test's start by which a kubelet refused a pod for its devices. Scenarios share a ring,
-        and some scenarios cause such events on purpose."""
-        return [event for event in self.kube.list("Event") if event["reason"] == "UnexpectedAdmissionError"
-                and event["metadata"]["uid"] not in self.earlier_events]
+        """Those since the test's start. Scenarios share a ring, and some scenarios cause such events on purpose."""
+        return [event for event in self.refusals_at_admission()
+                if event["metadata"]["uid"] not in self.earlier_refusals]
 
     def name(self, what="pod"):
         return f"{what}-{os.getpid()}-{next(_counter)}"
