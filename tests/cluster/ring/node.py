@@ -16,8 +16,9 @@ from .process import Place, kill, run, spawn, stop, until_process
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 MAX_PODS = 250
 # The kubelet's times that the ring shortens, and Kubernetes' defaults, as the kubelet prints them (k8s.io/kubernetes
-# pkg/kubelet/apis/config/v1beta1/defaults.go). nodeStatusReportFrequency follows nodeStatusUpdateFrequency if that is set.
-SHORTENED = {"syncFrequency": "10s", "nodeStatusUpdateFrequency": "5s"}
+# pkg/kubelet/apis/config/v1beta1/defaults.go). nodeStatusReportFrequency would follow nodeStatusUpdateFrequency, and a
+# kubelet would write an unchanged status every 5 s.
+SHORTENED = {"syncFrequency": "10s", "nodeStatusUpdateFrequency": "5s", "nodeStatusReportFrequency": "5m0s"}
 DEFAULT_TIMING = {"syncFrequency": "1m0s", "nodeStatusUpdateFrequency": "10s", "nodeStatusReportFrequency": "5m0s"}
 
 
