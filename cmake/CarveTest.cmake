@@ -30,6 +30,9 @@ endif()
 # and they wait more than they compute. Their programs wait for the simulated card, not for a processor that another
 # test uses. Where the priority may not be raised, `nice` prints a message and continues.
 set(first_at_the_processor nice -n -20)
+# COST of a test of a minute or more that needs no ring. ctest starts tests of high COST first. A ring waits until its
+# binaries are there, and would then wait for such tests.
+set(after_the_rings 5)
 
 # carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 180] [ALONE] [OWN_PROGRAM]
 #            [THREADS test|soak])

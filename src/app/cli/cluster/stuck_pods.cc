@@ -128,11 +128,11 @@ void shorten(std::vector<Finding>* findings) {
   for (auto& finding : *findings) {
     if (++seen[finding.id] <= kMostStuck) kept.push_back(finding);
   }
-  for (const auto& kind : seen) {
-    if (kind.second <= kMostStuck) continue;
-    const auto last = std::find_if(kept.rbegin(), kept.rend(),
-                                   [&](const Finding& one) { return one.id == kind.first; });
-    last->cause += fmt::format(" (and {} more pods with this finding)", kind.second - kMostStuck);
+  for (const auto& [id, count] : seen) {
+    if (count <= kMostStuck) continue;
+    // Clang 14 captures a structured binding only by an initializer.
+    const auto last = std::find_if(kept.rbegin(), kept.rend(), [&id = id](const Finding& one) { return one.id == id; });
+    last->cause += fmt::format(" (and {} more pods with this finding)", count - kMostStuck);
   }
   *findings = std::move(kept);
 }
