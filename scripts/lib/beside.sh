@@ -1,5 +1,5 @@
-# Sourced by scripts/test: builds what a later stage needs while tests run, in the processor time that the tests leave
-# idle.
+# Sourced by scripts/test: builds what a later stage needs, and runs its tests, in the processor time that other tests
+# leave idle.
 # shellcheck shell=bash
 
 background_pid= background_group= background_log=
@@ -18,14 +18,18 @@ idle_group() {
   return 1
 }
 
-# begin_background COMMAND…: runs the command in an idle cgroup, in the background. Without such a cgroup it does
-# nothing, and the stage that needs the result builds it itself.
+# begin_background WHAT COMMAND…: runs the command or function in an idle cgroup, in the background. Without such a cgroup
+# it does nothing, and the stage that needs the result makes it itself.
 begin_background() {
+  local what=$1
+  shift
   background_group=$(idle_group) || return 0
   background_log=$(mktemp "${TMPDIR:-/tmp}/carve-beside.XXXXXX")
-  say "building in the processor time that the tests leave idle: $background_log"
-  setsid bash -c 'echo $$ >"$0/cgroup.procs" && "$@"' "$background_group" "$@" >"$background_log" 2>&1 &
+  say "$what in the processor time that the tests leave idle: $background_log"
+  set -m  # a process group of its own, which cancel_background ends
+  { echo "$BASHPID" >"$background_group/cgroup.procs" && "$@"; } </dev/null >"$background_log" 2>&1 &
   background_pid=$!
+  set +m
 }
 
 # await_background: gives the background command its ordinary weight and waits for it. A failure is not reported here:

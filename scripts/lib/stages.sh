@@ -13,21 +13,27 @@ declare -A outputs=()          # the end of what a failed test printed
 last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
 convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 repeats=$(mktemp -d "${TMPDIR:-/tmp}/carve-repeats.XXXXXX")
+made=$(mktemp -d "${TMPDIR:-/tmp}/carve-made.XXXXXX")  # reports of make_report
 
 # A slow processor is no excuse for a failure here: tests without real time, and tests that read the tree.
 pure='^(core|codec|lease|app|arbiter_parts)_|^(tools|tree)/|_is_current$'
 # Not run under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='EveryWayOfLoadingFindsTheLibrary|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little|integration/demo'
 
-# run_ctest PRESET REPORT FLAGS…: calls ctest once, counts each try that the log names, and collects the races that
-# ThreadSanitizer reports and the seeds that failed tests print.
-run_ctest() {
-  local preset=$1 report=$2 log=${2%.xml}.log state name key seed
+# call_ctest PRESET REPORT FLAGS…: calls ctest once. What it prints is also in REPORT's .log.
+call_ctest() {
+  local preset=$1 report=$2
   shift 2
   rm -f "$report"
   (cd "$CARVE_ROOT/build/$preset" &&
    CARVE_CONVICTIONS=$convictions CARVE_REPEATS=$repeats \
-     ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "$log"
+     ctest --output-on-failure --timeout 600 --output-junit "$report" "$@") | tee "${report%.xml}.log"
+}
+
+# count_tries PRESET REPORT: counts each try that REPORT's .log names, and collects the races that ThreadSanitizer
+# reports and the seeds that failed tests print.
+count_tries() {
+  local preset=$1 log=${2%.xml}.log state name key seed
   while IFS=$'\t' read -r state name; do
     key=$preset$'\t'$name
     tries[$key]=$((${tries[$key]:-0} + 1))
@@ -42,6 +48,26 @@ run_ctest() {
   while read -r seed; do seeds+=("$preset: $seed"); done < <(grep -o 'CARVE_[A-Z]*_SEED=[0-9]*' "$log" | sort -u)
 }
 
+# call_stage PRESET TRIES SELECTION REPORT: the call of ctest for ctest_stage.
+call_stage() {
+  local repeat
+  case "$2" in
+    once) repeat= ;;
+    again) repeat="--repeat until-pass:2" ;;
+    three-times) repeat="--repeat until-fail:3" ;;
+    *) die "ctest_stage: tries \"$2\"; legal are once, again, three-times" ;;
+  esac
+  # shellcheck disable=SC2086
+  call_ctest "$1" "$4" -j "$(nproc)" $repeat $3
+}
+
+# made_report PRESET SELECTION: prints the name of the report that make_report writes.
+made_report() { echo "$made/$1-$(cksum <<<"$2" | cut -d' ' -f1).xml"; }
+
+# make_report PRESET TRIES SELECTION: runs a stage's tests in the background. ctest_stage with the same arguments counts
+# them and does not run them again; it runs them if this call did not end.
+make_report() { call_stage "$1" "$2" "$3" "$(made_report "$1" "$3")"; }
+
 # ctest_stage PRESET TRIES SELECTION: runs all tests of build/PRESET that SELECTION (ctest's own flags) selects.
 #
 # TRIES is once, again, or three-times (every test). Tests in real time (shares, rings, real processes) can miss a bound
@@ -51,17 +77,17 @@ run_ctest() {
 # count_pass says what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the
 # rings' independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
 ctest_stage() {
-  local preset=$1 mode=$2 selection=$3 report repeat state name reason key
-  case "$mode" in
-    once) repeat= ;;
-    again) repeat="--repeat until-pass:2" ;;
-    three-times) repeat="--repeat until-fail:3" ;;
-    *) die "ctest_stage: tries \"$mode\"; legal are once, again, three-times" ;;
-  esac
-  report=$CARVE_ROOT/build/$preset/results.xml
-  say "testing ($preset)"
-  # shellcheck disable=SC2086
-  run_ctest "$preset" "$report" -j "$(nproc)" $repeat $selection
+  local preset=$1 mode=$2 selection=$3 report state name reason key
+  report=$(made_report "$preset" "$selection")
+  if [ -s "$report" ]; then
+    say "tested ($preset) beside the stages before"
+    cat "${report%.xml}.log"
+  else
+    report=$CARVE_ROOT/build/$preset/results.xml
+    say "testing ($preset)"
+    call_stage "$preset" "$mode" "$selection" "$report"
+  fi
+  count_tries "$preset" "$report"
   [ -s "$report" ] || { failed=$((failed + 1)); failures+=("$preset: no test report"); return; }
   while IFS=$'\t' read -r state name reason; do
     key=$preset$'\t'$name
@@ -138,7 +164,8 @@ late_tries() {
     if [ ${#late[@]} -le $most_late ]; then
       say "twice more at the end: $preset: $name"
       report=$CARVE_ROOT/build/$preset/late.xml
-      run_ctest "$preset" "$report" --repeat until-fail:2 -R "^$(sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$name")\$"
+      call_ctest "$preset" "$report" --repeat until-fail:2 -R "^$(sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$name")\$"
+      count_tries "$preset" "$report"
       state=$(python3 "$CARVE_ROOT/tools/junit_rows" "$report" | awk -F'\t' -v name="$name" '$2 == name {print $1}')
       [ "$state" = run ] || keep_output "$preset" "$name" "$report"
     fi
@@ -209,7 +236,7 @@ summary() {
   echo
   [ ! -s "$last_words" ] || cat "$last_words"
   while read -r found; do failed=$((failed + 1)); failures+=("a checker found: $found"); done <"$convictions"
-  rm -rf "$last_words" "$convictions" "$repeats"
+  rm -rf "$last_words" "$convictions" "$repeats" "$made"
   [ ${#skips[@]} -eq 0 ] || { echo "skipped, and why:"; printf '  %s\n' "${skips[@]}"; }
   [ ${#repeated[@]} -eq 0 ] || { echo "passed, but not at each try:"; printf '  %s\n' "${repeated[@]}"; }
   [ ${#seeds[@]} -eq 0 ] || { echo "seeds of tries that failed:"; printf '  %s\n' "${seeds[@]}"; }

@@ -40,11 +40,11 @@ class Stages(unittest.TestCase):
         at = "|".join(str(one) for one in tries)
         self.add(name, f"echo x >>{count}; case $(wc -l <{count}) in {at}) exit 1 ;; esac", **properties)
 
-    def stage(self, tries, more=""):
+    def stage(self, tries, more="", before=":"):
         (self.root / "build/dev/CTestTestfile.cmake").write_text("\n".join(self.lines) + "\n", encoding="utf-8")
         done = subprocess.run(
             ["bash", "-c", f'set -u; say() {{ echo "== $1"; }}; die() {{ echo "$1"; exit 2; }}\n'
-                           f'. "{ROOT}/scripts/lib/stages.sh"; ctest_stage dev {tries} ""; {more}\nsummary 61'],
+                           f'. "{ROOT}/scripts/lib/stages.sh"; {before}; ctest_stage dev {tries} ""; {more}\nsummary 61'],
             env={**os.environ, "CARVE_ROOT": str(self.root)}, capture_output=True, text=True, timeout=100, check=False)
         self.output = done.stdout
         return done.returncode
@@ -74,6 +74,24 @@ class Stages(unittest.TestCase):
         self.assertIn("2 passed, 0 failed, 0 skipped", self.output)
         self.assertIn("passed, but not at each try:\n  dev: up: passed 2 of 4 tries, docs/flaky.md:5\n", self.output)
         self.assertNotIn("dev: on_it", self.closing(), "it never failed")
+
+    def test_what_ran_in_the_background_is_counted_and_does_not_run_again(self):
+        self.list_as_flaky("flaky")
+        self.passes_from("flaky", 2)
+        self.fails_at("in_the_background_only", 2)
+        self.add("broken", "false")
+        self.assertNotEqual(self.stage("again", before='make_report dev again "" >/dev/null & wait'), 0)
+        self.assertIn("2 passed, 1 failed, 0 skipped", self.output)
+        self.assertIn("dev: flaky: passed 1 of 2 tries, docs/flaky.md:5", self.closing())
+        self.assertIn("dev: broken: passed 0 of 3 tries", self.closing())
+
+    def test_what_was_stopped_in_the_background_runs_again(self):
+        begun = self.root / "begun"
+        self.add("slow", f"test -e {begun} && exit 0; touch {begun}; sleep 60")
+        background = (f'set -m; make_report dev once "" >/dev/null & set +m; until [ -e {begun} ]; do sleep 0.1; done; '
+                      'kill -KILL -- -$!; wait')
+        self.assertEqual(self.stage("once", before=background), 0, self.output)
+        self.assertIn("1 passed, 0 failed, 0 skipped", self.output)
 
     def test_a_stage_without_tests_fails(self):
         self.assertNotEqual(self.stage("once"), 0, self.output)

@@ -66,7 +66,7 @@ class AsInstalled(InstalledTest):
     def test_the_example_of_docs_kubernetes_runs_as_written(self):
         text = (installed.DEPLOY / "examples/fraction.yaml").read_text().replace("image: IMAGE", f"image: {images.PROGRAMS}")
         self.ring.kubectl("apply", "-f", "-", input=text)
-        self.addCleanup(self.ring.kubectl, "delete", "--wait", "--grace-period=0", "--force", "-f", "-", input=text)
+        self.addCleanup(self.ring.kubectl, "delete", "--wait", "--grace-period=1", "-f", "-", input=text)
         self.wait_ready("fraction")
         done = self.ring.kubectl("exec", "fraction", "--", "carve-sample-alloc", "--step", "1Gi")
         seen = json.loads(done.stdout)
