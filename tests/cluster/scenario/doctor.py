@@ -27,7 +27,7 @@ class Doctor(CarveTest):
 
     def fraction(self):
         name = self.name()
-        self.create(pod(name, image=images.PROGRAMS, command=["ring-look", "hold", "3600"],
+        self.create(pod(name, image=images.PROGRAMS, command=["ring-look", "hold", "3600"], node=self.carve.node.name,
                         claims={"gpu": self.template(memory="4Gi", cores="30")}))
         self.wait_ready(name)
         return name
