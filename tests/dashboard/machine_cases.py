@@ -237,11 +237,11 @@ def test_every_page_is_accessible_readable_and_small():
 
 def main():
     if reason := browser.missing(option("--bin") + "/carve"):
-        print(f"skipped: {reason}")
+        print(f"SKIPPED: {reason}")
         return 77
     name = sys.argv[-1]
     if "accessible" in name and not os.path.exists(option("--audit") or ""):
-        print("skipped: the npm package axe-core was not fetched")
+        print("SKIPPED: the npm package axe-core was not fetched")
         return 77
     see_only_own_processes()
     enter_private_namespace()

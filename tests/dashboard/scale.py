@@ -20,7 +20,7 @@ def option(name, otherwise=None):
 
 def main():
     if reason := browser.missing(option("--bin") + "/board_bench"):
-        print(f"skipped: {reason}")
+        print(f"SKIPPED: {reason}")
         return 77
     nodes, cards = int(option("--nodes", "12500")), int(option("--cards", "8"))
     server = subprocess.Popen([option("--bin") + "/board_bench", "--nodes", str(nodes), "--cards", str(cards), "--pods",

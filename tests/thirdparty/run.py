@@ -37,7 +37,7 @@ MACHINES = {
 
 def enter_namespace(arguments):
     if os.geteuid() != 0:
-        print('SKIP: needs root (a private mount namespace with device nodes)')
+        print('SKIPPED: needs root (a private mount namespace with device nodes)')
         sys.exit(SKIP)
     os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
                           os.path.abspath(__file__), '--staged'] + arguments)
@@ -118,7 +118,7 @@ def main():
                 if case.computes:
                     check_account(context, options.slice or options.carve)
     except fetch.Unavailable as reason:
-        print(f'SKIP: {reason}')
+        print(f'SKIPPED: {reason}')
         sys.exit(SKIP)
     except cases.Failed as why:
         print(f'FAILED {options.case}: {why}')

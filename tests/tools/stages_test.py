@@ -55,10 +55,15 @@ class Stages(unittest.TestCase):
 
     def test_passed_and_skipped_tests_are_counted(self):
         self.add("a", "true")
-        self.add("b", "echo SKIP: no card; exit 77", SKIP_RETURN_CODE=77)
+        self.add("b", "echo SKIPPED: no card; exit 77", SKIP_RETURN_CODE=77)
         self.assertEqual(self.stage("once"), 0, self.output)
         self.assertIn("1 passed, 0 failed, 1 skipped", self.output)
         self.assertIn("dev: b: no card", self.output)
+
+    def test_a_skip_without_a_reason_has_failed(self):
+        self.add("quiet", "echo nothing to do; exit 77", SKIP_RETURN_CODE=77)
+        self.assertNotEqual(self.stage("once"), 0)
+        self.assertIn("0 passed, 1 failed, 0 skipped", self.output)
 
     def test_a_test_whose_fixture_failed_has_failed(self):
         self.add("up", "false", FIXTURES_SETUP="ring")

@@ -332,6 +332,6 @@ class Flow(Dashboard):
 
 if __name__ == "__main__":
     if reason := browser.missing(Ring.load().build / "bin" / "carve"):
-        print(f"skipped: {reason}")
+        print(f"SKIPPED: {reason}")
         sys.exit(77)
     main()

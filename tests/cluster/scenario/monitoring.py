@@ -181,6 +181,6 @@ if __name__ == "__main__":
     try:
         PROGRAMS = Path(fetch.debian_set("prometheus"))
     except fetch.Unavailable as error:
-        print(f"SKIP: {error}")
+        print(f"SKIPPED: {error}")
         sys.exit(77)
     main()
