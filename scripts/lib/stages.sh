@@ -82,6 +82,7 @@ ctest_stage() {
   if [ -s "$report" ]; then
     say "tested ($preset) beside the stages before"
     cat "${report%.xml}.log"
+    cp "$report" "$CARVE_ROOT/build/$preset/results.xml"
   else
     report=$CARVE_ROOT/build/$preset/results.xml
     say "testing ($preset)"
