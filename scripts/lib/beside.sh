@@ -43,10 +43,15 @@ await_background() {
   rm -f "$background_log"
 }
 
-# cancel_background: ends the background command; for the exit trap.
+# cancel_background: ends the background command with all its processes; for the exit trap.
 cancel_background() {
+  local tries
   [ -n "$background_pid" ] || return 0
   kill -- "-$background_pid" 2>/dev/null
   wait "$background_pid" 2>/dev/null
-  rmdir "$background_group" 2>/dev/null
+  for tries in {1..50}; do  # a process leaves its cgroup some time after it got the signal
+    rmdir "$background_group" 2>/dev/null && return 0
+    [ "$tries" -ne 25 ] || kill -KILL -- "-$background_pid" 2>/dev/null
+    sleep 0.1
+  done
 }
